@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "rows": {"base", "hdfs_io", "dataset"},
     "model": {"base", "hdfs_io", "dataset", "features"},
     "cluster": {"base", "hdfs_io", "network", "spark"},
-    "collectives": {"base", "hdfs_io", "network"},
+    "collectives": {"base", "hdfs_io", "network", "cluster"},
     "strategies": {"base", "rows", "collectives"},
     "handoff": {"base", "hdfs_io", "network", "spark", "dataset", "prepare", "rows", "cluster", "collectives"},
     "training": {

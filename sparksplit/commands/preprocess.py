@@ -11,9 +11,9 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.prepare.bad_rows import FOLDER, said
 from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.dry_run import dry_run
+from sparksplit.prepare.durations import written
 from sparksplit.prepare.preprocess import preprocess
 from sparksplit.prepare.windows_config import said as said_windows
-from sparksplit.prepare.windows_config import written
 
 
 def run(config: PreprocessConfig, options: Options) -> None:

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from sparksplit.base.config import Config
-from sparksplit.inference import partition
 from sparksplit.prepare.config import DataFrameInput, InputConfig
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 SplitName = Literal["train", "validation", "test"]
 
 
+_COLUMN = re.compile(r"[A-Za-z]\w*", re.ASCII)
+_VALUE = re.compile(r"[\w.\-]+")
+"""What needs no escape in a partition's folder, nor is one in any reader's eyes."""
+
+
+def _problem(partition: Mapping[str, str | int]) -> str | None:
+    """What is wrong with the columns and values of a partition; None if nothing is."""
+    if not partition:
+        return "must name a column and its value, such as {ds: 2026-11-22}"
+    if len({column.lower() for column in partition}) < len(partition):
+        return "names a column twice: tables do not tell upper case from lower"
+    for column, value in partition.items():
+        if not _COLUMN.fullmatch(column):
+            return f"a column's name is made of letters, digits and _, and begins with a letter (is {column!r})"
+        if not _VALUE.fullmatch(str(value)):
+            return f"{column}: a value is made of letters, digits, _, - and . (is {str(value)!r})"
+    return None
+
+
 def _partition(values: dict[str, str | int]) -> dict[str, str | int]:
-    if wrong := partition.problem(values):
+    if wrong := _problem(values):
         raise ValueError(wrong)
     return values
 

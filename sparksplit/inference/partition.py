@@ -6,33 +6,11 @@ readers of tables skip: those in the partition begin with `_`, what is beside it
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from hdfs_io import filesystem
 from hdfs_io.listing import is_hidden
-
-if TYPE_CHECKING:
-    from sparksplit.inference.config import PredictConfig
-
-_COLUMN = re.compile(r"[A-Za-z]\w*", re.ASCII)
-_VALUE = re.compile(r"[\w.\-]+")
-"""What needs no escape in a partition's folder, nor is one in any reader's eyes."""
-
-
-def problem(partition: Mapping[str, str | int]) -> str | None:
-    """What is wrong with the columns and values of a partition; None if nothing is."""
-    if not partition:
-        return "must name a column and its value, such as {ds: 2026-11-22}"
-    if len({column.lower() for column in partition}) < len(partition):
-        return "names a column twice: tables do not tell upper case from lower"
-    for column, value in partition.items():
-        if not _COLUMN.fullmatch(column):
-            return f"a column's name is made of letters, digits and _, and begins with a letter (is {column!r})"
-        if not _VALUE.fullmatch(str(value)):
-            return f"{column}: a value is made of letters, digits, _, - and . (is {str(value)!r})"
-    return None
+from sparksplit.inference.config import PredictConfig
 
 
 def folder_of(config: PredictConfig) -> str:

@@ -22,11 +22,11 @@ from sparksplit.inference.trained import TrainedModel
 from sparksplit.prepare import bad_rows, sources, windows_config
 from sparksplit.prepare.bad_rows import Limit
 from sparksplit.prepare.config import RULES, InputConfig
+from sparksplit.prepare.durations import written
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.sources import Source
 from sparksplit.prepare.sources.failures import input_failures
 from sparksplit.prepare.sources.passes import digest_now
-from sparksplit.prepare.windows_config import written
 from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from sparksplit.inference.trained import TrainedModel
 from sparksplit.inference.writer import PARTITION, WHOLE, Columns, Places
 from sparksplit.prepare import bad_rows
 from sparksplit.prepare.awaited import await_input
+from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.formats import format_of
-from sparksplit.prepare.input_checks import check_input
 from sparksplit.prepare.preprocess import own_frame, own_source
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import session_with_executors

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import time
-from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
 from hdfs_io.listing import expand
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
+from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.formats import PATHS, format_of
 
-if TYPE_CHECKING:
-    from sparksplit.prepare.config import InputConfig
-
 LOOK_SECONDS, LINE_SECONDS = 10.0, 600.0
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])")
 _UNFINISHED = "_temporary"
 """What the committers of Spark and Hadoop have in a folder until all of it is there."""
-
-
-def seconds(value: Any) -> Any:
-    """The seconds of a text such as 2h; anything else as it is, for others to judge. Raises ValueError for a text that
-    is no duration."""
-    if not isinstance(value, str):
-        return value
-    found = _DURATION.fullmatch(value.strip())
-    if found is None:
-        raise ValueError(f"must be a number with s, m, h or d, such as 2h (is {value!r})")
-    return float(found[1]) * _UNITS[found[2]]
 
 
 def await_input(config: InputConfig, output: str, overwrite: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -13,11 +13,10 @@ from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.base.user_functions import is_own
 from sparksplit.features.config import Features
 from sparksplit.prepare import characters
-from sparksplit.prepare.awaited import seconds
-from sparksplit.prepare.cut_config import CutConfig, check_cut
-from sparksplit.prepare.formats import FORMATS, PATHS, format_of, known_format
-from sparksplit.prepare.input_checks import check_input, check_used
-from sparksplit.prepare.windows_config import WindowsConfig, timed
+from sparksplit.prepare.cut_config import CutConfig
+from sparksplit.prepare.durations import seconds
+from sparksplit.prepare.formats import PATHS, format_of, known_format
+from sparksplit.prepare.windows_config import WindowsConfig
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -266,12 +265,6 @@ class PreprocessConfig(Config):
         """How long executors are waited for."""
         return Patience(self.queue_timeout, self.start_timeout)
 
-    def effective(self) -> Self:
-        """The same, with nothing cut off for validation where files of its own bring it, and with windows cut by
-        time."""
-        own = {} if self.input.validation is None else {"validation": 0.0}
-        return self.model_copy(update={**own, "cut": timed(self)}) if own or self.input.windows else self
-
     def check_label_scaling(self, kind: str | None) -> None:
         """Raise ConfigError where labels of this kind are to be scaled, and are no numbers."""
         if self.label_scaling == "standard" and kind != "number":
@@ -281,43 +274,6 @@ class PreprocessConfig(Config):
         """Whether labels of this kind are to be scaled by the training rows. table: whether they are a table's."""
         wanted = self.label_scaling or ("standard" if table and self.fitted is None else "none")
         return wanted == "standard" and kind == "number"
-
-    def check(self) -> None:
-        """Raise ConfigError for values that contradict each other."""
-        if self.validation + self.test >= 1:
-            raise self.error("validation", f"with test leaves no rows to train on ({self.validation} + {self.test})")
-        if self.input.test is not None and self.test > 0:
-            raise self.error("test", f"must be 0 where input.test brings the test split (is {self.test})")
-        if self.input.validation is not None and self.validation > 0 and "validation" in self.model_fields_set:
-            message = f"must be 0 where input.validation brings the validation split (is {self.validation})"
-            raise self.error("validation", message)
-        if "scaling_by" in self.model_fields_set and self.scaling == "none":
-            raise self.error("scaling_by", "means nothing with scaling: none")
-        for key in ("features", "scaling", "scaling_by", "label_scaling") if self.fitted is not None else ():
-            # What says nothing, such as a ready configuration's `features: {}`, does no harm.
-            if key in self.model_fields_set and getattr(self, key) not in (None, {}, "none"):
-                raise self.error(key, f"is settled by what {self.fitted} has fitted (fitted)")
-        if self.features is not None and not format_of(self.input.format).columns:
-            raise self.error("features", f"is for rows that have columns; the format is {self.input.format}")
-        no_numbers = self.input.label is None or self.input.label_type in ("integer", "text")
-        self.check_label_scaling(None if no_numbers else "number")
-        cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
-        for key in ("seed", "unseen_labels"):
-            check_used(self, key, cut_by_hash, self.input.format)
-        no_classes = self.input.label is None or self.input.label_type == "number"
-        if no_classes and "unseen_labels" in self.model_fields_set:
-            raise self.error("unseen_labels", "needs labels that are classes")
-        used = format_of(self.input.format)
-        with_cut = self.model_copy(update={"cut": timed(self)})
-        check_cut(with_cut, tokens=used.tokens, columns=used.columns)
-        if format_of(self.input.format).tokens:
-            if self.scaling != "none":
-                raise self.error(
-                    "scaling", f"must be none for a text: its tokens are no quantities (is {self.scaling})"
-                )
-            if self.input.label is None:
-                raise self.input.error("label", "must not be null: the next token is what a text has to be trained on")
-        check_input(self.input)
 
 
 class DataFramePreprocess(PreprocessConfig):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,11 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import InputError, RunError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.labels import MAX_CLASSES, check_number_of_labels, classified, parsed_numbers, wide
 from sparksplit.dataset.lane_files import CHANGED, LABEL
 from sparksplit.dataset.manifest import SPLITS, Manifest
+from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.cut import Cut
 from sparksplit.prepare.numbering import ROWS
 from sparksplit.prepare.sources.base import Source
@@ -153,3 +154,19 @@ def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) ->
             raise RunError(f"{name}: {rows} rows were counted, {split.rows} were written: {CHANGED}")
         if checksums and split.checksum != counted.checksums[name]:
             raise RunError(f"{name}: other rows were written than were counted: {CHANGED}")
+
+
+def left_between(config: PreprocessConfig, every: int, rows: Mapping[str, int]) -> int:
+    """How many rows were left out at the cut's boundaries. every: all rows. rows: of each split
+
+    Raises InputError where that leaves nothing of a split that was asked for.
+    """
+    between, cut = every - sum(rows.values()), config.cut
+    asked = {"validation": config.validation or cut.validation_from, "test": config.test or cut.test_from, "train": 1}
+    for name, wanted in asked.items():
+        if between and wanted and not rows[name]:
+            raise InputError(
+                f"{config.input.place}: has no windows for {name}: {between:,} have labels that are in the next split "
+                "too, and were left out; give it more time, or lower input.windows.horizon"
+            )
+    return between

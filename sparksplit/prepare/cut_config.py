@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from sparksplit.base.config import Config
 from sparksplit.dataset.manifest import Dependent
-
-if TYPE_CHECKING:
-    from sparksplit.prepare.config import PreprocessConfig
 
 By = Literal["row", "features", "key", "time", "column"]
 
@@ -84,57 +81,3 @@ def dependent(cut: CutConfig, *, windows: bool, text: bool) -> Dependent | None:
     if windows or text:
         return "windows" if windows else "text"
     return cut.by if cut.by in ("features", "key", "time") else None
-
-
-_USERS: dict[str, tuple[By, ...]] = {
-    "columns": ("key",),
-    "column": ("time", "column"),
-    "validation_from": ("time",),
-    "test_from": ("time",),
-    "stratify": ("row",),
-}
-"""Which ways to cut use which keys."""
-
-
-def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
-    """Raise ConfigError for keys of the cut that contradict each other, or the rest of `config`.
-
-    tokens: whether the format is cut into stretches. columns: whether its rows have columns with names or positions
-    """
-    cut = config.cut
-    by = f"cut.by is {cut.by}"
-    if tokens and cut.model_fields_set:
-        key = next(name for name in CutConfig.model_fields if name in cut.model_fields_set)
-        raise cut.error(key, f"is not for {config.input.format}, which is cut into stretches")
-    for key, users in _USERS.items():
-        if key in cut.model_fields_set and cut.by not in users:
-            raise cut.error(key, f"is for cut.by: {' and '.join(users)} ({by})")
-    if cut.by in ("key", "time", "column") and not columns:
-        raise cut.error("by", f"{cut.by} needs columns, which {config.input.format} does not have")
-    if cut.by == "key" and not cut.columns:
-        raise cut.error("columns", f"must name the columns whose rows stay together ({by})")
-    if cut.by in ("time", "column") and cut.column is None:
-        raise cut.error("column", f"must be given ({by})")
-    if len(set(cut.columns)) < len(cut.columns):
-        raise cut.error("columns", "names a column twice")
-    _check_boundaries(cut)
-    if cut.stratify and (config.input.label is None or config.input.label_type == "number"):
-        raise cut.error("stratify", "needs labels that are classes")
-    without = "boundaries in time are given" if cut.boundaries else by if cut.by == "column" else ""
-    for key in ("validation", "test") if without else ():
-        if key in config.model_fields_set and getattr(config, key) > 0:
-            raise config.error(key, f"is a share, which means nothing where {without}")
-        if getattr(config.input, key) is not None:
-            raise config.input.error(key, f"brings a split of its own, which means nothing where {without}")
-    if cut.by in ("time", "column") and "seed" in config.model_fields_set:
-        raise config.error("seed", f"means nothing where nothing is cut by a hash ({by})")
-
-
-def _check_boundaries(cut: CutConfig) -> None:
-    first, second = cut.validation_from, cut.test_from
-    if first is None or second is None:
-        return
-    if isinstance(first, str) != isinstance(second, str):
-        raise cut.error("test_from", f"must be of one kind with cut.validation_from (is {second!r}, that is {first!r})")
-    if moment(first) >= moment(second):
-        raise cut.error("test_from", f"must be later than cut.validation_from (is {second!r}, that is {first!r})")

@@ -21,6 +21,7 @@ from sparksplit.features import looks
 from sparksplit.features.config import FeatureConfig
 from sparksplit.features.encode import missing_value
 from sparksplit.features.table import Column
+from sparksplit.prepare import config_checks
 from sparksplit.prepare.bad_rows import Limit, tally_of
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.formats import format_of
@@ -38,8 +39,8 @@ def dry_run(config: PreprocessConfig) -> str:
 
     Raises UsageError as `preprocess` does for what the driver can see is wrong; RunError where Spark fails.
     """
-    config.check()
-    config = config.effective()
+    config_checks.check(config)
+    config = config_checks.effective(config)
     function = own_source(config.input)
     patient = config.model_copy(update={"input": _patient(config.input)})
     with ExitStack() as started:

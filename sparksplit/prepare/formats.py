@@ -5,14 +5,10 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from sparksplit.base.errors import did_you_mean
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
-
-if TYPE_CHECKING:
-    from sparksplit.prepare.sources.base import FileSource
-    from sparksplit.prepare.sources.readers import Read
 
 _BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
 _COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "weight", "windows")) | _BAD_ROWS
@@ -55,15 +51,13 @@ class Format:
         """Whether its rows have columns, so that labels and what is kept go by their names."""
         return "keep" in self.keys
 
-    def load(self) -> type[FileSource]:
-        """The class that `source` names."""
-        found: type[FileSource] = _named(self.source)
-        return found
+    def load(self) -> Any:
+        """The class that `source` names: of sources.base.FileSource."""
+        return _named(self.source)
 
-    def load_reader(self) -> Read:
-        """The function that `reader` names."""
-        found: Read = _named(self.reader)
-        return found
+    def load_reader(self) -> Any:
+        """The function that `reader` names: a sources.readers.Read."""
+        return _named(self.reader)
 
 
 def _named(place: str) -> Any:

@@ -82,7 +82,7 @@ def prepare(
         cut = replace(fitted_cut(cut, kept.rows.good, identify), reach=source.windows.reach if source.windows else 0)
         identify = replace(identify, left_out=cut.left_out)
         found = counts.count(kept.rows, source, identify, cut)
-        between = windows_config.left_between(config, good, found.rows)
+        between = counts.left_between(config, good, found.rows)
         if found.rows["train"] == 0:
             raise InputError(f"{config.input.place}: {counts.without_rows(found.rows, source.has_test)}")
         declared, unseen = config.input.label_type != "auto", config.unseen_labels

@@ -15,6 +15,7 @@ from sparksplit.base.user_functions import FunctionError, is_own, load, pickled_
 from sparksplit.dataset.description import Description
 from sparksplit.dataset.fitted import Fitted, read_fitted
 from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.prepare import config_checks
 from sparksplit.prepare.awaited import await_input
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.formats import format_of
@@ -38,8 +39,8 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
 
     Raises UsageError for what is wrong with the user's input, before anything is written; RunError where Spark fails.
     """
-    config.check()
-    config = config.effective()
+    config_checks.check(config)
+    config = config_checks.effective(config)
     await_input(config.input, config.output, options.overwrite)
     function = own_source(config.input)
     fitted = None if config.fitted is None else read_fitted(config.fitted)

@@ -28,6 +28,7 @@ from sparksplit.dataset.manifest import SPLITS, Manifest, SourceFacts
 from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 from sparksplit.prepare import preprocess
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.config_checks import check
 from sparksplit.prepare.cut import Cut
 from sparksplit.prepare.sources import open_source, open_with_spark, raw_digest
 from sparksplit.prepare.sources.raw import raw_rows
@@ -388,7 +389,7 @@ _CONFIGURATIONS = ("mnist", "mnist-csv", "text", "csv", "parquet", "hive-text", 
 @pytest.mark.parametrize("name", _CONFIGURATIONS)
 def test_shipped_configurations_are_valid(name: str) -> None:
 
-    load(PreprocessConfig, shipped(f"conf/preprocess-{name}.yaml")).check()
+    check(load(PreprocessConfig, shipped(f"conf/preprocess-{name}.yaml")))
 
 
 def test_the_hash_leaves_out_what_changes_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from sparksplit.dataset.description import Description, LabelSpec, TensorSpec
 from sparksplit.dataset.lane_files import OF_LABEL, Layout, fit, fit_label
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.config_checks import check
 
 NUMBER = LabelSpec(dtype="float32", kind="number")
 numbers = st.integers(-(2**20), 2**20).map(lambda number: number / 64)
@@ -79,4 +80,4 @@ def test_classes_are_not_scaled(tmp_path):
     for given_input in ({"label": None}, {"label_type": "text"}):
         values = {"input": {"format": "csv", "path": "a.csv", **given_input}, "output": "o"}
         with pytest.raises(ConfigError, match=r"^label_scaling: needs labels that are numbers \(input.label_type"):
-            parse(PreprocessConfig, {**values, "label_scaling": "standard"}).check()
+            check(parse(PreprocessConfig, {**values, "label_scaling": "standard"}))

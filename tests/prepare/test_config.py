@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.prepare.config import DataFrameInput, InputConfig, PreprocessConfig
+from sparksplit.prepare.config_checks import check, check_input
 from sparksplit.prepare.formats import DATAFRAME, FORMATS, users
-from sparksplit.prepare.input_checks import check_input
 
 VALUES: dict[str, Any] = {"path": "x", "label": None, "dtype": "float32", "shape": [2]}
 """Of keys whose default is no value that can be given, or is none that goes with every format."""
@@ -83,7 +83,7 @@ def test_a_dataframe_reads_no_path() -> None:
 def test_the_place_of_a_key_that_is_not_used_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "c.yaml").write_text(f"{text}output: y\n")
     with pytest.raises(ConfigError) as caught:
-        load(PreprocessConfig, f"{tmp_path}/c.yaml").check()
+        check(load(PreprocessConfig, f"{tmp_path}/c.yaml"))
     assert str(caught.value).startswith(f"{tmp_path}/c.yaml{message}")
 
 

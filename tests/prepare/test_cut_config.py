@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.config_checks import check
 from sparksplit.prepare.cut_config import CutConfig, dependent, moment
 
 CSV = {"format": "csv", "path": "rows.csv"}
@@ -48,7 +49,7 @@ GOOD: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("keys", GOOD, ids=str)
 def test_what_fits_together_is_taken(keys: dict[str, Any]) -> None:
-    config(**keys).check()
+    check(config(**keys))
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
@@ -72,7 +73,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("cut", "words"), WRONG, ids=str)
 def test_a_cut_that_contradicts_itself_is_one_line(cut: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words) as error:
-        config(cut=cut).check()
+        check(config(cut=cut))
     assert "\n" not in str(error.value)
 
 
@@ -107,7 +108,7 @@ def test_a_cut_that_contradicts_itself_is_one_line(cut: dict[str, Any], words: s
 )
 def test_a_cut_that_contradicts_the_rest_is_one_line(keys: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
-        config(**keys).check()
+        check(config(**keys))
 
 
 def test_rows_that_belong_together_are_no_independent_sample() -> None:

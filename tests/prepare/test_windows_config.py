@@ -16,10 +16,13 @@ from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.description import Windows
 from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.config_checks import check, effective
+from sparksplit.prepare.counts import left_between
 from sparksplit.prepare.cut import TEST, TRAIN, VALIDATION, Cut
+from sparksplit.prepare.durations import duration, written
 from sparksplit.prepare.sources.identify import Identified
 from sparksplit.prepare.sources.parse import CUT
-from sparksplit.prepare.windows_config import duration, left_between, said, written
+from sparksplit.prepare.windows_config import said
 
 SERIES = {"window": 4, "horizon": 2, "order": "date"}
 
@@ -50,10 +53,10 @@ def test_a_step_has_the_largest_unit_that_it_is_a_whole_number_of() -> None:
 def test_windows_are_cut_by_the_time_that_orders_them() -> None:
     for keys in ({}, {"cut": {"by": "time"}}, {"cut": {"by": "time", "column": "date", "test_from": "2024-05-01"}}):
         given = config(**keys)
-        given.check()
-        cut = given.effective().cut
+        check(given)
+        cut = effective(given).cut
         assert (cut.by, cut.column) == ("time", "date")
-    own = config(section={"validation": "later.csv"}).effective()
+    own = effective(config(section={"validation": "later.csv"}))
     assert (own.cut.by, own.validation) == ("time", 0.0)
 
 
@@ -80,7 +83,7 @@ def test_windows_are_cut_by_the_time_that_orders_them() -> None:
 )
 def test_what_does_not_go_with_windows_is_refused(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        config(**keys).check()
+        check(config(**keys))
 
 
 # The leak.

@@ -20,6 +20,7 @@ from sparksplit.diagnosis.preprocess.record import Files, PreprocessDiagnosis, T
 from sparksplit.diagnosis.preprocess.scratch import NotTried, beside, free_bytes
 from sparksplit.diagnosis.preprocess.trying import MORE, PAIRS, TRYING_SECONDS, Prepared, Trials
 from sparksplit.diagnosis.preprocess.verdict import DRIVER_NAMED, Setup, limit_of, sentence, troubles_of
+from sparksplit.prepare import config_checks
 from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.preprocess import session_for
 
@@ -36,7 +37,7 @@ def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> Preproc
 
     Raises UsageError and RunError like `preprocess`; RunError, too, where it has other rows when it is prepared again.
     """
-    config.check()
+    config_checks.check(config)
     files = files_of(config.input)
     with ExitStack() as started:
         spark = session_for(config, started)()

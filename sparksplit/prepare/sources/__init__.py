@@ -25,13 +25,14 @@ from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import WEIGHT, Description
 from sparksplit.features.config import Features
 from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.formats import format_of
-from sparksplit.prepare.input_checks import check_input
 from sparksplit.prepare.sources import contents, snappy
 from sparksplit.prepare.sources.base import BadRow, FileSource, ParsedRows, Source, Task
 from sparksplit.prepare.sources.columns import DataFrameSource, columns_asked_for
-from sparksplit.prepare.sources.readers import Raw, RawFrame, read
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import Raw, read
 from sparksplit.prepare.sources.windows import WindowSource
 from sparksplit.spark.batches import settings
 
@@ -105,7 +106,7 @@ def open_source(
 
     Raises ConfigError and InputError.
     """
-    source = format_of(config.format).load().of(config, description, validation, test)
+    source: FileSource = format_of(config.format).load().of(config, description, validation, test)
     if description is not None:
         check_like(source, description, source.place)
     return source

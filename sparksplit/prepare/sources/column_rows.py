@@ -20,7 +20,8 @@ from sparksplit.prepare.sources.cells import UNDECODED, Bools, Cells, number_pro
 from sparksplit.prepare.sources.cut_columns import CutColumns
 from sparksplit.prepare.sources.line_numbers import ROW_TEXT, line_mark
 from sparksplit.prepare.sources.numbers import numbers
-from sparksplit.prepare.sources.readers import Decoder, plain_path
+from sparksplit.prepare.sources.raw_frame import Decoder
+from sparksplit.prepare.sources.readers import plain_path
 from sparksplit.prepare.sources.table_rows import TableReader
 
 _LABEL, _CUT, _KEPT, _WEIGHT = -1, -2, -3, -4

@@ -22,15 +22,16 @@ from sparksplit.features.config import FeatureConfig, Features
 from sparksplit.features.missing_columns import delimiter_hint, there_are
 from sparksplit.features.table import Table, check_named, is_mixed, table_like, table_of
 from sparksplit.prepare.config import DataFrameInput, InputConfig
+from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.cut_config import CutConfig
-from sparksplit.prepare.input_checks import check_input
 from sparksplit.prepare.sources.base import Reader, Source, check_kept, in_trained_order, labelled_like
 from sparksplit.prepare.sources.cells import number_problem, short
 from sparksplit.prepare.sources.column_rows import ColumnReader
 from sparksplit.prepare.sources.csv_lines import LineReader
 from sparksplit.prepare.sources.cut_columns import CutColumns
 from sparksplit.prepare.sources.label_kinds import is_number, kind_of_label
-from sparksplit.prepare.sources.readers import Raw, RawFrame, has_footers
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import Raw, has_footers
 from sparksplit.prepare.sources.selection import PLACE, Selection, by_place, lines
 from sparksplit.prepare.sources.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 

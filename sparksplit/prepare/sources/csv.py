@@ -20,7 +20,8 @@ from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources.cells import Cells, split
 from sparksplit.prepare.sources.csv_lines import LINE
 from sparksplit.prepare.sources.folders import EVERY_FOLDER
-from sparksplit.prepare.sources.readers import METADATA, RawFrame, for_spark
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import METADATA, for_spark
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hdfs_io.listing import NO_VALUE, Found, folder_values, with_outer
 from sparksplit.base.errors import InputError
 
 if TYPE_CHECKING:
-    from sparksplit.prepare.sources.readers import RawFrame
+    from sparksplit.prepare.sources.raw_frame import RawFrame
 
 EVERY_FOLDER = {"recursiveFileLookup": "true"}
 """Options with which Spark reads all files below a folder, and no column from a folder's name."""

@@ -18,7 +18,7 @@ from sparksplit.dataset.description import Description, TensorSpec
 from sparksplit.dataset.labels import rounded
 from sparksplit.dataset.manifest import SourceFile
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.input_checks import check_input
+from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.sources.base import (
     BATCH_BYTES,
     GZIP_ERRORS,

@@ -24,7 +24,7 @@ from sparksplit.dataset.description import TensorSpec
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources import same_columns
 from sparksplit.prepare.sources.folders import EVERY_FOLDER
-from sparksplit.prepare.sources.readers import RawFrame
+from sparksplit.prepare.sources.raw_frame import RawFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,8 @@ from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources.cells import short
 from sparksplit.prepare.sources.folders import EVERY_FOLDER
 from sparksplit.prepare.sources.line_numbers import ROW_TEXT, line_mark_sql
-from sparksplit.prepare.sources.readers import METADATA, RawFrame
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import METADATA
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:

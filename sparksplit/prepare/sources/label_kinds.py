@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from sparksplit.prepare.sources.cells import label_kind
 from sparksplit.prepare.sources.folders import are_whole
-from sparksplit.prepare.sources.readers import RawFrame, as_input_error
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import as_input_error
 from sparksplit.prepare.sources.selection import PLACE, by_place
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources import unlike_files
 from sparksplit.prepare.sources.failures import is_sparks, problem, said
 from sparksplit.prepare.sources.folders import EVERY_FOLDER
-from sparksplit.prepare.sources.readers import DATA_FILES, METADATA, RawFrame, as_written, for_spark
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import DATA_FILES, METADATA, as_written, for_spark
 from sparksplit.prepare.sources.unlike_files import Footer
 
 if TYPE_CHECKING:

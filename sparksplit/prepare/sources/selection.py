@@ -14,7 +14,8 @@ from sparksplit.dataset.manifest import SPLITS
 from sparksplit.features.table import Column, Table
 from sparksplit.prepare.sources.cells import WHOLE_FLOAT32
 from sparksplit.prepare.sources.column_rows import ColumnReader
-from sparksplit.prepare.sources.readers import METADATA, RawFrame
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.sources.column_types import asked, common, final, is_own, kind_of, value
-from sparksplit.prepare.sources.readers import METADATA, RawFrame, for_spark
+from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.sources.readers import METADATA, for_spark
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:

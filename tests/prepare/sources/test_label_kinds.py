@@ -9,7 +9,7 @@ import pytest
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources.cells import Cells
 from sparksplit.prepare.sources.label_kinds import is_number, kind_of_label, settled
-from sparksplit.prepare.sources.readers import RawFrame
+from sparksplit.prepare.sources.raw_frame import RawFrame
 
 CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("",), "UTF-8", False)
 

@@ -1,0 +1,214 @@
+"""Which keys of a configuration go together: of an input section, of a cut, of windows, and of all of `preprocess`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeVar
+
+from sparksplit.base.config import Config
+from sparksplit.base.errors import ConfigError
+from sparksplit.base.user_functions import is_own
+from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.cut_config import By, CutConfig, moment
+from sparksplit.prepare.formats import DATAFRAME, FORMATS, PATHS, format_of, users
+
+AnyPreprocess = TypeVar("AnyPreprocess", bound=PreprocessConfig)
+
+
+def check(config: PreprocessConfig) -> None:
+    """Raise ConfigError for values that contradict each other."""
+    if config.validation + config.test >= 1:
+        raise config.error("validation", f"with test leaves no rows to train on ({config.validation} + {config.test})")
+    if config.input.test is not None and config.test > 0:
+        raise config.error("test", f"must be 0 where input.test brings the test split (is {config.test})")
+    if config.input.validation is not None and config.validation > 0 and "validation" in config.model_fields_set:
+        message = f"must be 0 where input.validation brings the validation split (is {config.validation})"
+        raise config.error("validation", message)
+    if "scaling_by" in config.model_fields_set and config.scaling == "none":
+        raise config.error("scaling_by", "means nothing with scaling: none")
+    for key in ("features", "scaling", "scaling_by", "label_scaling") if config.fitted is not None else ():
+        # What says nothing, such as a ready configuration's `features: {}`, does no harm.
+        if key in config.model_fields_set and getattr(config, key) not in (None, {}, "none"):
+            raise config.error(key, f"is settled by what {config.fitted} has fitted (fitted)")
+    if config.features is not None and not format_of(config.input.format).columns:
+        raise config.error("features", f"is for rows that have columns; the format is {config.input.format}")
+    no_numbers = config.input.label is None or config.input.label_type in ("integer", "text")
+    config.check_label_scaling(None if no_numbers else "number")
+    cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
+    for key in ("seed", "unseen_labels"):
+        check_used(config, key, cut_by_hash, config.input.format)
+    no_classes = config.input.label is None or config.input.label_type == "number"
+    if no_classes and "unseen_labels" in config.model_fields_set:
+        raise config.error("unseen_labels", "needs labels that are classes")
+    used = format_of(config.input.format)
+    with_cut = config.model_copy(update={"cut": timed(config)})
+    check_cut(with_cut, tokens=used.tokens, columns=used.columns)
+    if format_of(config.input.format).tokens:
+        if config.scaling != "none":
+            raise config.error(
+                "scaling", f"must be none for a text: its tokens are no quantities (is {config.scaling})"
+            )
+        if config.input.label is None:
+            raise config.input.error("label", "must not be null: the next token is what a text has to be trained on")
+    check_input(config.input)
+
+
+def effective(config: AnyPreprocess) -> AnyPreprocess:
+    """`config` with nothing cut off for validation where files of its own bring it, and with windows cut by
+    time."""
+    own = {} if config.input.validation is None else {"validation": 0.0}
+    return config.model_copy(update={**own, "cut": timed(config)}) if own or config.input.windows else config
+
+
+def check_used(config: Config, key: str, formats: Collection[str], format_name: str) -> None:
+    """Raise ConfigError where `key` was set, even to its default, though only other `formats` use it."""
+    name = DATAFRAME if is_own(format_name) else format_name
+    if key in config.model_fields_set and name not in formats:
+        error: ConfigError = config.error(key, f"is for {_listed(formats)}; the format is {format_name}")
+        raise error
+
+
+def _listed(formats: Collection[str]) -> str:
+    return " and ".join("DataFrames" if name == DATAFRAME else name for name in formats)
+
+
+def check_input(config: InputConfig) -> None:
+    """Raise ConfigError for keys of an input section that its format does not use, or that contradict each other."""
+    for key in type(config).model_fields:
+        check_used(config, key, users(key), config.format)
+    for key in ("path", "table", "query"):
+        if key in format_of(config.format).keys and getattr(config, key) is None:
+            missing: ConfigError = config.error(key, "is required")
+            raise missing
+    if not format_of(config.format).patterns:
+        for key in PATHS:
+            if isinstance(getattr(config, key), list):
+                config.one_path(key)
+    check_windows(config)
+    is_float = (config.dtype or "float32").startswith("float")
+    is_csv = config.format == "csv"
+    numbered = (config.format == "hive-text" or (is_csv and not config.header)) and not config.columns
+    has_columns = format_of(config.format).columns
+    problems: list[tuple[bool, str, str]] = [
+        (config.missing == "mean" and not is_float, "missing", f"mean needs a float dtype (is {config.dtype})"),
+        (
+            not has_columns and "label" in config.model_fields_set and config.label is not None,
+            "label",
+            f"names a column, which csv has; for {config.format} it is left out, or null (is {config.label!r})",
+        ),
+        (
+            numbered and isinstance(config.label, str),
+            "label",
+            f"must be a position where there is no header, or input.columns must give names (is {config.label!r})",
+        ),
+        (
+            numbered and any(isinstance(column, str) for column in config.keep),
+            "keep",
+            "must be positions where there is no header, or input.columns must give names",
+        ),
+        (is_csv and config.header and bool(config.columns), "columns", "is for files without a header (input.header)"),
+        (len(set(config.columns)) < len(config.columns), "columns", "names a column twice"),
+        (
+            config.encoding.upper().replace("-", "").startswith(("UTF16", "UTF32")) and not config.multiline,
+            "encoding",
+            f"{config.encoding} needs input.multiline: true (its line ends are no single bytes)",
+        ),
+        (
+            config.format == "idx" and config.label_type == "text",
+            "label_type",
+            "must be integer or number for IDX labels (is text)",
+        ),
+    ]
+    for wrong, key, message in problems:
+        if wrong:
+            error: ConfigError = config.error(key, message)
+            raise error
+
+
+_USERS: dict[str, tuple[By, ...]] = {
+    "columns": ("key",),
+    "column": ("time", "column"),
+    "validation_from": ("time",),
+    "test_from": ("time",),
+    "stratify": ("row",),
+}
+"""Which ways to cut use which keys."""
+
+
+def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
+    """Raise ConfigError for keys of the cut that contradict each other, or the rest of `config`.
+
+    tokens: whether the format is cut into stretches. columns: whether its rows have columns with names or positions
+    """
+    cut = config.cut
+    by = f"cut.by is {cut.by}"
+    if tokens and cut.model_fields_set:
+        key = next(name for name in CutConfig.model_fields if name in cut.model_fields_set)
+        raise cut.error(key, f"is not for {config.input.format}, which is cut into stretches")
+    for key, kinds in _USERS.items():
+        if key in cut.model_fields_set and cut.by not in kinds:
+            raise cut.error(key, f"is for cut.by: {' and '.join(kinds)} ({by})")
+    if cut.by in ("key", "time", "column") and not columns:
+        raise cut.error("by", f"{cut.by} needs columns, which {config.input.format} does not have")
+    if cut.by == "key" and not cut.columns:
+        raise cut.error("columns", f"must name the columns whose rows stay together ({by})")
+    if cut.by in ("time", "column") and cut.column is None:
+        raise cut.error("column", f"must be given ({by})")
+    if len(set(cut.columns)) < len(cut.columns):
+        raise cut.error("columns", "names a column twice")
+    _check_boundaries(cut)
+    if cut.stratify and (config.input.label is None or config.input.label_type == "number"):
+        raise cut.error("stratify", "needs labels that are classes")
+    without = "boundaries in time are given" if cut.boundaries else by if cut.by == "column" else ""
+    for key in ("validation", "test") if without else ():
+        if key in config.model_fields_set and getattr(config, key) > 0:
+            raise config.error(key, f"is a share, which means nothing where {without}")
+        if getattr(config.input, key) is not None:
+            raise config.input.error(key, f"brings a split of its own, which means nothing where {without}")
+    if cut.by in ("time", "column") and "seed" in config.model_fields_set:
+        raise config.error("seed", f"means nothing where nothing is cut by a hash ({by})")
+
+
+def _check_boundaries(cut: CutConfig) -> None:
+    first, second = cut.validation_from, cut.test_from
+    if first is None or second is None:
+        return
+    if isinstance(first, str) != isinstance(second, str):
+        raise cut.error("test_from", f"must be of one kind with cut.validation_from (is {second!r}, that is {first!r})")
+    if moment(first) >= moment(second):
+        raise cut.error("test_from", f"must be later than cut.validation_from (is {second!r}, that is {first!r})")
+
+
+def check_windows(config: InputConfig) -> None:
+    """Raise ConfigError for keys of an input section that do not go with its windows."""
+    windows = config.windows
+    if windows is None:
+        return
+    if config.label_type not in ("auto", "number"):
+        raise config.error("label_type", f"must be number where windows are predicted (is {config.label_type})")
+    if config.shape is not None:
+        raise config.error("shape", "must be left out: windows are [window, columns]")
+    if not (config.dtype or "float32").startswith("float"):
+        raise config.error("dtype", f"must be a float dtype, since windows are searched for gaps (is {config.dtype})")
+    if windows.order in windows.by or len(set(windows.by)) < len(windows.by):
+        raise windows.error("by", "names a column twice, or the one that orders the rows")
+
+
+def timed(config: PreprocessConfig) -> CutConfig:
+    """The cut of `config`: where rows are windows, by the time of the last row of their labels.
+
+    Raises ConfigError where another one was asked for, or what windows cannot have.
+    """
+    cut, windows = config.cut, config.input.windows
+    if windows is None:
+        return cut
+    if cut.by != "time" and "by" in cut.model_fields_set:
+        message = "windows overlap, so that other cuts would train on the very values that are to be tested"
+        raise cut.error("by", f"must be time where rows are windows: {message} (is {cut.by})")
+    if cut.column is not None and cut.column != windows.order:
+        raise cut.error("column", f"must be left out: windows are cut by their order (is {cut.column!r})")
+    if config.features is not None:
+        raise config.error("features", "must be left out where rows are windows, whose columns are all numbers")
+    if config.input.label is None:
+        raise config.input.error("label", "must be the column whose next values are to be predicted")
+    return cut.model_copy(update={"by": "time", "column": windows.order})

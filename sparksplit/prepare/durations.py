@@ -1,0 +1,39 @@
+"""Durations in a configuration, such as 15min or 2h."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+"""Microseconds."""
+_DURATION = re.compile(rf"([1-9]\d{{0,11}}) ?({'|'.join(_UNITS)})")
+
+
+def duration(text: str) -> int:
+    """Microseconds of a text such as 15min. Raises ValueError."""
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"must be a whole number and one of {', '.join(_UNITS)}, such as 15min or 1d (is {text!r})")
+    return int(found[1]) * _UNITS[found[2]]
+
+
+def written(step: int, *, time: bool) -> str:
+    """A step as a configuration has it. time: whether it is in microseconds"""
+    unit = next(unit for unit, size in reversed(_UNITS.items()) if step % size == 0)
+    return f"{step // _UNITS[unit]}{unit}" if time else str(step)
+
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_WAIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])")
+
+
+def seconds(value: Any) -> Any:
+    """The seconds of a text such as 2h; anything else as it is, for others to judge. Raises ValueError for a text that
+    is no duration."""
+    if not isinstance(value, str):
+        return value
+    found = _WAIT.fullmatch(value.strip())
+    if found is None:
+        raise ValueError(f"must be a number with s, m, h or d, such as 2h (is {value!r})")
+    return float(found[1]) * _SECONDS[found[2]]
