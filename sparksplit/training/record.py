@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Self
-
-import pydantic
+from typing import ClassVar, Self
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
@@ -13,11 +11,6 @@ from sparksplit.base.records import Json, Record
 from sparksplit.rows.ledger import LedgerJson
 
 RUN, METRICS = "run.json", "metrics.jsonl"
-
-_Steps = Annotated[int, pydantic.Field(validation_alias=pydantic.AliasChoices("steps", "updates"))]
-"""What 0.1 calls updates are steps, and it has no others."""
-_Strategy = Annotated[str, pydantic.Field(validation_alias=pydantic.AliasChoices("strategy", "split"))]
-"""0.1 calls it split."""
 
 Values = dict[str, float | None]
 """The loss and the metrics by name; None for one that is not a finite number."""
@@ -31,22 +24,20 @@ class EpochSeconds:
     the device. compute: updates. sync: exchanges; waiting: the part of it spent waiting for other nodes. metrics: the
     training metrics over all nodes. checkpoint: those at the end of the last round too, like records: publishing
     metrics.jsonl and TensorBoard's events. other: what is left. total: all of them; train and waiting are parts.
-
-    None: in what earlier versions have written.
     """
 
     train: float
-    feed: float | None = None
-    warmup: float | None = None
-    copy: float | None = None
-    compute: float | None = None
-    sync: float | None = None
-    waiting: float | None = None
-    validation: float | None = None
-    metrics: float | None = None
-    checkpoint: float | None = None
-    records: float | None = None
-    other: float | None = None
+    feed: float
+    warmup: float
+    copy: float
+    compute: float
+    sync: float
+    waiting: float
+    validation: float
+    metrics: float
+    checkpoint: float
+    records: float
+    other: float
     total: float
 
 
@@ -62,7 +53,7 @@ class EpochRecord(Record):
 
     epoch: int
     updates: int
-    steps: _Steps
+    steps: int
     train: Values
     validation: Values | None = None
     rows: int
@@ -237,28 +228,26 @@ class RunSeconds:
     test: on the test rows. export: of the model. lost: what attempts took after the checkpoint that the run went on
     from. end: from the nodes' results on. The others are as in EpochSeconds. total: all of them; copy, compute, sync
     and waiting are parts. Of the attempts before the last one, they are node 0's up to that checkpoint.
-
-    None: in what earlier versions have written.
     """
 
     start: float
-    handoff: float | None = None
+    handoff: float
     feed: float
     warmup: float
     train: float
-    copy: float | None = None
-    compute: float | None = None
+    copy: float
+    compute: float
     sync: float
     waiting: float
     validation: float
-    metrics: float | None = None
+    metrics: float
     checkpoint: float
-    records: float | None = None
-    test: float | None = None
-    export: float | None = None
-    lost: float | None = None
-    end: float | None = None
-    other: float | None = None
+    records: float
+    test: float
+    export: float
+    lost: float
+    end: float
+    other: float
     total: float
 
 
@@ -314,8 +303,8 @@ class RunRecord(Record):
     exchanges between nodes. weights: the digest of the trained weights. restarts: over all commands that trained it.
     stopped_early: None if it ran to its last epoch. best: None if no metric was watched, or none of its values finite.
     init: None where all layers began afresh. collective: None for one real node. loss_scale: None where the loss was
-    not multiplied. attempts: all of them, over all commands; None in the records of compare, and of versions that did
-    not keep them. threads: TensorFlow's, per operation; None in those of earlier versions.
+    not multiplied. attempts: all of them, over all commands; None in the records of compare. threads: TensorFlow's, per
+    operation.
     """
 
     WHAT: ClassVar[str] = "what train writes"
@@ -326,7 +315,7 @@ class RunRecord(Record):
     command: str
     data: RunData
     config: dict[str, Json]
-    strategy: _Strategy
+    strategy: str
     sync: RunSync
     nodes: int
     virtual: bool
@@ -336,7 +325,7 @@ class RunRecord(Record):
     epochs: int
     passes: int
     updates: int
-    steps: _Steps
+    steps: int
     syncs: int
     sync_bytes_per_node: int
     ledger: RunLedger

@@ -71,8 +71,7 @@ def advice(seconds: RunSeconds, on_cluster: bool, config: str | None = None) -> 
 
     on_cluster: whether executors were waited for. config: the configuration's file.
     """
-    # Those of records that earlier versions have written, too.
-    spent = {name: value or 0.0 for name, value in vars(seconds).items()}
+    spent = vars(seconds)
     diagnose = f"`sparksplit diagnose --config {config or 'FILE'}` finds what would help"
     waited = f", {spent['waiting'] / spent['sync']:.0%} of that for slower ones" if spent["sync"] else ""
     rounds = {

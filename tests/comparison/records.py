@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from sparksplit.comparison.content import (
@@ -34,17 +34,8 @@ def compared_run(**fields: Any) -> ComparedRun:
 
 def run_seconds(train: float, sync: float) -> RunSeconds:
     """Of a run that took no time for anything else."""
-    return RunSeconds(
-        start=0.0,
-        feed=0.0,
-        warmup=0.0,
-        train=train,
-        sync=sync,
-        waiting=0.0,
-        validation=0.0,
-        checkpoint=0.0,
-        total=train,
-    )
+    none = dict.fromkeys((field.name for field in fields(RunSeconds)), 0.0)
+    return RunSeconds(**{**none, "train": train, "sync": sync, "total": train})
 
 
 def curve_of(name: str, values: Sequence[float | None], seconds: float = 0.1) -> list[CurvePoint]:

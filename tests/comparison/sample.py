@@ -45,7 +45,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
     return {
         "format_version": FORMAT_VERSION,
         "command": "compare",
-        "sparksplit": "0.1.0",
+        "sparksplit": "0.2.0",
         "created": "2026-11-21T22:00:00+00:00",
         "config": {
             "data": "prepared/digits",

@@ -54,7 +54,7 @@ def test_the_output_of_another_command_is_named_and_never_replaced(tmp_path, com
 )
 def test_a_mark_of_before_is_known_by_what_lies_beside_it(tmp_path, content, command):
     """Such a mark names no command; where nothing else does, nothing is replaced."""
-    (tmp_path / CONFIG).write_text('{"config_hash": "a", "created_by": "sparksplit 0.1.0"}')
+    (tmp_path / CONFIG).write_text('{"config_hash": "a"}')
     for name in content:
         (tmp_path / name).touch()
     for own in COMMANDS:

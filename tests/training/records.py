@@ -61,7 +61,7 @@ RUN_JSON: dict[str, Any] = {
     "resumed": [{"update": 20, "nodes_before": 1, "nodes": 2}],
     "weights": "b93842fbdbb04926",
     "hosts": ["host1", "host2"],
-    "versions": {"sparksplit": "0.1.0", "tensorflow": "2.21.0"},
+    "versions": {"sparksplit": "0.2.0", "tensorflow": "2.21.0"},
     "restarts": 0,
     "application_id": "app-20261122082412-0000",
     "attempts": [

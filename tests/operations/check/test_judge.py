@@ -19,7 +19,7 @@ GOOD = {
     "spark.executor.memoryOverhead": "1536m",
     "spark.yarn.maxAppAttempts": "1",
 }
-VERSIONS = {"sparksplit": "0.1.0", "tensorflow": "2.21.0", "pyarrow": "26.0.0", "hdfs-native": None}
+VERSIONS = {"sparksplit": "0.2.0", "tensorflow": "2.21.0", "pyarrow": "26.0.0", "hdfs-native": None}
 DRIVER = Facts("driver", "gateway", "10.0.0.1", "3.11.7", VERSIONS, 8000, clock=0.0)
 FIRST = Facts("executor 0", "host-a", "10.0.0.2", "3.11.7", VERSIONS, 8000, clock=0.02)
 SECOND = replace(FIRST, who="executor 1", host="host-b", address="10.0.0.3")
