@@ -24,22 +24,17 @@ COMMANDS = {
     "diagnose": "a diagnosis",
 }
 """What each command leaves behind."""
-_SIGNS = {
-    "preprocess": ("manifest.json",),
-    "train": ("run.json", "checkpoints", "metrics.jsonl"),
-    "compare": ("results.json", "runs", "measured.json"),
-    "predict": ("predictions",),
-    "diagnose": ("diagnosis.json",),
+_NAMES = {
+    "preprocess": ("manifest.json", "preprocessing.json", "train", "validation", "test", "blocks", "bad_rows"),
+    "train": (
+        *("run.json", "checkpoints", "metrics.jsonl", "_ATTEMPTS"),
+        *("model.keras", "saved_model", "preprocessing.json", "tensorboard"),
+    ),
+    "compare": ("results.json", "runs", "measured.json", "report.html"),
+    "predict": ("predictions", "metrics.json", "bad_rows", "part-*.parquet", "_metrics.json", "_bad_rows"),
+    "diagnose": ("diagnosis.json", "diagnosis.html"),
 }
-"""Names that identify an output whose mark does not name its command, as older marks did not."""
-_MORE = {
-    "preprocess": ("preprocessing.json", "train", "validation", "test", "blocks", "bad_rows"),
-    "train": ("_ATTEMPTS", "model.keras", "saved_model", "preprocessing.json", "tensorboard"),
-    "compare": ("report.html",),
-    "predict": ("metrics.json", "bad_rows", "part-*.parquet", "_metrics.json", "_bad_rows"),
-    "diagnose": ("diagnosis.html",),
-}
-"""What else each command writes into the folder of its output; `*` is any text."""
+"""What each command writes into the folder of its output; `*` is any text."""
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}")
 """A file that is not whole yet, and the name that it is to have."""
@@ -50,7 +45,7 @@ def is_own(command: str, name: str) -> bool:
     its user's: another output, say, or notes."""
     if unfinished := _TEMPORARY.fullmatch(name):
         name = unfinished[1]
-    own = (CONFIG, SUCCESS, *_SIGNS[command], *_MORE[command])
+    own = (CONFIG, SUCCESS, *_NAMES[command])
     return name.startswith(PREFIX) or any(fnmatchcase(name, each) for each in own)
 
 
@@ -63,12 +58,9 @@ def mark_of(content: bytes) -> dict[str, Any]:
     return mark if isinstance(mark, dict) else {}
 
 
-def command_of(names: Collection[str]) -> str | None:
-    """The command whose output has these `names`; None where there are only marks, "" where it is none's."""
-    for command, signs in _SIGNS.items():
-        if any(name in names for name in signs):
-            return command
-    return "" if any(not name.startswith(("_", PREFIX)) for name in names) else None
+def only_marks(names: Collection[str]) -> bool:
+    """Whether a folder with these `names` holds marks alone, and nothing that a command or its user made."""
+    return all(name.startswith(("_", PREFIX)) for name in names)
 
 
 def made_from(path: str) -> dict[str, str]:

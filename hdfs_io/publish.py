@@ -13,7 +13,7 @@ from hdfs_io import filesystem, lease
 from hdfs_io.differences import differences, said
 from hdfs_io.errors import InputError, KnownError, RunError, UsageError
 from hdfs_io.fence import PREFIX, Fence, check_owner
-from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, command_of, is_own, mark_of
+from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, is_own, mark_of, only_marks
 from hdfs_io.replacing import discard, hidden, publish_folder, remove, remove_old
 
 log = logging.getLogger(__name__)
@@ -188,8 +188,8 @@ class Output:
         if CONFIG not in names:
             raise UsageError(f"{path}: exists and is not an output of sparksplit; choose another folder")
         mark = mark_of(filesystem.read_bytes(filesystem.join(path, CONFIG)))
-        command = mark.get("command") or command_of(names)
-        if command not in (None, self.command):
+        command = mark.get("command")
+        if command != self.command and not (command is None and only_marks(names)):
             is_one = COMMANDS.get(str(command), "another output of sparksplit")
             raise UsageError(f"{path}: is {is_one}, not {COMMANDS[self.command]}; choose another folder")
         keys = mark.get("keys")

@@ -40,29 +40,14 @@ def test_the_output_of_another_command_is_named_and_never_replaced(tmp_path, com
         assert names(path) == sorted([CONFIG, "content", *([SUCCESS] if complete else [])])
 
 
-@pytest.mark.parametrize(
-    ("content", "command"),
-    [
-        (["manifest.json", "train"], "preprocess"),
-        (["run.json", "model.keras"], "train"),
-        (["checkpoints"], "train"),
-        (["runs"], "compare"),
-        (["results.json", "report.html"], "compare"),
-        (["predictions", "metrics.json"], "predict"),
-        (["thesis.tex"], None),
-    ],
-)
-def test_a_mark_of_before_is_known_by_what_lies_beside_it(tmp_path, content, command):
-    """Such a mark names no command; where nothing else does, nothing is replaced."""
-    (tmp_path / CONFIG).write_text('{"config_hash": "a"}')
-    for name in content:
-        (tmp_path / name).touch()
+@pytest.mark.parametrize("content", ["manifest.json", "runs", "thesis.tex"])
+@pytest.mark.parametrize("mark", ['{"config_hash": "a"}', "half of"])
+def test_where_a_mark_names_no_command_nothing_is_replaced(tmp_path, mark, content):
+    (tmp_path / CONFIG).write_text(mark)
+    (tmp_path / content).touch()
     for own in COMMANDS:
-        if own == command:
-            assert output(tmp_path, command=own).decide(overwrite=True) == "fresh"
-        else:
-            with pytest.raises(UsageError, match=f"is .*, not {COMMANDS[own]}"):
-                output(tmp_path, command=own).decide(overwrite=True)
+        with pytest.raises(UsageError, match=f"is another output of sparksplit, not {COMMANDS[own]}"):
+            output(tmp_path, command=own).decide(overwrite=True)
 
 
 @pytest.mark.parametrize("mark", ['{"config_hash": "a"}', "[]", "half of"])
