@@ -137,17 +137,8 @@ def judged(planted: Trial, found: Mapping[str, Any]) -> Outcome:
 
 
 def _preparation(planted: Trial, found: Mapping[str, Any]) -> Outcome:
-    """Of a preprocess configuration: what was tried has its gain as a share of the time."""
-    limit = found["limit"]
-    tried = [each for each in found["tried"] if each["kind"] == limit]
-    named = limit in NAMES[planted.scenario]
-    if not tried:
-        return Outcome(limit, named, None, None, False)
-    first = tried[0]
-    low, high = (None if first[end] is None else 1 / (1 - first[end]) for end in ("low", "high"))
-    new = first["rewritten"]
-    changed = {**first["settings"], **({"files of the input": new["files"]} if new else {})}
-    return Outcome(limit, named, changed, (1 / (1 - first["gain"]), low, high), first["helps"])
+    """Of a preprocess configuration. Other files help against skew: they are the user's, and nothing is tried."""
+    return Outcome(found["limit"], found["limit"] in NAMES[planted.scenario], None, None, None)
 
 
 def line(planted: Trial, outcome: Outcome) -> str:

@@ -101,9 +101,6 @@ def _write(file: ConfigFile, record: PreprocessDiagnosis) -> None:
                 print(
                     f"--apply: {key} is Spark's: give --conf {key}={value} to spark-submit, or put it into its defaults"
                 )
-        if each.rewritten is not None:
-            todo = next(trouble.help[0] for trouble in record.troubles if trouble.rewrite and trouble.kind == each.kind)
-            print(f"--apply: does not touch the input's files. {todo}")
     if not settings:
         print(f"--apply: {file.file} stays as it is: none of its keys was measured to help")
         return

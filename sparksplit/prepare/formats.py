@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from sparksplit.base.errors import did_you_mean
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
@@ -29,8 +29,7 @@ class Format:
     shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
     settings: Spark's settings that a session needs for it, if we start the session.
-    made_of: what recut.py puts into other files: lines, records of TFRecord, or the values of IDX, whose files can only
-    be unpacked; "" where it cannot.
+    lines: whether its files are lines of text.
     """
 
     source: str = ""
@@ -39,7 +38,7 @@ class Format:
     shapeless: bool = False
     tokens: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
-    made_of: Literal["", "lines", "records", "values"] = ""
+    lines: bool = False
 
     @property
     def patterns(self) -> bool:
@@ -73,23 +72,20 @@ AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
 _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
-    "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape")), made_of="values"),
+    "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
     "csv": Format(
-        reader="csv:rows",
-        keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"},
-        shapeless=True,
-        made_of="lines",
+        reader="csv:rows", keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"}, shapeless=True
     ),
-    "hive-text": Format(reader="csv:hive_text", keys=_COLUMNS | _FILES | _TEXT, shapeless=True, made_of="lines"),
+    "hive-text": Format(reader="csv:hive_text", lines=True, keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{name: Format(reader="same_columns:rows", keys=_COLUMNS | _FILES, shapeless=True) for name in ("parquet", "orc")},
-    "json": Format(reader="json_lines:rows", keys=_COLUMNS | _FILES, shapeless=True, made_of="lines"),
+    "json": Format(reader="json_lines:rows", lines=True, keys=_COLUMNS | _FILES, shapeless=True),
     "avro": Format(
         reader="readers:avro",
         keys=_COLUMNS | _FILES,
         shapeless=True,
         settings={"spark.jars.packages": AVRO},
     ),
-    "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True, made_of="records"),
+    "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
     "images": Format(
         reader="images:read",
         keys=_FILES | {"label", "label_type", "keep", "size", "channels", "exif", "column"} | _BAD_ROWS,
@@ -98,9 +94,9 @@ FORMATS: Mapping[str, Format] = {
     "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
     "text": Format(
         "text:TextSource",
+        lines=True,
         keys=frozenset(("path", "test", "label", "unit", "length", "stride", "max_sequences", "vocabulary")),
         tokens=True,
-        made_of="lines",
     ),
     DATAFRAME: Format(keys=_COLUMNS | {"path"}, shapeless=True),
 }

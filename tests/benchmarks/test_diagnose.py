@@ -136,17 +136,6 @@ def test_with_nothing_planted_no_other_limit_than_computing_is_right() -> None:
     assert [_judged("control", _found(limit)).named for limit in limits] == [True, True, False, False, False]
 
 
-def test_a_preparation_gains_a_share_of_its_time() -> None:
-    tried = {"kind": "skew", "settings": {}, "gain": 0.5, "low": 0.2, "high": 0.75, "helps": True}
-    tried["rewritten"] = {"files": 2, "bytes": 10, "largest_bytes": 5, "seconds": 1.0}
-    outcome = _judged("skew", {"limit": "skew", "tried": [{**tried, "kind": "few"}, tried]})
-    assert outcome.settings == {"files of the input": 2}
-    assert (outcome.named, outcome.helped, outcome.gain) == (True, True, (2.0, 1.25, 4.0))
-    alone = _judged("skew", {"limit": "skew", "tried": [{**tried, "low": None, "high": None}]})
-    assert alone.gain == (2.0, None, None)
-    assert (_judged("skew", {"limit": "work", "tried": []}).named, alone.helped) == (False, True)
-
-
 def test_a_line_says_what_was_planted_named_and_brought() -> None:
     planted = plan.Trial("transform", 3, 1.5, {"how": "sleep", "readers": 1})
     told = plan.line(planted, plan.Outcome("transform", True, {"readers": 4}, (1.5, 1.25, 1.75), True))

@@ -10,7 +10,7 @@ import yaml
 from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
 from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
-from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis, Rewritten, Trouble
+from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
 from sparksplit.diagnosis.preprocess.record import Tried as TriedSetting
 from sparksplit.diagnosis.record import Diagnosis
 from sparksplit.prepare.config import PreprocessConfig
@@ -129,16 +129,12 @@ def test_a_preparation_is_diagnosed_and_what_helps_applied(monkeypatch, tmp_path
 
 
 def test_what_cannot_be_written_into_a_configuration_is_said(monkeypatch, tmp_path, capsys):
-    trouble = Trouble(kind="skew", parts=["parse"], seconds=1.0, why="", help=["rows in 2 files; so"], rewrite=2)
     own = {"kind": "skew", "before": [2.0], "after": [1.0], "gain": 0.5, "low": None, "high": None, "helps": True}
-    written = Rewritten(files=2, bytes=20, largest_bytes=10, seconds=0.1)
-    tried = [TriedSetting(**own, settings={}, rewritten=written), TriedSetting(**own, settings={"spark.x": 1})]
-    found = replace(prepared(True), tried=tried, troubles=[trouble])
+    found = replace(prepared(True), tried=[TriedSetting(**own, settings={"spark.x": 1})])
     monkeypatch.setattr(command, "diagnose_preprocess", lambda config: found)
     path = tmp_path / "preprocess.yaml"
     text = f"input: {{format: csv, path: {tmp_path}}}\noutput: {tmp_path / 'set'}\n"
     path.write_text(text)
     assert cli.main(["diagnose", "--config", str(path), "--apply"]) == 0
     out = capsys.readouterr().out
-    assert "--apply: does not touch the input's files. rows in 2 files; so" in out
     assert "give --conf spark.x=1 to spark-submit" in out and path.read_text() == text

@@ -22,7 +22,6 @@ from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.quickstart import digits as digits_file
 from sparksplit.commands.train import COMMAND as TRAIN
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.diagnosis.preprocess.scratch import rewritten
 from sparksplit.diagnosis.preprocess.trying import Trials
 from sparksplit.prepare.config import PreprocessConfig
 from tests.commands.texts import sentences
@@ -217,7 +216,7 @@ def test_a_text_on_hdfs_gives_the_files_of_a_local_one(hdfs: str, call: Callable
             assert Path(one.path, file).read_bytes() == same and len(same) == size
 
 
-def test_a_preparation_is_tried_from_other_files_and_nothing_stays(spark: SparkSession, hdfs: str) -> None:
+def test_of_a_measured_preparation_nothing_stays(spark: SparkSession, hdfs: str) -> None:
     raw = f"{hdfs}/skewed"
     for number, rows in enumerate((5000, 100, 100)):
         lines = "".join(f"{number},{row},{row % 3}\n" for row in range(rows))
@@ -225,15 +224,8 @@ def test_a_preparation_is_tried_from_other_files_and_nothing_stays(spark: SparkS
     values = {"input": {"format": "csv", "path": raw}, "output": f"{hdfs}/deep/set"}
     config = PreprocessConfig.model_validate(values)
     before = filesystem.listing(hdfs)
-    trials = Trials(spark, config)
-    assert sum(split.rows for split in trials.prepare().manifest.splits.values()) == 5200
-    with rewritten(spark, config, 4) as (changed, written):
-        folder = changed.input.one_path()
-        assert folder == f"{hdfs}/deep/.set.diagnose-input/input"
-        sizes = filesystem.listing(folder)
-        assert written.files > 1
-        assert (written.files, written.bytes) == (len(sizes), sum(size or 0 for size in sizes.values()))
-        # Other rows would be an error.
-        stages = trials.prepare(config=changed).stages
+    prepared = Trials(spark, config).prepare()
+    assert sum(split.rows for split in prepared.manifest.splits.values()) == 5200
+    stages = prepared.stages
     assert {"parse", "number", "shuffle", "write"} <= {stage.part for stage in stages}
     assert filesystem.listing(hdfs) == before

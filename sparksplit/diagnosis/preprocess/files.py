@@ -6,7 +6,6 @@ from hdfs_io.listing import find
 from sparksplit.diagnosis.preprocess.record import Files
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.formats import format_of
-from sparksplit.prepare.recut import training_files, why_not
 
 _WHOLE = (".gz", ".snappy", ".zst", ".deflate", ".lz4")
 """How files of text end that are compressed as one stream."""
@@ -33,13 +32,6 @@ def files_of(config: InputConfig) -> Files | None:
         largest_bytes=largest[1],
         whole=sum(is_whole(config, path) for path, _ in found),
     )
-
-
-def fixed(config: InputConfig) -> str:
-    """Why the input's rows cannot be put into other files; "" where they can."""
-    if not config.listed:
-        return "only Spark reaches the input's files, if there are any"
-    return why_not(config, training_files(config)) or ""
 
 
 def is_whole(config: InputConfig, path: str) -> bool:

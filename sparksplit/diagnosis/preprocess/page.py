@@ -196,7 +196,7 @@ def _tried_table(record: PreprocessDiagnosis) -> Table:
 
 def _untried(record: PreprocessDiagnosis) -> Iterator[str]:
     for each in record.troubles:
-        if each.not_tried or not (each.settings or each.rewrite):
+        if each.not_tried or not each.settings:
             yield f"What helps against {each.kind} was not tried: {untried(each)}."
 
 
@@ -210,10 +210,6 @@ def _facts(record: PreprocessDiagnosis) -> Iterator[tuple[str, str]]:
         if files.largest is not None:
             yield "largest file", f"{files.largest}, {size(files.largest_bytes)}"
     yield "prepared", f"{count(record.rows)} rows, {size(record.prepared_bytes)}"
-    for each in record.tried:
-        if (new := each.rewritten) is not None:
-            written = f"{count(new.files)} files, {size(new.bytes)}, in {duration(new.seconds)}"
-            yield "the input rewritten", f"{written}, which is no part of the time"
     yield "versions", ", ".join(f"{name} {known}" for name, known in record.versions.items())
 
 

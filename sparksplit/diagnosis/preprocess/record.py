@@ -59,8 +59,7 @@ class Trouble:
 
     parts: where. seconds: of the wall time that it costs, as the tasks' times tell; None where these do not. why: what
     was seen. help: what to change. settings: of these, what can be tried at once: keys of the configuration and of
-    Spark (spark. ...), by their names. rewrite: into how many files of equal size the input's rows are to be put; that
-    can be tried, too. not_tried: why nothing of it was tried; "" where something was, or there is nothing to try.
+    Spark (spark. ...), by their names. not_tried: why they were not tried; "" where they were, or there are none.
     """
 
     kind: Kind
@@ -69,25 +68,12 @@ class Trouble:
     why: str
     help: list[str]
     settings: dict[str, Json] = field(default_factory=dict)
-    rewrite: int | None = None
     not_tried: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rewritten:
-    """The input's rows in other files, for a trial. files, bytes: of them; largest_bytes: of the largest one. seconds:
-    that writing them took, which is no part of any preparation."""
-
-    files: int
-    bytes: int
-    largest_bytes: int
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
 class Tried:
-    """Preparations with what would help against a trouble and without it, in turns: with its settings, or with the
-    input `rewritten`.
+    """Preparations with what would help against a trouble and without it, in turns.
 
     before, after: seconds, one pair for each turn. gain: of the time, the mean of the pairs (0.25: a quarter less);
     low, high: its 95 % interval, None with a single pair. helps: whether it is faster for sure (or, with a single pair,
@@ -96,7 +82,6 @@ class Tried:
 
     kind: Kind
     settings: dict[str, Json]
-    rewritten: Rewritten | None = None
     before: list[float]
     after: list[float]
     gain: float

@@ -14,11 +14,19 @@ from hdfs_io import filesystem
 from sparksplit.base.progress import say
 from sparksplit.base.version import __version__
 from sparksplit.dataset.manifest import Manifest
-from sparksplit.diagnosis.preprocess.files import files_of, fixed
+from sparksplit.diagnosis.preprocess.files import files_of
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, parts_of
 from sparksplit.diagnosis.preprocess.record import Files, PreprocessDiagnosis, Tried, Trouble
-from sparksplit.diagnosis.preprocess.scratch import NotTried, beside, free_bytes
-from sparksplit.diagnosis.preprocess.trying import MORE, PAIRS, TRYING_SECONDS, Prepared, Trials
+from sparksplit.diagnosis.preprocess.trying import (
+    MORE,
+    PAIRS,
+    TRYING_SECONDS,
+    NotTried,
+    Prepared,
+    Trials,
+    beside,
+    free_bytes,
+)
 from sparksplit.diagnosis.preprocess.verdict import DRIVER_NAMED, Setup, limit_of, sentence, troubles_of
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.config import PreprocessConfig
@@ -91,8 +99,7 @@ def _tried(
     """(the troubles, with why something was not tried; what was). What helps against several is tried once."""
     once: list[Trouble] = []
     for trouble in troubles:
-        known = [(each.settings, each.rewrite) for each in once]
-        if (trouble.settings or trouble.rewrite) and (trouble.settings, trouble.rewrite) not in known:
+        if trouble.settings and trouble.settings not in [each.settings for each in once]:
             once.append(trouble)
     tried: list[Tried] = []
     told: list[tuple[Trouble, str]] = []
@@ -103,8 +110,7 @@ def _tried(
         except NotTried as error:
             told.append((trouble, str(error)))
     for failed, why in told:
-        alike = [(each.settings, each.rewrite) == (failed.settings, failed.rewrite) for each in troubles]
-        troubles = [replace(each, not_tried=why) if same else each for each, same in zip(troubles, alike, strict=True)]
+        troubles = [replace(each, not_tried=why) if each.settings == failed.settings else each for each in troubles]
     return list(troubles), tried
 
 
@@ -116,8 +122,6 @@ def _setup(config: PreprocessConfig, manifest: Manifest, slots: int, files: File
         prepared_bytes=sum(split.bytes for split in manifest.splits.values()),
         files=files,
         windows=config.input.windows is not None,
-        fixed=fixed(config.input),
-        config_file=config.origin.file,
     )
 
 

@@ -67,7 +67,7 @@ def lines(found: PreprocessDiagnosis) -> Iterator[str]:
     for tried in found.tried:
         yield f"tried      {said(tried)}"
     for trouble in found.troubles:
-        if trouble.not_tried or not (trouble.settings or trouble.rewrite):
+        if trouble.not_tried or not trouble.settings:
             yield f"not tried  what helps against {trouble.kind}: {untried(trouble)}"
 
 
@@ -88,9 +88,5 @@ def said(tried: Tried) -> str:
 
 
 def changed(tried: Tried) -> str:
-    """What was tried: settings as they stand in a configuration, or other files of the input."""
-    settings = [f"{key}: {str(value).lower()}" for key, value in tried.settings.items()]
-    if (new := tried.rewritten) is not None:
-        files = f"{new.files} file{'' if new.files == 1 else 's'}"
-        settings.append(f"the input in {files} of {size(new.bytes / max(1, new.files))} on average")
-    return ", ".join(settings)
+    """The settings that were tried, as they stand in a configuration."""
+    return ", ".join(f"{key}: {str(value).lower()}" for key, value in tried.settings.items())

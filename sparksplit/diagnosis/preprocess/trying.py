@@ -15,8 +15,7 @@ from sparksplit.base.records import Json
 from sparksplit.comparison.intervals import interval
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.diagnosis.preprocess.metrics import Metrics
-from sparksplit.diagnosis.preprocess.record import Rewritten, Tried, Trouble
-from sparksplit.diagnosis.preprocess.scratch import NotTried, beside, rewritten
+from sparksplit.diagnosis.preprocess.record import Tried, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.preprocess import preprocess
@@ -36,6 +35,10 @@ TRYING_SECONDS = 1800.0
 """For all repetitions, as far as the first preparation tells; one with the setting is always made."""
 BY_A_TENTH = 0.1
 """What a single pair must gain to be believed."""
+
+
+class NotTried(SparksplitError):
+    """What would help could not be tried: a preparation fails with it."""
 
 
 class OtherRows(RunError):
@@ -65,8 +68,8 @@ class Trials:
         self._spark, self._config = spark, config
         self._rows: dict[str, Any] | None = None
 
-    def prepare(self, tried: Mapping[str, Json] | None = None, config: PreprocessConfig | None = None) -> Prepared:
-        """Prepare once. tried: settings of the configuration and of Spark, by name. config: instead of the own one
+    def prepare(self, tried: Mapping[str, Json] | None = None) -> Prepared:
+        """Prepare once. tried: settings of the configuration and of Spark, by name.
 
         Raises OtherRows where other rows come out than in the first one.
         """
@@ -74,7 +77,7 @@ class Trials:
         sparks = {key: str(value) for key, value in (tried or {}).items() if key.startswith("spark.")}
         folder = beside(self._config.output, "diagnose")
         made = filesystem.missing(filesystem.parent(folder))
-        changed = (config or self._config).model_copy(update={**own, "output": folder})
+        changed = self._config.model_copy(update={**own, "output": folder})
         try:
             with settings(self._spark, sparks):
                 known = self.metrics.next_stage()
@@ -84,50 +87,35 @@ class Trials:
         finally:
             filesystem.remove(folder)
             filesystem.remove_empty(made)
-        how = "with its rows in other files" if config is not None else f"with {_said(tried)}" if tried else "as it was"
-        self._compare(data.manifest, how)
+        self._compare(data.manifest, f"with {_said(tried)}" if tried else "as it was")
         return Prepared(self.metrics.stages(known), began, ended, data.manifest)
 
     def tried(self, trouble: Trouble, seconds: float, pairs: int, most: int) -> Tried:
-        """Prepare with what would help against `trouble` and without it, in turns: `pairs` times, and up to `most`
-        where the interval of the gain is wide. seconds: of one preparation, which counts as the one without where there
-        is no time for pairs
+        """Prepare with the settings that would help against `trouble` and without them, in turns: `pairs` times, and up
+        to `most` where the interval of the gain is wide. seconds: of one preparation, which counts as the one without
+        where there is no time for pairs
 
-        Raises NotTried where a preparation fails with it, or the input's rows cannot be written into other files.
+        Raises NotTried where a preparation fails with them.
         """
-        if trouble.rewrite is None:
-            return self._turns(trouble, seconds, pairs, most, None, None)
-        with rewritten(self._spark, self._config, trouble.rewrite) as (changed, written):
-            return self._turns(trouble, seconds, pairs, most, changed, written)
-
-    def _turns(
-        self,
-        trouble: Trouble,
-        seconds: float,
-        pairs: int,
-        most: int,
-        changed: PreprocessConfig | None,
-        written: Rewritten | None,
-    ) -> Tried:
         before, after = [seconds] if pairs < 1 else [], []
         often = f"{pairs} to {most} times" if most > pairs > 0 else f"{max(1, pairs)} time{'s' if pairs > 1 else ''}"
-        say(f"trying {_said(trouble.settings) or 'these'}: {often}, in turns with the configuration as it is")
+        say(f"trying {_said(trouble.settings)}: {often}, in turns with the configuration as it is")
         for place in range(max(1, pairs, most)):
             # The order of a pair changes, so that what grows warm, or full, favours neither.
             for tries in (True, False) if place % 2 else (False, True):
                 if tries:
-                    after.append(self._prepared(trouble, changed).seconds)
+                    after.append(self._prepared(trouble).seconds)
                 elif pairs >= 1:
                     before.append(self.prepare().seconds)
-            found = judged(trouble, before, after, written)
+            found = judged(trouble, before, after)
             if place + 1 >= pairs and (found.high is None or found.high - found.gain <= NARROW):
                 break
         return found
 
-    def _prepared(self, trouble: Trouble, changed: PreprocessConfig | None) -> Prepared:
+    def _prepared(self, trouble: Trouble) -> Prepared:
         try:
             with spark_errors():
-                return self.prepare(trouble.settings, changed)
+                return self.prepare(trouble.settings)
         except OtherRows:
             raise
         except SparksplitError as error:
@@ -158,15 +146,12 @@ def rows_of(manifest: Manifest) -> dict[str, Any]:
     return {**own, "bad rows": sum(manifest.bad_rows.values()), "unseen labels": manifest.unseen_labels}
 
 
-def judged(
-    trouble: Trouble, before: Sequence[float], after: Sequence[float], written: Rewritten | None = None
-) -> Tried:
+def judged(trouble: Trouble, before: Sequence[float], after: Sequence[float]) -> Tried:
     """What these seconds, with what would help (after) and without it, say of it."""
     gain, low, high = interval([1 - new / old for old, new in zip(before, after, strict=True)])
     return Tried(
         kind=trouble.kind,
         settings=trouble.settings,
-        rewritten=written,
         before=list(before),
         after=list(after),
         gain=gain,
@@ -174,3 +159,19 @@ def judged(
         high=high,
         helps=gain >= BY_A_TENTH if low is None else low > 0,
     )
+
+
+def beside(output: str, what: str) -> str:
+    """A hidden folder beside `output`, where all executors can write. Always the same one: a diagnosis that was killed
+    leaves it to the next one, and there is one at a time."""
+    path = filesystem.followed(output).rstrip("/")
+    return filesystem.join(filesystem.parent(path), f".{filesystem.name(path)}.{what}")
+
+
+def free_bytes(spark: SparkSession, path: str) -> int:
+    """The bytes that can still be written at `path`, by its file system's own word; quotas do not count."""
+    jvm: Any = spark._jvm
+    place = jvm.org.apache.hadoop.fs.Path(f"file://{path}" if path.startswith("/") else path)
+    system = place.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
+    copies = 1 if path.startswith("/") else max(1, int(system.getDefaultReplication(place)))
+    return int(system.getStatus(place).getRemaining()) // copies

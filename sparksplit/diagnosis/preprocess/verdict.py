@@ -41,8 +41,7 @@ class Setup:
     """What help depends on.
 
     slots: tasks at a time. format: of the input. file_size: as configured. files: the input's, where they can be seen.
-    windows: whether rows are windows over time. fixed: why the input's rows cannot be put into other files; "" where
-    they can. config_file: of the configuration.
+    windows: whether rows are windows over time.
     """
 
     slots: int
@@ -51,8 +50,6 @@ class Setup:
     prepared_bytes: int
     files: Files | None
     windows: bool = False
-    fixed: str = ""
-    config_file: str | None = None
 
 
 def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
@@ -151,12 +148,10 @@ def _why(kind: str, stage: Stage, large: float | None, setup: Setup) -> str:
 
 
 class _Help(TypedDict, total=False):
-    """Of a Trouble: what to change, and what of that can be tried."""
+    """Of a Trouble: what to change, and the settings among that, which can be tried."""
 
     help: Required[list[str]]
     settings: dict[str, Json]
-    rewrite: int
-    not_tried: str
 
 
 def _help(kind: str, files: bool, setup: Setup) -> _Help:
@@ -182,36 +177,23 @@ def _for_input(setup: Setup) -> _Help:
     if setup.windows:
         return {"help": ["input.windows.by: a series is one task's work, and without `by` all rows are one series"]}
     if files is None:
-        return {"help": ["more partitions of about equal size where the rows come from"], "not_tried": setup.fixed}
+        return {"help": ["more partitions of about equal size where the rows come from"]}
     if files.whole == 0 and format_of(setup.format).columns:
         size = max(1 << 20, ceil(files.bytes / (2 * setup.slots)))
         key = "spark.sql.files.maxPartitionBytes"
         return {"help": [f"{key}: {size} cuts the files into more pieces"], "settings": {key: size}}
     largest = f"{files.largest} ({_bytes(files.largest_bytes)} of {_bytes(files.bytes)})"
-    if setup.fixed:
-        advice = f"rows in several files of equal size: {largest} is one task's work, however many slots there are"
-        return {"help": [advice], "not_tried": setup.fixed}
-    if format_of(setup.format).made_of == "values":
-        advice = f"plain files in place of .gz: {largest} is one task's work, however many slots there are"
-        return {"help": [f"{advice}; {command(setup, 1)}"], "rewrite": 1}
+    one_task = f"{largest} is one task's work, however many slots there are"
+    if setup.format == "idx":
+        return {"help": [f"unpack the .gz files: {one_task}"]}
     count = pieces(files.bytes, setup.slots)
-    advice = (
-        f"rows in {count} files of equal size, about {_bytes(files.bytes / count)} each: {largest} is one task's work, "
-        "however many slots there are"
-    )
-    return {"help": [f"{advice}; {command(setup, count)}"], "rewrite": count}
+    advice = f"write the rows into {count} files of about {_bytes(files.bytes / count)}, such as by Spark's repartition"
+    return {"help": [f"{advice}({count}): {one_task}"]}
 
 
 def pieces(size: int, slots: int) -> int:
     """In how many files so many bytes are shared evenly, of PIECE_BYTES at the most: each slot gets as many."""
     return slots * max(1, ceil(size / (slots * PIECE_BYTES)))
-
-
-def command(setup: Setup, count: int) -> str:
-    """What a user does to have the rows in so many files."""
-    config = setup.config_file or "FILE"
-    called = f"python -m sparksplit.prepare.recut --config {config} --files {count} --into FOLDER"
-    return f"`{called}` writes them; then input.path: FOLDER"
 
 
 def _many(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:

@@ -89,7 +89,7 @@ def check_paths(config: InputConfig) -> None:
     format_ = format_of(config.format)
     for key in ("path", "validation", "test") if config.listed else ():
         found = find(config.paths_of(key)).files if config.paths_of(key) else []
-        if format_.made_of == "lines":
+        if format_.lines:
             for path, _ in found:
                 if path.endswith(_PACKED):
                     raise InputError(f"{path}: is packed as Spark does not read it: unpack it, or pack it with gzip")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparksplit.diagnosis.preprocess.record import Files, Part, PreprocessDiagnosis, Rewritten, Tried, Trouble
+from sparksplit.diagnosis.preprocess.record import Files, Part, PreprocessDiagnosis, Tried, Trouble
 
 
 def preparation(**changes: Any) -> PreprocessDiagnosis:
@@ -69,16 +69,15 @@ _RECORD = PreprocessDiagnosis(
             parts=["parse", "count"],
             seconds=6.1,
             why="in parse, the slowest of 2 tasks took 11.5 s",
-            help=["rows in 2 files of equal size; `python -m sparksplit.prepare.recut` writes them"],
-            rewrite=2,
+            help=["`spark.sql.files.maxPartitionBytes` cuts the files into more pieces"],
+            settings={"spark.sql.files.maxPartitionBytes": 1048576},
         ),
         Trouble(kind="spill", parts=["write"], seconds=None, why="3.3 MB on disks", help=["more memory", "disks"]),
     ],
     tried=[
         Tried(
             kind="skew",
-            settings={},
-            rewritten=Rewritten(files=2, bytes=53_000_000, largest_bytes=26_600_000, seconds=2.2),
+            settings={"spark.sql.files.maxPartitionBytes": 1048576},
             before=[21.0, 22.0, 23.0],
             after=[15.0, 16.0, 17.0],
             gain=0.272,

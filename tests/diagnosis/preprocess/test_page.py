@@ -21,8 +21,8 @@ def test_it_begins_with_the_limit_and_what_was_tried(page: str) -> None:
     words = visible(page)
     assert "The answer One task has more rows than the others, which wait for it: it costs 6.1 of 21.5 s" in words
     assert "The preparation 300,123 rows in 21.5 s, with 2 tasks at the same time" in words
-    assert "Tried the input in 2 files of 26.5 MB on average: 27 % less time (22.0 s to 16.0 s; 95 % interval" in words
-    assert "What helps rows in 2 files of equal size; python -m sparksplit.prepare.recut writes them" in words
+    assert "Tried spark.sql.files.maxPartitionBytes: 1048576: 27 % less time (22.0 s to 16.0 s; 95 % interval" in words
+    assert "What helps spark.sql.files.maxPartitionBytes cuts the files into more pieces" in words
 
 
 def test_its_tables_hold_the_records_values(page: str) -> None:
@@ -37,7 +37,7 @@ def test_its_tables_hold_the_records_values(page: str) -> None:
         ["spill", "write", "not known"],
     ]
     assert cells(page, "tried") == [
-        ["the input in 2 files of 26.5 MB on average", "skew", "22.0 s", "16.0 s", "27 %", "24 % to 30 %", "3", "yes"]
+        ["spark.sql.files.maxPartitionBytes: 1048576", "skew", "22.0 s", "16.0 s", "27 %", "24 % to 30 %", "3", "yes"]
     ]
 
 
@@ -46,7 +46,7 @@ def test_its_pictures_say_what_they_show(page: str) -> None:
     words = [" ".join("".join(text.itertext()) for text in svg.iter() if text.tag.endswith("text")) for svg in shown]
     assert len(shown) == 2
     assert "parse: 12.0 s" in words[0] and "slots wait" in words[0]
-    assert "the input in 2 files" in words[1]
+    assert "spark.sql.files" in words[1]
 
 
 def test_it_names_what_the_numbers_depend_on(page: str) -> None:
@@ -56,7 +56,6 @@ def test_it_names_what_the_numbers_depend_on(page: str) -> None:
         "master spark://driver:7077",
         "input 8 files, 52.0 MB; 8 of them one task&#39;s each",
         "largest file /raw/large.csv.gz, 39.0 MB",
-        "the input rewritten 2 files, 53.0 MB, in 2.20 s, which is no part of the time",
         "What helps against spill was not tried: it cannot be changed while Spark runs.",
         "pyspark 3.5.9",
     ):

@@ -1,8 +1,7 @@
-"""What is tried: the input in other files, which are removed whatever happens, and whose rows must be the same."""
+"""What is tried: settings, in turns with the configuration as it is; the rows must be the same each time."""
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,85 +10,21 @@ from typing import Any
 import pytest
 
 from sparksplit.base.errors import RunError
-from sparksplit.diagnosis.preprocess import run, scratch, trying
+from sparksplit.diagnosis.preprocess import run, trying
 from sparksplit.diagnosis.preprocess.record import Trouble
-from sparksplit.diagnosis.preprocess.scratch import NotTried, rewritten
 from sparksplit.diagnosis.preprocess.trying import Trials
 from sparksplit.prepare.config import PreprocessConfig
 from tests.diagnosis.preprocess.tables import stage
 
 SPARK: Any = None
-SKEW = Trouble(kind="skew", parts=["parse"], seconds=4.0, why="", help=["rows in 2 files"], rewrite=2)
 FASTER = Trouble(kind="few", parts=["write"], seconds=4.0, why="", help=["file_size"], settings={"file_size": 4096})
 
 
 @pytest.fixture
-def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PreprocessConfig:
-    """Of a file that one task has to read; there is room enough."""
-    monkeypatch.setattr(scratch, "free_bytes", lambda spark, path: 10**9)
+def config(tmp_path: Path) -> PreprocessConfig:
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.csv.gz").write_bytes(gzip.compress(b"x,y\n" + b"1,2\n" * 5000))
     values = {"input": {"format": "csv", "path": str(tmp_path / "in")}, "output": str(tmp_path / "deep" / "set")}
     return PreprocessConfig.model_validate(values)
-
-
-def test_the_other_files_are_there_for_as_long_as_they_are_needed(config: PreprocessConfig, tmp_path: Path) -> None:
-    with rewritten(SPARK, config, 2) as (changed, written):
-        folder = Path(changed.input.paths_of("path")[0])
-        assert folder == tmp_path / "deep" / ".set.diagnose-input" / "input"
-        assert (written.files, written.bytes) == (2, sum(file.stat().st_size for file in folder.iterdir()))
-        assert changed.input.format == "csv" and changed.output == config.output
-    assert {path.name for path in tmp_path.iterdir()} == {"in"}
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_they_are_removed_whatever_happens(
-    config: PreprocessConfig, tmp_path: Path, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with pytest.raises(error), rewritten(SPARK, config, 2):
-        raise error
-    assert {path.name for path in tmp_path.iterdir()} == {"in"}
-
-    def half(*_: object) -> None:
-        (tmp_path / "deep" / ".set.diagnose-input" / "input").mkdir()
-        raise error
-
-    monkeypatch.setattr(scratch, "recut", half)
-    with pytest.raises(error), rewritten(SPARK, config, 2):
-        pass
-    assert {path.name for path in tmp_path.iterdir()} == {"in"}
-
-
-def test_what_a_killed_diagnosis_has_left_is_replaced(config: PreprocessConfig, tmp_path: Path) -> None:
-    left = tmp_path / "deep" / ".set.diagnose-input" / "input" / "part-00007.csv.gz"
-    left.parent.mkdir(parents=True)
-    left.touch()
-    with rewritten(SPARK, config, 2):
-        assert not left.exists()
-
-
-def test_without_room_nothing_is_written(
-    config: PreprocessConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(scratch, "free_bytes", lambda spark, path: 10)
-    with pytest.raises(NotTried, match="has 10 bytes free, and "), rewritten(SPARK, config, 2):
-        pass
-    monkeypatch.setattr(scratch, "MOST_BYTES", 10)
-    with pytest.raises(NotTried, match="are rewritten"), rewritten(SPARK, config, 2):
-        pass
-    assert {path.name for path in tmp_path.iterdir()} == {"in"}
-
-
-def test_a_disk_that_fills_up_meanwhile_is_no_end_of_the_diagnosis(
-    config: PreprocessConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise RunError("x: cannot be written: No space left on device")
-
-    monkeypatch.setattr(scratch, "recut", full)
-    with pytest.raises(NotTried, match="No space left"), rewritten(SPARK, config, 2):
-        pass
-    assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 
 class Made:
@@ -110,15 +45,14 @@ class Made:
         return SimpleNamespace(manifest=SimpleNamespace(splits={"train": split}, bad_rows={}, unseen_labels={}))
 
 
-def test_the_input_is_tried_in_turns_and_the_gain_has_an_interval(
+def test_settings_are_tried_in_turns_and_the_gain_has_an_interval(
     config: PreprocessConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Made(monkeypatch, lambda one: 10.0 if one.input is config.input else 6.0)
-    found = Trials(SPARK, config).tried(SKEW, 10.0, 3, 6)
-    assert [one.input is config.input for one in made.configs] == [True, False, False, True, True, False]
+    made = Made(monkeypatch, lambda one: 6.0 if one.file_size == 4096 else 10.0)
+    found = Trials(SPARK, config).tried(FASTER, 10.0, 3, 6)
+    assert [one.file_size == 4096 for one in made.configs] == [False, True, True, False, False, True]
     assert (found.before, found.after, found.helps) == ([10.0] * 3, [6.0] * 3, True)
     assert found.gain == pytest.approx(0.4) and found.low == pytest.approx(0.4)
-    assert found.rewritten is not None and found.rewritten.files == 2
 
 
 def test_where_the_interval_is_wide_there_are_more_pairs(
@@ -138,22 +72,8 @@ def test_other_rows_are_an_error(config: PreprocessConfig, monkeypatch: pytest.M
     trials.prepare()
     made.rows = 11
     with pytest.raises(RunError, match=r"prepared again, as it was, it has other rows: train {'rows': 11, .* at first"):
-        trials.tried(SKEW, 1.0, 3, 6)
-    with pytest.raises(RunError, match="with its rows in other files"), rewritten(SPARK, config, 2) as (changed, _):
-        trials.prepare(config=changed)
+        trials.tried(FASTER, 1.0, 3, 6)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
-
-
-def test_what_has_no_room_is_not_tried_and_the_diagnosis_says_so(
-    config: PreprocessConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Made(monkeypatch, lambda one: 1.0 if one.file_size == 4096 else 2.0)
-    monkeypatch.setattr(scratch, "free_bytes", lambda spark, path: 10)
-    same = Trouble(kind="few", parts=["parse"], seconds=1.0, why="", help=[], rewrite=2)
-    troubles, tried = run._tried(Trials(SPARK, config), [SKEW, FASTER, same], 2.0, 3)
-    assert [(each.kind, each.settings, each.helps) for each in tried] == [("few", {"file_size": 4096}, True)]
-    assert "10 bytes free" in troubles[0].not_tried and "10 bytes free" in troubles[2].not_tried
-    assert troubles[1].not_tried == ""
 
 
 def test_what_a_preparation_fails_with_is_not_tried_and_the_rest_is(
@@ -162,20 +82,19 @@ def test_what_a_preparation_fails_with_is_not_tried_and_the_rest_is(
     def seconds(one: PreprocessConfig) -> float:
         if one.file_size == 4096:
             raise RunError("no memory")
-        return 2.0 if one.input is config.input else 1.0
+        return 1.0 if one.file_size == 8192 else 2.0
 
     Made(monkeypatch, seconds)
     same = Trouble(kind="many", parts=["write"], seconds=1.0, why="", help=[], settings={"file_size": 4096})
-    troubles, tried = run._tried(Trials(SPARK, config), [FASTER, SKEW, same], 2.0, 3)
-    assert [each.not_tried for each in troubles] == [
-        "the preparation fails with it: no memory",
-        "",
-        troubles[0].not_tried,
-    ]
-    assert [(each.kind, each.helps) for each in tried] == [("skew", True)]
+    other = Trouble(kind="few", parts=["parse"], seconds=1.0, why="", help=[], settings={"file_size": 8192})
+    advice = Trouble(kind="slow", parts=["parse"], seconds=1.0, why="", help=["its host"])
+    troubles, tried = run._tried(Trials(SPARK, config), [FASTER, other, same, advice], 2.0, 3)
+    failed = "the preparation fails with it: no memory"
+    assert [each.not_tried for each in troubles] == [failed, "", failed, ""]
+    assert [(each.settings, each.helps) for each in tried] == [({"file_size": 8192}, True)]
     monkeypatch.setattr(trying, "preprocess", Made(monkeypatch, lambda one: 1 / 0).preprocess)
     with pytest.raises(ZeroDivisionError):
-        Trials(SPARK, config).tried(SKEW, 1.0, 3, 6)
+        Trials(SPARK, config).tried(FASTER, 1.0, 3, 6)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
 
 

@@ -65,7 +65,6 @@ def test_skew_is_named_however_strong(times: float, tasks: int, seconds: float) 
     if lost > max(0.3, whole * 0.1) * 1.01:
         assert limit_of(troubles) == "skew"
         assert troubles[0].seconds == pytest.approx(lost)
-        assert troubles[0].rewrite == 4
         assert troubles[0].parts == ["parse", "count"]
         assert "/raw/large.csv.gz" in troubles[0].help[0]
 
@@ -82,19 +81,15 @@ def test_a_sentence_says_what_it_costs() -> None:
 
 def test_what_helps_against_skew() -> None:
     (trouble,) = found(skewed(20.0))
-    assert (trouble.kind, trouble.settings, trouble.rewrite, trouble.not_tried) == ("skew", {}, 4, "")
-    assert trouble.help[0] == (
-        "rows in 4 files of equal size, about 2.1 MB each: /raw/large.csv.gz (1.0 MB of 8.4 MB) is one task's work, "
-        "however many slots there are; `python -m sparksplit.prepare.recut --config FILE --files 4 --into FOLDER` "
-        "writes them; then input.path: FOLDER"
-    )
-    (trouble,) = found(skewed(20.0), replace(SETUP, fixed="it is not ours"))
-    assert (trouble.rewrite, trouble.not_tried) == (None, "it is not ours")
-    (trouble,) = found(skewed(20.0), replace(SETUP, format="idx", config_file="x.yaml"))
-    assert trouble.rewrite == 1 and "plain files in place of .gz" in trouble.help[0]
-    assert "--config x.yaml" in trouble.help[0]
-    (trouble,) = found(skewed(20.0), replace(SETUP, files=None, fixed="only Spark"))
-    assert (trouble.rewrite, trouble.not_tried) == (None, "only Spark")
+    assert (trouble.kind, trouble.settings, trouble.not_tried) == ("skew", {}, "")
+    assert trouble.help == [
+        "write the rows into 4 files of about 2.1 MB, such as by Spark's repartition(4): /raw/large.csv.gz (1.0 MB of "
+        "8.4 MB) is one task's work, however many slots there are"
+    ]
+    (trouble,) = found(skewed(20.0), replace(SETUP, format="idx"))
+    assert trouble.help[0].startswith("unpack the .gz files: /raw/large.csv.gz")
+    (trouble,) = found(skewed(20.0), replace(SETUP, files=None))
+    assert trouble.help == ["more partitions of about equal size where the rows come from"]
     (trouble,) = found(skewed(20.0), replace(SETUP, files=replace(FILES, whole=0)))
     assert trouble.settings == {"spark.sql.files.maxPartitionBytes": 1 << 20}
     (trouble,) = found(skewed(20.0), replace(SETUP, windows=True))
