@@ -74,7 +74,10 @@ _HIVE = {"spark.sql.catalogImplementation": "hive"}
 FORMATS: Mapping[str, Format] = {
     "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
     "csv": Format(
-        reader="csv:rows", keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"}, shapeless=True
+        reader="csv:rows",
+        lines=True,
+        keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"},
+        shapeless=True,
     ),
     "hive-text": Format(reader="csv:hive_text", lines=True, keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
     **{name: Format(reader="same_columns:rows", keys=_COLUMNS | _FILES, shapeless=True) for name in ("parquet", "orc")},
