@@ -1,6 +1,6 @@
-"""The exceptions of storage, which are the roots of all that sparksplit raises, and what the system's errors mean.
+"""The exceptions of storage, the roots of all that sparksplit raises; and what the system's errors mean.
 
-KnownError          its text is one line for the user
+SparksplitError     its text is one line for the user
  |- UsageError      what was given is wrong
  |   |- InputError      a file or a folder that was to be read or written
  |- RunError        what was begun failed
@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class KnownError(Exception):
+class SparksplitError(Exception):
     """Base of all errors that are raised on purpose; its text is one line for the user."""
 
 
-class UsageError(KnownError):
+class UsageError(SparksplitError):
     """What the user gave is wrong; nothing was done."""
 
 
@@ -29,7 +29,7 @@ class InputError(UsageError):
     """A file or a folder is missing, unreadable, damaged, or not what the configuration says."""
 
 
-class RunError(KnownError):
+class RunError(SparksplitError):
     """The run was started and failed."""
 
 
@@ -37,7 +37,7 @@ class Passing(RunError):
     """What failed may work in a while: a full disk, a quota, a device's or a network's error."""
 
 
-class OutputInUse(KnownError):
+class OutputInUse(SparksplitError):
     """Another command that is still running fills the output; nothing was done, and the same call may work later."""
 
 
@@ -121,7 +121,7 @@ def errno_of(error: BaseException) -> int | None:
     return errno.EISDIR if text.endswith("is a directory") else None
 
 
-def file_error(place: str, problem: str, error: BaseException) -> KnownError:
+def file_error(place: str, problem: str, error: BaseException) -> SparksplitError:
     """The exception for `error`, met while using `place`: the one place that decides between a user's mistake and bad
     luck.
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from hdfs_io import filesystem, lease
-from hdfs_io.errors import InputError, KnownError, RunError
+from hdfs_io.errors import InputError, RunError, SparksplitError
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ class Fence:
         """Take the fence away: nobody writes any more. Failing to is no error, since the next one does it."""
         try:
             _clear(self._own)
-        except KnownError as error:
+        except SparksplitError as error:
             log.debug("%s: is left over: %s", self._own, error)
 
     def _set_aside(self, path: str) -> str:
@@ -153,7 +153,7 @@ def _clear(folder: str) -> None:
     for _ in range(_TRIES):
         try:
             return filesystem.remove(folder)
-        except KnownError:  # something was put into it meanwhile
+        except SparksplitError:  # something was put into it meanwhile
             if not filesystem.exists(folder):
                 return None
     return filesystem.remove(folder)

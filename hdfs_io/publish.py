@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from hdfs_io import filesystem, lease
 from hdfs_io.differences import differences, said
-from hdfs_io.errors import InputError, KnownError, RunError, UsageError
+from hdfs_io.errors import InputError, RunError, SparksplitError, UsageError
 from hdfs_io.fence import PREFIX, Fence, check_owner
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, is_own, mark_of, only_marks
 from hdfs_io.replacing import discard, hidden, publish_folder, remove, remove_old
@@ -129,7 +129,7 @@ class Output:
                         self.enclose().open()
                 finally:
                     self.lease.release()
-        except (KnownError, OSError) as error:  # the output is complete all the same
+        except (SparksplitError, OSError) as error:  # the output is complete all the same
             log.debug("%s: %s", self.path, error)
 
     def decide(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Decision:
@@ -227,7 +227,7 @@ class Output:
         except BaseException:
             try:
                 discard(folder, self.path)
-            except (KnownError, OSError) as error:  # the first error is the one to report
+            except (SparksplitError, OSError) as error:  # the first error is the one to report
                 log.debug("%s: could not be removed: %s", folder, error)
             raise
 

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 
 from hdfs_io import filesystem
-from hdfs_io.errors import KnownError
+from hdfs_io.errors import SparksplitError
 from hdfs_io.marks import CONFIG
 
 log = logging.getLogger(__name__)
@@ -37,7 +37,7 @@ def publish_folder(temporary: str, final: str, look: Callable[[], None], is_own:
         try:
             if not filesystem.exists(final):
                 filesystem.rename(old, final)
-        except (KnownError, OSError) as error:  # the next command does it; report the first error
+        except (SparksplitError, OSError) as error:  # the next command does it; report the first error
             log.debug("%s: could not be put back: %s", old, error)
         raise
     remove_old(old, final, is_own)
@@ -58,7 +58,7 @@ def remove_old(old: str, final: str, is_own: Callable[[str], bool]) -> None:
         path = filesystem.join(old, name)
         try:
             filesystem.remove(path)
-        except (KnownError, OSError) as error:
+        except (SparksplitError, OSError) as error:
             log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
             return
 
@@ -71,7 +71,7 @@ def _moved(path: str, folder: str) -> bool:
             log.warning("%s: is kept there: the output that has replaced its folder has that name too", path)
             return False
         filesystem.rename(path, place)
-    except (KnownError, OSError) as error:
+    except (SparksplitError, OSError) as error:
         log.warning(
             "%s: could not be moved to %s, the next command for this output tries again: %s", path, place, error
         )
@@ -96,7 +96,7 @@ def remove(path: str) -> None:
     """Remove what is already out of the way; a failure is only logged, since readers may hold its files open on NFS."""
     try:
         filesystem.remove(path)
-    except (KnownError, OSError) as error:
+    except (SparksplitError, OSError) as error:
         log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
 
 

@@ -24,8 +24,7 @@ import re
 import signal
 from collections.abc import Iterable
 
-from hdfs_io.errors import InputError, OutputInUse, Passing, RunError, UsageError
-from hdfs_io.errors import KnownError as SparksplitError
+from hdfs_io.errors import InputError, OutputInUse, Passing, RunError, SparksplitError, UsageError
 
 __all__ = [
     "Cancelled",
