@@ -13,7 +13,7 @@ from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.tuning.record import Tuning
 
 RESULTS = "results.json"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """The version of results.json and of the records in runs/; those of another version are not used."""
 
 
@@ -235,37 +235,6 @@ class OnHosts:
 
 
 @dataclass(frozen=True)
-class Original:
-    """One of the figures that the question began with."""
-
-    who: str
-    nodes: int
-    seconds: float
-    efficiency: float
-
-
-@dataclass(frozen=True)
-class Ours:
-    """The same figure for a way that was measured."""
-
-    way: str
-    nodes: int
-    runs: int
-    diverged: int
-    seconds: float | None
-    efficiency: float
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Scale-up against scale-out, and the original figures beside ours."""
-
-    rows: list[OnHosts]
-    original: list[Original]
-    ours: list[Ours]
-
-
-@dataclass(frozen=True)
 class Answer:
     """Sentences, the conditions under which they hold, and how sure they are. headline: what they stand or fall with:
     whether each way was tuned."""
@@ -314,7 +283,7 @@ class Results(Record):
     times: list[TimePair]
     frontier: list[Choice]
     cost_model: CostModel | None
-    scale: Scale
+    scale: list[OnHosts]
     answer: Answer
     tuning: Tuning | None = None
 

@@ -1,29 +1,19 @@
-"""Scale-up against scale-out, and the six figures that the question began with."""
+"""Scale-up against scale-out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparksplit.comparison.content import OnHosts, Original, Ours, Row, Scale
+from sparksplit.comparison.content import OnHosts, Row
 from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
 
 LINK_GBIT = 0.1
 """The rate of the slow link for which the times on several hosts are predicted: 100 Mbit/s."""
 
-ORIGINAL = (
-    ("Keras, GPUs of one machine", 1, 150.0),
-    ("Keras, GPUs of one machine", 2, 127.0),
-    ("Keras, GPUs of one machine", 4, 82.0),
-    ("Horovod, machines", 1, 166.0),
-    ("Horovod, machines", 2, 143.0),
-    ("Horovod, machines", 4, 89.0),
-)
-"""(who, nodes, seconds): K80 GPUs, an LSTM, 200 epochs that were split over the nodes."""
 
-
-def scale(table: Sequence[Row], model: CostModel | None) -> Scale:
+def scale(table: Sequence[Row], model: CostModel | None) -> list[OnHosts]:
     """The `scale` of results.json: each way on the hosts at hand as measured, and on as many hosts as nodes with a slow
     link, predicted by replacing the measured time of exchanges by the link's."""
     rows: list[OnHosts] = []
@@ -46,11 +36,4 @@ def scale(table: Sequence[Row], model: CostModel | None) -> Scale:
             exchanges = link.seconds(row.nodes, row.syncs or 0, row.bytes_per_node or 0.0)
             seconds = row.seconds - row.time["synchronising"] + exchanges
             rows.append(replace(here, hosts=row.nodes, link="100 Mbit/s", seconds=seconds, measured=False))
-    alone = {who: seconds for who, nodes, seconds in ORIGINAL if nodes == 1}
-    original = [Original(who, nodes, seconds, alone[who] / (nodes * seconds)) for who, nodes, seconds in ORIGINAL]
-    ours = [
-        Ours(row.way, row.nodes, row.runs, row.diverged, row.seconds, row.efficiency)
-        for row in table
-        if not row.virtual and row.efficiency is not None
-    ]
-    return Scale(rows, original, ours)
+    return rows

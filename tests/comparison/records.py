@@ -17,7 +17,6 @@ from sparksplit.comparison.content import (
     Pair,
     Results,
     Row,
-    Scale,
     Target,
 )
 from sparksplit.comparison.record import ComparedRun
@@ -99,7 +98,7 @@ def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **
         "times": [],
         "frontier": [],
         "cost_model": None,
-        "scale": Scale([], [], []),
+        "scale": [],
         "answer": Answer([], "", ""),
     }
     return Results(table=list(table), pairs=list(pairs), metric=metric, **{**content, **fields})

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 from sparksplit.comparison.content import FORMAT_VERSION
+from sparksplit.training.record import RunSeconds
 from tests.training.records import RUN_JSON
 
 ROWS = {"train": 1248, "validation": 192, "test": 357}
@@ -182,6 +184,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
         "rows": PASSES * ROWS["train"],
         "rows_per_second": PASSES * ROWS["train"] / train,
         "seconds": {
+            **dict.fromkeys((field.name for field in fields(RunSeconds)), 0.0),
             "start": 5.2,
             "feed": 0.4,
             "warmup": 0.3,
@@ -386,59 +389,46 @@ def _cost_model() -> dict[str, Any]:
     }
 
 
-def _scale() -> dict[str, Any]:
-    keras, horovod = "Keras, one machine", "Horovod, several machines"
-    times = {keras: (150.0, 127.0, 82.0), horovod: (166.0, 143.0, 89.0)}
-    return {
-        "rows": [
-            {
-                "way": LOCAL,
-                "nodes": 2,
-                "runs": 5,
-                "diverged": 0,
-                "hosts": 1,
-                "link": "loopback",
-                "seconds": 2.1,
-                "measured": True,
-            },
-            {
-                "way": LOCAL,
-                "nodes": 2,
-                "runs": 5,
-                "diverged": 0,
-                "hosts": 2,
-                "link": "100 Mbit/s",
-                "seconds": 2.3,
-                "measured": True,
-            },
-            {
-                "way": BATCH,
-                "nodes": 2,
-                "runs": 5,
-                "diverged": 0,
-                "hosts": 1,
-                "link": "loopback",
-                "seconds": 3.3,
-                "measured": True,
-            },
-            {
-                "way": BATCH,
-                "nodes": 2,
-                "runs": 5,
-                "diverged": 0,
-                "hosts": 2,
-                "link": "100 Mbit/s",
-                "seconds": 5.9,
-                "measured": False,
-            },
-        ],
-        "original": [
-            {"who": who, "nodes": nodes, "seconds": seconds, "efficiency": of[0] / (nodes * seconds)}
-            for who, of in times.items()
-            for nodes, seconds in zip((1, 2, 4), of, strict=True)
-        ],
-        "ours": [
-            {"way": SINGLE, "nodes": 1, "runs": 5, "diverged": 0, "seconds": 4.0, "efficiency": 1.0},
-            {"way": LOCAL, "nodes": 2, "runs": 5, "diverged": 0, "seconds": 2.1, "efficiency": 0.95},
-        ],
-    }
+def _scale() -> list[dict[str, Any]]:
+    return [
+        {
+            "way": LOCAL,
+            "nodes": 2,
+            "runs": 5,
+            "diverged": 0,
+            "hosts": 1,
+            "link": "loopback",
+            "seconds": 2.1,
+            "measured": True,
+        },
+        {
+            "way": LOCAL,
+            "nodes": 2,
+            "runs": 5,
+            "diverged": 0,
+            "hosts": 2,
+            "link": "100 Mbit/s",
+            "seconds": 2.3,
+            "measured": True,
+        },
+        {
+            "way": BATCH,
+            "nodes": 2,
+            "runs": 5,
+            "diverged": 0,
+            "hosts": 1,
+            "link": "loopback",
+            "seconds": 3.3,
+            "measured": True,
+        },
+        {
+            "way": BATCH,
+            "nodes": 2,
+            "runs": 5,
+            "diverged": 0,
+            "hosts": 2,
+            "link": "100 Mbit/s",
+            "seconds": 5.9,
+            "measured": False,
+        },
+    ]

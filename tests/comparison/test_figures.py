@@ -73,13 +73,6 @@ def row(record, **more):
     })  # fmt: skip
 
 
-def test_the_originals_efficiencies():
-    """46 % and 47 % on four, as the question has it."""
-    found = {(item.who.split(",")[0], item.nodes): item.efficiency for item in scale([], None).original}
-    assert found["Keras", 4] == pytest.approx(0.457, abs=1e-3)
-    assert found["Horovod", 4] == pytest.approx(0.466, abs=1e-3)
-
-
 def test_the_target_is_reached_at_an_epochs_end():
     run = compared_run(history=curve_of("accuracy", [0.83, 0.86, 0.89]))
     assert reached(run, target(0.85), True) == (2, pytest.approx(0.2))
@@ -194,8 +187,8 @@ def test_hosts_are_those_that_the_nodes_were_on():
     one = row(record("batch", 2, seconds=2.0, sync=0.5), hosts=1)
     two = replace(one, hosts=2)
     for found, hosts, link in (
-        (scale([one], NOTHING).rows, 1, "loopback"),
-        (scale([two], NOTHING).rows, 2, "this cluster's"),
+        (scale([one], NOTHING), 1, "loopback"),
+        (scale([two], NOTHING), 2, "this cluster's"),
     ):
         assert [(line.hosts, line.link, line.measured) for line in found] == [
             (hosts, link, True), (2, "100 Mbit/s", False)
@@ -224,7 +217,7 @@ def test_seeds_that_diverged_are_counted_and_paired_with_none():
     assert epoch.metric.mean is None and epoch.seconds is None and epoch.to_target is None
     (pair,) = compared(groups, ACCURACY, None, [], None)[0]
     assert (pair.way, pair.seeds, pair.of, pair.verdict) == ("local", 1, 5, "undecided")
-    assert [line.way for line in scale([single, local, epoch], NOTHING).rows] == ["single", "local", "local"]
+    assert [line.way for line in scale([single, local, epoch], NOTHING)] == ["single", "local", "local"]
 
 
 def test_the_target_is_what_single_reaches_on_seeds_of_its_own():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -31,22 +30,6 @@ def test_what_is_written_is_read_back_key_for_key(tmp_path, values):
     written = json.loads((tmp_path / "run.json").read_text())
     assert (written, list(written)) == (content, list(content))
     assert RunRecord.read(str(tmp_path)) == record
-
-
-def test_a_run_of_0_1_is_read():
-    """It has no steps: its updates were those of the nodes."""
-    folder = str(Path(__file__).parent.parent / "data" / "0.1" / "run")
-    record = RunRecord.read(folder)
-    assert (record.strategy, record.updates, record.steps, record.ledger.exact) == ("batch", 10, 10, True)
-    assert [(each.epoch, each.updates, each.steps) for each in read_history(folder)] == [(1, 5, 5), (2, 10, 10)]
-
-
-def test_seconds_that_earlier_versions_did_not_count_are_not_there():
-    old = {"train": 0.5, "total": 0.75}
-    assert EpochRecord.from_json({**EPOCH, "seconds": old}, "memory").to_json()["seconds"] == old
-    few = ("start", "feed", "warmup", "train", "sync", "waiting", "validation", "checkpoint", "total")
-    old = {name: RUN_JSON["seconds"][name] for name in few}
-    assert RunRecord.from_json(run_json(seconds=old), "memory").to_json()["seconds"] == old
 
 
 def test_what_a_later_version_writes_beside_is_passed_over():

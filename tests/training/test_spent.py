@@ -107,11 +107,5 @@ def test_there_is_advice_on_what_takes_most_of_the_time_and_need_not(values, say
     assert (line is None) == (says is None) and (line is None or line.startswith(says))
 
 
-def test_records_of_earlier_versions_have_fewer_names():
-    old = {name: value for name, value in RUN_JSON["seconds"].items() if name not in ("copy", "compute", "other")}
-    old |= {"feed": 3.0, "train": 9.0}
-    assert advice(run_record(seconds=old).seconds, True) is None
-
-
 def test_what_started_on_this_machine_waited_for_no_cluster():
     assert advice(taken(start=40.0), False) is None

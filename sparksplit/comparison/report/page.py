@@ -47,8 +47,6 @@ def render(results: Results) -> str:
         handoffs=tables.handoffs(results),
         terms=terms.terms(results),
         hosts=tables.hosts(results),
-        original=tables.original(results),
-        ours=tables.ours(results),
         command=f"sparksplit {results.command} --config FILE",
         config=yaml.safe_dump(_plain(results.config), sort_keys=False, allow_unicode=True),
         facts=list(_facts(results)),

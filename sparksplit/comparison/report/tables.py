@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from urllib.parse import quote
 
-from sparksplit.comparison.content import Metric, OnHosts, Original, Ours, Results, Row
+from sparksplit.comparison.content import Metric, OnHosts, Results, Row
 from sparksplit.comparison.content_costs import HandOffCheck
 from sparksplit.comparison.numbers import (
     MISSING,
@@ -29,7 +28,7 @@ from sparksplit.training.record import Values
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
 
 
-def called(item: OnHosts | Ours) -> str:
+def called(item: OnHosts) -> str:
     """A way, with what must not be overlooked about it: that some of its runs diverged."""
     return item.way + (f", {item.diverged} of {item.runs + item.diverged} diverged" if item.diverged else "")
 
@@ -188,7 +187,7 @@ def _fitted_to(check: HandOffCheck) -> str:
 
 def hosts(results: Results) -> Table | None:
     """Scale-up against scale-out: the same nodes on one host and on several."""
-    found = results.scale.rows
+    found = results.scale
     if not found:
         return None
     rows = [
@@ -204,34 +203,6 @@ def hosts(results: Results) -> Table | None:
     ]
     names = ("way", "N", "hosts", "link", "seconds", "")
     return Table("hosts", "The same nodes on one host, and on several", [(name, "") for name in names], rows)
-
-
-def _efficiencies(key: str, caption: str, found: Sequence[Original] | Sequence[Ours]) -> Table | None:
-    rows = [
-        [
-            text(item.who if isinstance(item, Original) else called(item)),
-            number(item.nodes, count(item.nodes)),
-            number(item.seconds, compact(item.seconds)),
-            number(item.efficiency, percent(item.efficiency)),
-        ]
-        for item in found
-    ]
-    columns = [(name, "") for name in ("who" if key == "original" else "way", "N", "seconds", "efficiency")]
-    return Table(key, caption, columns, rows) if rows else None
-
-
-def original(results: Results) -> Table | None:
-    """The figures that the question began with."""
-    caption = (
-        "Not from this comparison, but what the question began with: an LSTM on K80 GPUs, 200 epochs split over the "
-        "nodes, and the efficiencies that these seconds imply"
-    )
-    return _efficiencies("original", caption, results.scale.original)
-
-
-def ours(results: Results) -> Table | None:
-    """The same figures, from these results."""
-    return _efficiencies("ours", "The same from this comparison", results.scale.ours)
 
 
 def runs(results: Results) -> Table | None:

@@ -18,7 +18,7 @@ from tests.comparison.report.pages import Tags, changed, rendered, visible, word
         ({"pairs": []}, "No two ways were compared seed by seed."),
         ({"target": None}, "No run measured the metric on validation rows, so there is no time to a target"),
         ({"cost_model": None}, "There is no cost model in these results"),
-        ({"scale": {"rows": [], "original": [], "ours": []}}, "nothing to compare"),
+        ({"scale": []}, "nothing to compare"),
         ({"runs": [], "virtual": []}, "There are no runs in these results."),
         ({"table": []}, "Nothing was run on the nodes at hand."),
     ],
