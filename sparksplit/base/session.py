@@ -28,7 +28,7 @@ from sparksplit.base.interrupts import (
     undisturbed,
 )
 from sparksplit.base.java import java_home
-from sparksplit.base.jvm import limited
+from sparksplit.base.jvm import limited, watched
 from sparksplit.base.masters import await_master, check_known
 from sparksplit.base.progress import say, saying
 from sparksplit.base.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
@@ -65,7 +65,7 @@ def spark_session(
     """
     running = _running_session()
     if running is not None:
-        with interruptible_program(running), spark_errors():
+        with interruptible_program(running), watched(running.sparkContext._gateway), spark_errors():
             yield running
         return
     configured, submitted = user_settings.configured(), user_settings.submitted()
@@ -87,7 +87,8 @@ def spark_session(
         spark = _start(wanted, folder)
         stack.callback(_stop, spark)
         try:
-            with interruptible(handlers, spark), _where_the_logs_are(spark), spark_errors():
+            own = spark.sparkContext._gateway
+            with interruptible(handlers, spark), _where_the_logs_are(spark), watched(own), spark_errors():
                 yield spark
         finally:
             with undisturbed():
@@ -252,12 +253,12 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
         for key, value in settings.items():
             conf.set(key, value)
         with starting(), warnings.catch_warnings():
-            if folder is not None and SparkContext._gateway is None:
-                SparkContext._ensure_initialized(gateway=gateway.launch(settings, folder))
+            own = gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
+            SparkContext._ensure_initialized(gateway=own)
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
-            with saying(f"Spark to start on {settings.get('spark.master')}"):
+            with watched(SparkContext._gateway), saying(f"Spark to start on {settings.get('spark.master')}"):
                 return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)
