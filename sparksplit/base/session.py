@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
@@ -36,6 +37,7 @@ from sparksplit.base.requirements import mebibytes, raise_first, standalone_prob
 from sparksplit.base.shipped import shipped
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
@@ -65,6 +67,8 @@ def spark_session(
     """
     running = _running_session()
     if running is not None:
+        atexit.unregister(_stop_at_exit)  # once is enough
+        atexit.register(_stop_at_exit)
         with interruptible_program(running), watched(running.sparkContext._gateway), spark_errors():
             yield running
         return
@@ -305,9 +309,11 @@ def _stop(spark: SparkSession) -> None:
     stopper.join(STOP_SECONDS)
 
 
-def _stop_quietly(spark: SparkSession) -> None:
+def _stop_quietly(spark: SparkSession | SparkContext) -> None:
+    from pyspark import SparkContext
+
     try:
-        own = spark.sparkContext._gateway
+        own = SparkContext._gateway
         if own is not None and own.proc is not None and not _debugging():
             # Its threads print what they find closed at the end, bypassing all loggers.
             java = own.jvm.java
@@ -315,6 +321,19 @@ def _stop_quietly(spark: SparkSession) -> None:
         spark.stop()
     except Exception as error:  # its JVM may be gone already, which is what we wanted
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
+
+
+def _stop_at_exit() -> None:
+    """Stop the session of a program that ends without `spark.stop()`, where its JVM ends with it.
+
+    Otherwise a local cluster's executors end before Spark, which tries to start them again and prints tracebacks.
+    """
+    from pyspark import SparkContext
+
+    own, context = SparkContext._gateway, SparkContext._active_spark_context
+    if context is not None and own is not None and own.proc is not None:
+        with py4j_quiet(), limited(own):  # no thread: Python starts none while it ends
+            _stop_quietly(context)
 
 
 def _end(mark: str) -> None:

@@ -9,11 +9,14 @@ import time
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from sparksplit.base import jvm as limits
+from sparksplit.base import session
 from sparksplit.base.errors import Interrupted, NodeFailed, RunError
 from sparksplit.base.interrupts import interruptible, py4j_quiet
 from sparksplit.base.jvm import limited, watched
@@ -181,3 +184,21 @@ def test_the_ends_of_jobs_do_not_wait_for_a_jvm_that_stands_still() -> None:
         feed._thread.start()
         feed.close()
         feed._thread.join()
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+@pytest.mark.parametrize("answers", [0, 100])
+def test_a_program_that_ends_without_stopping_spark_stops_what_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch, is_ours: bool, answers: int
+) -> None:
+    """Not another's JVM, such as spark-submit's; and one that stands still keeps no program."""
+    with jvm(answers) as context:
+        said: list[str] = []
+        client = context._gateway._gateway_client
+        own = SimpleNamespace(_gateway_client=client, proc=object() if is_ours else None, jvm=MagicMock())
+        active = SimpleNamespace(stop=lambda: said.append("asked") or context.stop() or said.append("stopped"))
+        monkeypatch.setattr(SparkContext, "_gateway", own)
+        monkeypatch.setattr(SparkContext, "_active_spark_context", active)
+        session._stop_at_exit()
+        monkeypatch.undo()
+    assert said == (["asked", "stopped"] if answers else ["asked"]) * is_ours
