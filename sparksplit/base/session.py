@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
@@ -28,7 +29,7 @@ from sparksplit.base.interrupts import (
     undisturbed,
 )
 from sparksplit.base.java import java_home
-from sparksplit.base.jvm import limited
+from sparksplit.base.jvm import limited, watched
 from sparksplit.base.masters import await_master, check_known
 from sparksplit.base.progress import say, saying
 from sparksplit.base.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
@@ -36,6 +37,7 @@ from sparksplit.base.requirements import mebibytes, raise_first, standalone_prob
 from sparksplit.base.shipped import shipped
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
@@ -65,7 +67,9 @@ def spark_session(
     """
     running = _running_session()
     if running is not None:
-        with interruptible_program(running), spark_errors():
+        atexit.unregister(_stop_at_exit)  # once is enough
+        atexit.register(_stop_at_exit)
+        with interruptible_program(running), watched(running.sparkContext._gateway), spark_errors():
             yield running
         return
     configured, submitted = user_settings.configured(), user_settings.submitted()
@@ -87,7 +91,8 @@ def spark_session(
         spark = _start(wanted, folder)
         stack.callback(_stop, spark)
         try:
-            with interruptible(handlers, spark), _where_the_logs_are(spark), spark_errors():
+            own = spark.sparkContext._gateway
+            with interruptible(handlers, spark), _where_the_logs_are(spark), watched(own), spark_errors():
                 yield spark
         finally:
             with undisturbed():
@@ -252,12 +257,12 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
         for key, value in settings.items():
             conf.set(key, value)
         with starting(), warnings.catch_warnings():
-            if folder is not None and SparkContext._gateway is None:
-                SparkContext._ensure_initialized(gateway=gateway.launch(settings, folder))
+            own = gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
+            SparkContext._ensure_initialized(gateway=own)
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
-            with saying(f"Spark to start on {settings.get('spark.master')}"):
+            with watched(SparkContext._gateway), saying(f"Spark to start on {settings.get('spark.master')}"):
                 return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)
@@ -304,9 +309,11 @@ def _stop(spark: SparkSession) -> None:
     stopper.join(STOP_SECONDS)
 
 
-def _stop_quietly(spark: SparkSession) -> None:
+def _stop_quietly(spark: SparkSession | SparkContext) -> None:
+    from pyspark import SparkContext
+
     try:
-        own = spark.sparkContext._gateway
+        own = SparkContext._gateway
         if own is not None and own.proc is not None and not _debugging():
             # Its threads print what they find closed at the end, bypassing all loggers.
             java = own.jvm.java
@@ -314,6 +321,19 @@ def _stop_quietly(spark: SparkSession) -> None:
         spark.stop()
     except Exception as error:  # its JVM may be gone already, which is what we wanted
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
+
+
+def _stop_at_exit() -> None:
+    """Stop the session of a program that ends without `spark.stop()`, where its JVM ends with it.
+
+    Otherwise a local cluster's executors end before Spark, which tries to start them again and prints tracebacks.
+    """
+    from pyspark import SparkContext
+
+    own, context = SparkContext._gateway, SparkContext._active_spark_context
+    if context is not None and own is not None and own.proc is not None:
+        with py4j_quiet(), limited(own):  # no thread: Python starts none while it ends
+            _stop_quietly(context)
 
 
 def _end(mark: str) -> None:

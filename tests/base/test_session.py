@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from py4j.clientserver import ClientServerConnection
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparksplit.base import masters, session
@@ -27,6 +28,7 @@ from sparksplit.base.interrupts import py4j_quiet
 from sparksplit.base.reasons import STOPPED
 from sparksplit.base.session import spark_session
 from sparksplit.base.user_settings import pyspark_home
+from tests.jvm import gateway
 from tests.logs import without_times
 
 
@@ -142,6 +144,8 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
     def stopped(_: object) -> None:
         raise RuntimeError(f"java.lang.IllegalStateException: {STOPPED}.\nThis stopped SparkContext was created at:\n")
 
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda **_: None)
+    monkeypatch.setattr(SparkContext, "_gateway", gateway())
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
     refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or did not take the application; where"
     with pytest.raises(RunError, match=refused):
