@@ -248,12 +248,14 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
 
     _started.append(True)
     try:
-        conf = SparkConf()
-        for key, value in settings.items():
-            conf.set(key, value)
         with starting(), warnings.catch_warnings():
-            if folder is not None and SparkContext._gateway is None:
-                SparkContext._ensure_initialized(gateway=gateway.launch(settings, folder))
+            new = folder if SparkContext._gateway is None else None
+            if new is not None:
+                SparkContext._ensure_initialized(gateway=gateway.launch(settings, new))
+            conf = SparkConf()
+            # A new JVM has them all, and has added the packages that it fetched to spark.jars.
+            for key, value in settings.items() if new is None else ():
+                conf.set(key, value)
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
