@@ -253,12 +253,13 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
 
     _started.append(True)
     try:
-        conf = SparkConf()
-        for key, value in settings.items():
-            conf.set(key, value)
         with starting(), warnings.catch_warnings():
             own = gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
             SparkContext._ensure_initialized(gateway=own)
+            conf = SparkConf()
+            # A new JVM has them all, and has added the packages that it fetched to spark.jars.
+            for key, value in settings.items() if own is None else ():
+                conf.set(key, value)
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
