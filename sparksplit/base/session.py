@@ -246,19 +246,21 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from sparksplit.base import accumulators
+
     _started.append(True)
     try:
         conf = SparkConf()
         for key, value in settings.items():
             conf.set(key, value)
-        with starting(), warnings.catch_warnings():
+        awaited = saying(f"Spark to start on {settings.get('spark.master')}")
+        with starting(), awaited, accumulators.guarded(), warnings.catch_warnings():
             if folder is not None and SparkContext._gateway is None:
                 SparkContext._ensure_initialized(gateway=gateway.launch(settings, folder))
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
-            with saying(f"Spark to start on {settings.get('spark.master')}"):
-                return SparkSession.builder.config(conf=conf).getOrCreate()
+            return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)
         if at_fault := setting_at_fault(text, settings):
