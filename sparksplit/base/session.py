@@ -251,9 +251,12 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from sparksplit.base import accumulators
+
     _started.append(True)
     try:
-        with starting(), warnings.catch_warnings():
+        awaited = saying(f"Spark to start on {settings.get('spark.master')}")
+        with starting(), awaited, accumulators.guarded(), warnings.catch_warnings():
             own = gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
             SparkContext._ensure_initialized(gateway=own)
             conf = SparkConf()
@@ -263,7 +266,7 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
-            with watched(SparkContext._gateway), saying(f"Spark to start on {settings.get('spark.master')}"):
+            with watched(SparkContext._gateway):
                 return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)

@@ -152,6 +152,21 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
         session._start({"spark.master": "spark://h:1"}, None)
 
 
+def test_a_jvm_that_is_slow_to_start_is_not_waited_for_in_silence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def launch(settings: dict[str, str], folder: Path) -> None:
+        time.sleep(0.5)
+        raise ConnectionError
+
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr(session.gateway, "launch", launch)
+    monkeypatch.setattr("sparksplit.base.progress.LINE_SECONDS", 0.02)
+    with pytest.raises(RunError, match="its own process has ended"):
+        session._start({"spark.master": "local-cluster[2,1,1024]"}, tmp_path)
+    assert "waiting for Spark to start on local-cluster[2,1,1024], 0 s" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("variable", "value"), [("MASTER", "local[2]"), ("PYSPARK_SUBMIT_ARGS", "--master local[2] pyspark-shell")]
 )
