@@ -76,6 +76,20 @@ def test_sparks_errors_are_read_while_they_can_be(spark: SparkSession) -> None:
         print(1 // 0)
 
 
+def test_yarns_way_to_the_executors_logs_is_said_where_it_is_not_the_users_mistake(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = {}
+    for master in ("yarn", "spark://h:7077"):
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(master=master, applicationId="application_1_2"))
+        for error in (RunError("x"), KeyboardInterrupt(), ConfigError("x")):
+            with pytest.raises(type(error)), session._where_the_logs_are(spark):
+                raise error
+            said[master, type(error)] = capsys.readouterr().err
+    line = "the executors' logs: yarn logs -applicationId application_1_2"
+    assert {key for key, text in said.items() if line in text} == {("yarn", RunError), ("yarn", KeyboardInterrupt)}
+
+
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty spark-defaults.conf that counts, in a process without a session."""
