@@ -75,19 +75,19 @@ def expand(path: str) -> list[str]:
         return [whole]
     authority = whole[: whole.index("/", len("hdfs://"))] if whole.startswith("hdfs://") else ""
     found: set[str] = set()
-    for one in _alternatives(whole[len(authority) :]):
+    for one in alternatives(whole[len(authority) :]):
         found.update(_matches(authority + "/", one.strip("/").split("/")))
     return sorted(found)
 
 
-def _alternatives(pattern: str) -> Iterator[str]:
+def alternatives(pattern: str) -> Iterator[str]:
     """The patterns without braces that `{a,b}` stands for."""
     braces = _BRACES.search(pattern)
     if braces is None:
         yield pattern
         return
     for choice in braces[1].split(","):
-        yield from _alternatives(pattern[: braces.start()] + choice + pattern[braces.end() :])
+        yield from alternatives(pattern[: braces.start()] + choice + pattern[braces.end() :])
 
 
 def _matches(folder: str, parts: Sequence[str]) -> Iterator[str]:
@@ -122,6 +122,16 @@ def files_in(path: str) -> list[tuple[str, FileFacts]]:
         for name, facts in filesystem.tree(path).items()
         if facts.bytes and not any(map(is_hidden, name.split("/")))
     ]
+
+
+def choices(path: str) -> list[list[str]]:
+    """The patterns without braces that `path` stands for, those of each folder together: `{mon,tue}/*.{csv,tsv}` has
+    two for `mon` and two for `tue`. The folder ends before the first other wildcard."""
+    found: dict[str, list[str]] = {}
+    for one in [path] if filesystem.exists(path) else alternatives(path):
+        wild = _WILD.search(one)
+        found.setdefault(one[: wild.start()].rpartition("/")[0] if wild else one, []).append(one)
+    return list(found.values())
 
 
 def is_hidden(name: str) -> bool:

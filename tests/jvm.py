@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -39,14 +40,16 @@ class Context:
     def __getattr__(self, name: str) -> Any:
         return self._call
 
-    def _call(self, *_: Any, **__: Any) -> Any:
+    def _call(self, *_: Any, what: str = "call", **__: Any) -> Any:
         client = self._gateway._gateway_client
-        return get_return_value(client.send_command("call\n"), client, None, "call")
+        return get_return_value(client.send_command(f"{what}\n"), client, None, what)
 
 
 @contextmanager
 def jvm(answers: int = 10**9, silent: Callable[[], None] = lambda: None) -> Iterator[Context]:
     """A context whose JVM gives so many answers (a new connection asks for one, too), and then stands still.
+
+    Of what takes it longer, `slow`, it answers after half a second.
 
     silent: called, in another thread, for whatever the JVM gets then.
     """
@@ -54,9 +57,10 @@ def jvm(answers: int = 10**9, silent: Callable[[], None] = lambda: None) -> Iter
 
     def serve(connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            while connection.recv(1000):
+            while asked := connection.recv(1000):
                 left[0] -= 1
                 if left[0] >= 0:
+                    time.sleep(0.5 if asked == b"slow\n" else 0)
                     connection.sendall(DONE)
                 else:
                     silent()

@@ -31,9 +31,9 @@ def avro_jar() -> Path:
     return jar
 
 
-def in_session(code: str, packages: str) -> subprocess.CompletedProcess[str]:
-    """Run `code` in a new process, with `spark`, a session that brings `packages`."""
-    settings = {"spark.jars.packages": packages, "spark.jars.ivy": str(ivy())}
+def in_session(code: str, packages: str, jars: str = "") -> subprocess.CompletedProcess[str]:
+    """Run `code` in a new process, with `spark`, a session that brings `packages`. jars: the user's own"""
+    settings = {"spark.jars.packages": packages, "spark.jars.ivy": str(ivy())} | ({"spark.jars": jars} if jars else {})
     program = f"""
 from sparksplit.spark.session import spark_session
 with spark_session("packages", 1, {settings!r}, nodes=False) as spark:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, get_args, get_origin
 
 import pydantic
@@ -94,7 +95,19 @@ def _message(model: type[pydantic.BaseModel], key: tuple[str, ...], problems: Se
         context["value"] = _show(problem["input"])
         template = _MESSAGES.get(problem["type"], "{message} (is {value})")
         return template.format(**context, message=problem["msg"])
-    return f"must be {' or '.join(dict.fromkeys(wanted))} (is {_show(problems[0]['input'])})"
+    value = problems[0]["input"]
+    hint = "" if len(problems) > 1 else _key_inside(_classes(model, key), key, value)
+    return f"must be {' or '.join(dict.fromkeys(wanted))} (is {_show(value)}){hint}"
+
+
+def _key_inside(sections: Sequence[type[pydantic.BaseModel]], key: Sequence[str], value: Any) -> str:
+    """`; did you mean 'optimizer.name'?` where a whole section was given what its first key takes, such as sgd."""
+    for section in sections:
+        name = next(iter(section.model_fields))
+        with suppress(pydantic.ValidationError):
+            section.model_validate({name: value})
+            return f"; did you mean {'.'.join((*key, name))!r}?"
+    return ""
 
 
 def _written(location: Sequence[str | int], values: Any, absent: bool) -> tuple[str, ...]:

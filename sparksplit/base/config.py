@@ -18,6 +18,7 @@ import yaml
 
 from sparksplit.base.complaints import all_required, first_complaint, missing_keys
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.passwords import keys_with_passwords
 
 Key = tuple[str, ...]
 """The path of a key; an entry of a list is named by its position."""
@@ -106,6 +107,10 @@ class Config(pydantic.BaseModel):
 
 
 ConfigT = TypeVar("ConfigT", bound=Config)
+_PASSWORD = (
+    "has a password or token in an address, which records and logs would show: take it out, and give credentials to "
+    "Spark (spark-defaults.conf), or to your function in a file of its own"
+)
 
 
 def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) -> ConfigT:
@@ -124,8 +129,14 @@ def top_keys(file: str | None, overrides: Sequence[str] = ()) -> set[str]:
 
 
 def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = None) -> ConfigT:
-    """Check plain `values` against `model`; like `load`, for values that are already in memory."""
+    """Check plain `values` against `model`; like `load`, for values that are already in memory.
+
+    Raises ConfigError for a password in an address too, without showing it.
+    """
     origin = origin or Origin(None)
+    for key in keys_with_passwords(values):
+        place = origin.place(key).partition("=")[0]  # without the value of a --set
+        raise ConfigError(": ".join(filter(None, (place, ".".join(origin.prefix + key), _PASSWORD))))
     try:
         config = model.model_validate(values)
     except pydantic.ValidationError as error:

@@ -86,12 +86,17 @@ def to_decide(results: Results, pairs: Sequence[Pair | None], times: Sequence[Ti
 
 
 def more_seeds(numbers: Sequence[int | None], results: Results) -> str:
-    """How many seeds would decide, with the time that their runs take."""
+    """How many seeds would decide, with the time that their runs take; where some differences take more than can be
+    told, how many the others take."""
     known = [number for number in numbers if number is not None]
-    if len(known) < len(numbers):
-        return f"more than {count(MOST_SEEDS)} seeds, so small is a difference beside how much it varies"
+    far = f"more than {count(MOST_SEEDS)} seeds, so small is a difference beside how much it varies"
+    if not known:
+        return far
     most = max(known)
-    return f"about {count(most)} seeds (`seeds: {most}`){_in_time(results, most)}"
+    text = f"about {count(most)} seeds (`seeds: {most}`){_in_time(results, most)}"
+    if len(known) == len(numbers):
+        return text
+    return f"{text}, for {count(len(known))} of {count(len(numbers))} differences, and for the rest {far}"
 
 
 def _seeds(results: Results, errors: Errors, gap: float) -> int | None:

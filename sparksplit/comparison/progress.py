@@ -55,12 +55,6 @@ def say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
         )
 
 
-def say_estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> None:
-    """Say how long `runs` will take. rows: of the training set."""
-    seconds = estimate(runs, rows, rows_per_second)
-    say(f"one node trains {rows_per_second:,.0f} rows/s: {len(runs)} runs will take about {duration(seconds)}")
-
-
 def duration(seconds: float) -> str:
     """Such as 40 s, 12 min or 3.5 h."""
     if seconds < 100:
@@ -196,6 +190,16 @@ class ComparisonDisplay:
         clusters = _clusters(here) - 1 + _clusters(self.later)
         others = self.pace.left([*here[1:], *self.later], self.rows, clusters)
         return None if others is None or whole is None else max(0.0, whole - spent) + others
+
+    def say_estimate(self, rows_per_second: float) -> None:
+        """Say how long all takes, just before the first cluster's first run: no run has told yet what it takes."""
+        runs, clusters = [*self.runs, *self.later], _clusters(self.runs) + _clusters(self.later)
+        start = self._clock() - self._since  # with handing over rows, where Spark does
+        least = duration(clusters * start + estimate(runs, self.rows, rows_per_second))
+        say(
+            f"one node trains {rows_per_second:,.0f} rows/s: {len(runs)} runs will take at least {least}, with "
+            f"{clusters} starts of {duration(start)}; validation and busy nodes add to it"
+        )
 
     def _place(self) -> int:
         """Which of all runs the cluster is at."""

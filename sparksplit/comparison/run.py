@@ -23,7 +23,7 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan
-from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_estimate, say_plan
+from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_plan
 from sparksplit.comparison.record import (
     ClusterPayload,
     ComparedRun,
@@ -340,7 +340,7 @@ class _Comparison:
             return
         if probed is None and self.measured.probe is not None:
             self.pace.rate = self.measured.probe.rows_per_second
-            say_estimate([*display.runs, *display.later], display.rows, self.pace.rate)
+            display.say_estimate(self.pace.rate)
         self.measured.write(self.output.fence)
 
     def _payload(self, one: _Work) -> RunPayload:

@@ -47,11 +47,21 @@ _SHOWN = {"year": "2024", "month": "05", "day": "01", "hour": "12", "minute": "3
 def check_format(text: str) -> str:
     """`text`, which must be a format. Raises ValueError."""
     found: list[str] = []
-    for letters, _ in _parts(text):
+    loose = ""  # letters that take one digit or two, with nothing but digits since
+    for letters, literal in _parts(text):
         if letters and letters not in _LETTERS:
             known = ", ".join(each for each in _LETTERS if not each.startswith("S"))
             raise ValueError(f"must be made of {known}, S to SSSSSSSSS, marks and 'quoted text' (is {text!r})")
         found += [_LETTERS[letters][0]] if letters else []
+        if letters in ("M", "d", "H"):
+            if loose:
+                raise ValueError(
+                    f"must have a mark between {loose} and {letters}, or two letters each: 1 and 11 cannot be told "
+                    f"from 11 and 1 (is {text!r})"
+                )
+            loose = letters
+        elif literal and not literal.isdigit():
+            loose = ""
     order = ("hour", "minute", "second", "fraction")
     given = [name for name in order if name in found]
     if len(set(found)) < len(found) or not {"year", "month", "day"} <= set(found) or given != [*order[: len(given)]]:

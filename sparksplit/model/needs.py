@@ -49,11 +49,12 @@ NEEDS = {
 @dataclass(frozen=True)
 class _Builder:
     """arguments: which there are, besides the data; None where there may be any. required: those without a default.
-    need: None where it takes any data."""
+    need: None where it takes any data. takes_data: whether there is an argument for the data."""
 
     arguments: tuple[str, ...] | None
     required: tuple[str, ...]
     need: _Need | None
+    takes_data: bool = True
 
     @classmethod
     def read(cls, name: str, source: str | None) -> _Builder:
@@ -73,7 +74,8 @@ class _Builder:
             if default is None:
                 required.append(argument.arg)
         names = (argument.arg for argument in (*arguments, *given.kwonlyargs))
-        return cls(tuple(names), tuple(required), need)
+        takes_data = bool(given.posonlyargs or given.args or given.vararg)
+        return cls(tuple(names), tuple(required), need, takes_data)
 
 
 def _assigned(name: str, body: Sequence[ast.stmt]) -> bool:
@@ -97,6 +99,9 @@ def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
     """
     name = config.model.build
     builder = _Builder.read(name, source)
+    if not builder.takes_data:
+        function = name.rpartition(":")[2]
+        raise config.error("model.build", f"{name} has no argument for the data's description: def {function}(data)")
     if builder.arguments is not None:
         known = ", ".join(builder.arguments) or "none"
         for given in config.model.params:

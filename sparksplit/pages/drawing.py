@@ -252,12 +252,23 @@ def nodes_axis(axes: Any, nodes: Iterable[int], *, log: bool) -> None:
 
 
 def log_axis(axis: Any, write: Callable[[float], str]) -> None:
-    """Make a logarithmic axis write its ticks with `write`; also between the powers of ten if it spans few of them."""
+    """Make a logarithmic axis write its ticks with `write`: as many as have room, also between the powers of ten."""
     low, high = sorted(axis.get_view_interval())
     decades = high / low if low > 0 else 10.0
-    subs = (1.0, 2.0, 5.0) if decades < 30 else (1.0, 3.0) if decades < 1000 else (1.0,)
-    axis.set_major_locator(LogLocator(10, subs=subs, numticks=8))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+ ", " ", write(value))))
+
+    def label(value: float, _: object = None) -> str:
+        return re.sub(r"\.0+ ", " ", write(value))
+
+    between = [(1.0, 2.0, 5.0)] if decades < 30 else [(1.0, 3.0)] if decades < 1000 else []
+    for subs, most in (*((subs, 8) for subs in between), *(((1.0,), most) for most in (8, 4, 3, 2))):
+        locator = LogLocator(10, subs=subs, numticks=most)
+        shown = [label(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
+        # matplotlib counts labels of five letters. Labels of a y axis lie one above the other.
+        room = sum(max(1.0, (len(text) + 1) / 5) if axis.axis_name == "x" else 1.0 for text in shown)
+        if len(shown) > 1 and room <= axis.get_tick_space():
+            break
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(FuncFormatter(label))
     axis.set_minor_formatter(NullFormatter())
     axis.set_minor_locator(NullLocator())
 

@@ -103,8 +103,9 @@ class InputConfig(Config):
     channels: Literal[1, 3] = 3
     """images: 3: red, green and blue; 1: grey."""
     wait: Annotated[float, BeforeValidator(seconds), Field(gt=0)] | None = None
-    """Files: how long to wait until there is something at every path: 90s, 30m, 2h; null: not at all. A folder in which
-    Spark or Hadoop is still writing (`_temporary`) counts as not there yet."""
+    """Files: how long to wait until there are rows at every path: 90s, 30m, 2h; null: not at all. Of `{mon,tue}` both
+    must have some. An empty file or folder counts as not there yet. So does a folder in which Spark or Hadoop is still
+    writing (`_temporary`, `._COPYING_`)."""
     exif: bool = True
     """images: turn and mirror each image as its EXIF orientation says. `predict` does what was done for the model."""
     column: Annotated[str, Field(min_length=1)] | None = None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sparksplit.base.errors import RunError
@@ -14,18 +15,29 @@ PATIENCE = 15.0
 """Seconds for an answer that the JVM gives at once."""
 AGAIN = 1.0
 """Seconds for each of the next answers, once it has not given one."""
+SILENCE = 60.0
+"""Seconds without an answer that end a call which may take hours: a JVM that collects garbage needs some of them."""
+LOOK = 5.0
+"""Seconds between two of those connections."""
+_SILENT = (
+    "Spark's own process, the JVM, does not answer: it is stopped, or its memory is full; end it, or give it more"
+    " spark.driver.memory"
+)
 
 
 class _Limits:
     """py4j's parameters of a client, with limits: a connection that is made asks them for its own.
 
-    silent: whether the JVM has not answered in time. stopping: whether each new connection has a limit, until the JVM
-    has answered there for the first time.
+    Each new connection has a limit until the JVM has answered there for the first time.
+
+    silent: whether the JVM has not answered in time. stopping: whether a new connection has the short limit. watched:
+    the connections of threads within `watched`, by the thread.
     """
 
     def __init__(self, client: Any) -> None:
         self.given, self.make = client.java_parameters, client._create_new_connection
         self.own, self.silent, self.stopping = threading.local(), False, False
+        self.watched: dict[int, Any] = {}
         client.java_parameters, client._create_new_connection = self, self.connect
 
     def __getattr__(self, name: str) -> Any:
@@ -40,7 +52,7 @@ class _Limits:
     def read_timeout(self) -> Any:
         if self.until is not None:
             return _seconds(self.until)
-        return self.patience if self.stopping else self.given.read_timeout
+        return self.patience if self.stopping or self.silent else SILENCE
 
     @property
     def patience(self) -> float:
@@ -48,7 +60,7 @@ class _Limits:
 
     def connect(self) -> Any:
         """A connection of this thread, on which the JVM has answered."""
-        begin, patience = time.monotonic(), self.patience
+        begin, patience = time.monotonic(), self.read_timeout
         try:
             connection = self.make()
         except Exception:
@@ -57,6 +69,8 @@ class _Limits:
         self.silent = False
         if self.until is None:
             connection.socket.settimeout(self.given.read_timeout or None)
+        if (thread := threading.get_ident()) in self.watched:
+            self.watched[thread] = connection
         return connection
 
 
@@ -83,10 +97,53 @@ def limited(gateway: Any) -> Iterator[None]:
         limits.silent = time.monotonic() >= end  # py4j does not always say why
         if not limits.silent:
             raise
-        what = "Spark's own process, the JVM, does not answer: it is stopped, or its memory is full"
-        raise RunError(f"{what}; end it, or give it more spark.driver.memory") from error
+        raise RunError(_SILENT) from error
     finally:
         _set(client, limits, before)
+
+
+@contextmanager
+def watched(gateway: Any) -> Iterator[None]:
+    """Within the block, calls of this thread may take hours, and end where the JVM stands still for SILENCE seconds.
+
+    The block then raises RunError. Another thread finds out, by a new connection now and then.
+    """
+    client = gateway._gateway_client
+    limits, thread, over, cut = limits_of(client), threading.get_ident(), threading.Event(), threading.Event()
+
+    def watch() -> None:
+        unanswered, heard = 0, time.monotonic()
+        while not over.wait(0 if unanswered else LOOK):
+            try:
+                limits.connect().close()
+                unanswered, heard = 0, time.monotonic()
+            except Exception:  # a JVM that has ended ends the calls itself
+                unanswered = unanswered + 1 if limits.silent else 0
+            # Not at the first: this process may have been stopped together with the JVM, and looks too late.
+            if unanswered > 1 and time.monotonic() >= heard + SILENCE and not over.is_set():
+                cut.set()
+                _cut(client, limits.watched.get(thread))
+
+    before, limits.watched[thread] = limits.watched.get(thread), client.get_thread_connection()
+    threading.Thread(target=watch, name="the JVM's watch", daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        if cut.is_set() or limits.silent:
+            raise RunError(_SILENT) from error
+        raise
+    finally:
+        over.set()
+        if before is None:
+            del limits.watched[thread]
+
+
+def _cut(client: Any, connection: Any) -> None:
+    """End the call that waits for an answer on another thread's `connection`, if one does."""
+    if connection is not None and connection not in client.deque:
+        connection.initiated_from_client = False  # py4j would send the call once more
+        with suppress(OSError, AttributeError):  # the thread itself has just closed it
+            connection.socket.shutdown(socket.SHUT_RDWR)
 
 
 def _set(client: Any, limits: _Limits, until: float | None) -> None:

@@ -205,8 +205,9 @@ def slot_problems(slots: int, cores: int | None = None) -> Iterator[Problem]:
 def why_few(settings: Mapping[str, str], executors: int) -> str:
     """What to look at where Spark has had fewer executors than were asked for, without one having been lost."""
     cores, memory = settings.get("spark.executor.cores", "?"), settings.get("spark.executor.memory", "1g")
+    cores += " core" if cores == "1" else " cores"
     if is_standalone(settings):
-        free = f"{cores} cores and {memory} (spark.executor.cores, spark.executor.memory)"
+        free = f"{cores} and {memory} (spark.executor.cores, spark.executor.memory)"
         if executors:
             return f"have the other workers {free} free, or is spark.cores.max too low?"
         host = settings.get("spark.driver.host", "the driver")
@@ -216,7 +217,7 @@ def why_few(settings: Mapping[str, str], executors: int) -> str:
         )
     if settings.get("spark.master") == "yarn":
         return (
-            f"is the queue full, or are {cores} cores and {memory} + {overhead_mebibytes(settings)}m"
+            f"is the queue full, or are {cores} and {memory} + {overhead_mebibytes(settings)}m"
             " (spark.executor.cores, memory and memoryOverhead) more than one container may have?"
         )
     return "is the cluster busy?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import secrets
@@ -31,12 +32,13 @@ from sparksplit.spark.interrupts import (
     undisturbed,
 )
 from sparksplit.spark.java import java_home
-from sparksplit.spark.jvm import limited
+from sparksplit.spark.jvm import limited, watched
 from sparksplit.spark.masters import await_master, check_known
 from sparksplit.spark.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
 from sparksplit.spark.requirements import mebibytes, raise_first, standalone_problems, start_problems
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
@@ -66,7 +68,9 @@ def spark_session(
     """
     running = _running_session()
     if running is not None:
-        with interruptible_program(running), spark_errors():
+        atexit.unregister(_stop_at_exit)  # once is enough
+        atexit.register(_stop_at_exit)
+        with interruptible_program(running), watched(running.sparkContext._gateway), spark_errors():
             yield running
         return
     configured, submitted = user_settings.configured(), user_settings.submitted()
@@ -88,7 +92,8 @@ def spark_session(
         spark = _start(wanted, folder)
         stack.callback(_stop, spark)
         try:
-            with interruptible(handlers, spark), _where_the_logs_are(spark), spark_errors():
+            own = spark.sparkContext._gateway
+            with interruptible(handlers, spark), _where_the_logs_are(spark), watched(own), spark_errors():
                 yield spark
         finally:
             with undisturbed():
@@ -247,18 +252,22 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from sparksplit.spark import accumulators
+
     _started.append(True)
     try:
-        conf = SparkConf()
-        for key, value in settings.items():
-            conf.set(key, value)
-        with starting(), warnings.catch_warnings():
-            if folder is not None and SparkContext._gateway is None:
-                SparkContext._ensure_initialized(gateway=gateway.launch(settings, folder))
+        awaited = saying(f"Spark to start on {settings.get('spark.master')}")
+        with starting(), awaited, accumulators.guarded(), warnings.catch_warnings():
+            own = gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
+            SparkContext._ensure_initialized(gateway=own)
+            conf = SparkConf()
+            # A new JVM has them all, and has added the packages that it fetched to spark.jars.
+            for key, value in settings.items() if own is None else ():
+                conf.set(key, value)
             # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
             # anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
-            with saying(f"Spark to start on {settings.get('spark.master')}"):
+            with watched(SparkContext._gateway):
                 return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)
@@ -305,9 +314,11 @@ def _stop(spark: SparkSession) -> None:
     stopper.join(STOP_SECONDS)
 
 
-def _stop_quietly(spark: SparkSession) -> None:
+def _stop_quietly(spark: SparkSession | SparkContext) -> None:
+    from pyspark import SparkContext
+
     try:
-        own = spark.sparkContext._gateway
+        own = SparkContext._gateway
         if own is not None and own.proc is not None and not _debugging():
             # Its threads print what they find closed at the end, bypassing all loggers.
             java = own.jvm.java
@@ -315,6 +326,19 @@ def _stop_quietly(spark: SparkSession) -> None:
         spark.stop()
     except Exception as error:  # its JVM may be gone already, which is what we wanted
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
+
+
+def _stop_at_exit() -> None:
+    """Stop the session of a program that ends without `spark.stop()`, where its JVM ends with it.
+
+    Otherwise a local cluster's executors end before Spark, which tries to start them again and prints tracebacks.
+    """
+    from pyspark import SparkContext
+
+    own, context = SparkContext._gateway, SparkContext._active_spark_context
+    if context is not None and own is not None and own.proc is not None:
+        with py4j_quiet(), limited(own):  # no thread: Python starts none while it ends
+            _stop_quietly(context)
 
 
 def _end(mark: str) -> None:

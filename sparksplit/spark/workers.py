@@ -7,6 +7,7 @@ import json
 import logging
 import urllib.request
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -51,16 +52,20 @@ def pages_of(sc: SparkContext) -> list[str]:
 
 def said_by_an_executor(sc: SparkContext, pages: Sequence[str]) -> str | None:
     """The error of one of the application's executors that have ended; None where neither a worker's page nor a folder
-    of a worker on this machine has one. pages: the workers'."""
+    of a worker on this machine has one. pages: the workers'. All are asked at once: firewalls let each take seconds."""
     application = str(sc.applicationId)
-    for texts in (*(_on_page(page, application) for page in pages[:_MOST_PAGES]), _in_folder(sc, application)):
-        try:
-            for text in texts:
-                if said := executor_error(text):
-                    return said
-        except Exception as error:  # a page that is closed, or that the driver does not reach; another user's folder
-            log.debug("what an executor said is not known: %s", error)
-    return None
+    with ThreadPoolExecutor(_MOST_PAGES) as pool:
+        found = pool.map(lambda page: _error_in(_on_page(page, application)), pages[:_MOST_PAGES])
+        return next(filter(None, found), None) or _error_in(_in_folder(sc, application))
+
+
+def _error_in(texts: Iterator[str]) -> str | None:
+    """The first error in an executor's logs."""
+    try:
+        return next(filter(None, map(executor_error, texts)), None)
+    except Exception as error:  # a page that is closed, or that the driver does not reach; another user's folder
+        log.debug("what an executor said is not known: %s", error)
+        return None
 
 
 def _on_page(page: str, application: str) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from sparksplit.base.progress import Progress, say
+from sparksplit.base.progress import Lines, Progress, say
 from sparksplit.training import report
 from sparksplit.training.record import METRICS, RUN, EpochRecord
 
@@ -34,6 +34,7 @@ class RunDisplay:
         self.rows_to_feed: int | None = None
         self._init_said = False
         self._shown = float("-inf")
+        self._began, self._lines = time.monotonic(), Lines()
 
     def __enter__(self) -> RunDisplay:
         return self
@@ -86,6 +87,9 @@ class RunDisplay:
         if "steps" not in state:
             if self._is_due(now):
                 self._show_feeding()
+            if self._feeding is None:
+                what = "wait for rows from Spark" if state.get("phase") == "feeding" else "load TensorFlow and the data"
+                self._lines.say(f"the nodes {what}, {now - self._began:.0f} s")
             return
         if self._feeding is not None:
             assert self.rows_to_feed is not None

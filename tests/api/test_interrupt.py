@@ -1,4 +1,4 @@
-"""Ctrl-C in a program with a session of its own, whose handler pyspark has set."""
+"""A program with a session of its own: Ctrl-C, for which pyspark has set a handler, and a JVM that stands still."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import os, signal, sys, threading, time
 from pathlib import Path
 from pyspark.sql import SparkSession
 import sparksplit
+from sparksplit.spark import executors, jvm, session
 
 os.environ["PYSPARK_PYTHON"] = sys.executable
 folder = Path(sys.argv[1])
@@ -36,12 +37,26 @@ try:
     sparksplit.preprocess(rows, f"{folder}/out", input={"label": "y"})
 except KeyboardInterrupt:
     print("stopped", spark.range(5).count(), signal.getsignal(signal.SIGINT) is before, os.listdir(folder))
+
+# Waiting for an executor, which a local master never has.
+jvm.SILENCE, jvm.LOOK = 1.0, 0.2
+java = spark.sparkContext._gateway.proc
+threading.Timer(1, os.kill, [java.pid, signal.SIGSTOP]).start()
+try:
+    with session.spark_session("inner", 1) as inner:
+        executors.await_executors(inner.sparkContext, 1, "nodes: 1", executors.Patience())
+except sparksplit.SparksplitError as error:
+    print(error)
+finally:
+    java.kill()
 """
 
 
 @pytest.mark.slow
-def test_a_program_is_stopped_and_its_session_lives_on(tmp_path: Path) -> None:
+def test_a_program_is_stopped_and_its_session_lives_on_until_its_jvm_stands_still(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, f"{tmp_path}"], check=False, capture_output=True, text=True, cwd=Path.cwd()
     )
-    assert done.stdout.strip() == "stopped 5 True ['begun']", done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "stopped 5 True ['begun']", done.stderr
+    assert lines[1].startswith("Spark's own process, the JVM, does not answer: it is stopped, or"), done.stderr

@@ -99,7 +99,11 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
         ("shuffle: 7\n", "c.yaml:1: shuffle: must be true or false (is 7)"),
         ("name: 7\n", "c.yaml:1: name: must be text (is 7)"),
         ("name: forbidden\n", "c.yaml: this name and these epochs do not fit"),
-        ("optimizer: sgd\n", 'c.yaml:1: optimizer: must be a mapping of keys to values (is "sgd")'),
+        (
+            "optimizer: sgd\n",
+            "c.yaml:1: optimizer: must be a mapping of keys to values (is \"sgd\"); did you mean 'optimizer.name'?",
+        ),
+        ("optimizer: 3\n", "c.yaml:1: optimizer: must be a mapping of keys to values (is 3)"),
         ("optimizer:\n  learning_rate: -0.1\n", "c.yaml:2: optimizer.learning_rate: must be above 0 (is -0.1)"),
         (
             "optimizer: {learning_rate: fast}\n",

@@ -47,12 +47,16 @@ class Sufferers:
         return thread
 
 
-@contextmanager
-def suffering(folder: Path, spark: Any) -> Iterator[Sufferers]:
-    """Afterwards: the next run works in the same SparkContext, and of this one nothing is left."""
-    driver = psutil.Process()
+def greeted(spark: Any) -> None:
+    """A run, after which the driver has all the ports and threads that it keeps."""
     with NodeCluster(spark, NODES, f"{WORKS}:greet", {}) as cluster:
         cluster.run()
+
+
+@contextmanager
+def suffering(folder: Path, spark: Any) -> Iterator[Sufferers]:
+    """Afterwards: the next run works in the same SparkContext, and of this one nothing is left. After `greeted`."""
+    driver = psutil.Process()
     before = _listening(driver), driver.num_threads()
     sufferers = Sufferers(folder)
     yield sufferers

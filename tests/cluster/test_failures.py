@@ -18,7 +18,7 @@ import pytest
 
 from sparksplit.base.errors import ConfigError, NodeFailed, UsageError
 from sparksplit.cluster import NodeCluster
-from tests.cluster.sufferers import NODES, WORKS, Sufferers, fail, suffering
+from tests.cluster.sufferers import NODES, WORKS, Sufferers, fail, greeted, suffering
 from tests.forked import Zygote, nodes_of, session
 
 
@@ -31,6 +31,7 @@ def nodes(zygote: Zygote) -> Iterator[Any]:
 
 @pytest.fixture
 def sufferers(tmp_path: Path, nodes: Any) -> Iterator[Sufferers]:
+    greeted(nodes)
     with suffering(tmp_path, nodes) as found:
         yield found
 

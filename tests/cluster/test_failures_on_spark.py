@@ -23,13 +23,18 @@ from pyspark.sql import SparkSession
 from sparksplit.base.errors import Cancelled, NodeFailed
 from sparksplit.cluster import NodeCluster
 from sparksplit.cluster.deadlines import Limits
-from tests.cluster.sufferers import EXECUTORS, NODES, WORKS, Sufferers, fail, suffering
+from tests.cluster.sufferers import EXECUTORS, NODES, WORKS, Sufferers, fail, greeted, suffering
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture(scope="module")
+def warm(spark: SparkSession) -> None:
+    greeted(spark)
+
+
 @pytest.fixture
-def sufferers(tmp_path: Path, spark: SparkSession) -> Iterator[Sufferers]:
+def sufferers(tmp_path: Path, spark: SparkSession, warm: None) -> Iterator[Sufferers]:
     with suffering(tmp_path, spark) as found:
         yield found
 

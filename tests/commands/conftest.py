@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from pyspark.sql import SparkSession
+
+from sparksplit.base.shipped import shipped
+from sparksplit.commands import preprocess as command
 from sparksplit.inference import run as inference_run
 from sparksplit.prepare import preprocess
 
@@ -17,3 +22,12 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module in (preprocess, inference_run):
         monkeypatch.setattr(module, "session_with_executors", refuse)
+
+
+@pytest.fixture(scope="session")
+def mnist(spark: SparkSession, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Real MNIST, prepared from its IDX files by the shipped configuration."""
+    folder = tmp_path_factory.mktemp("mnist") / "prepared"
+    arguments = ["--config", shipped("conf/preprocess-mnist.yaml"), "--set", f"input.path={data / 'mnist'}"]
+    assert command.main([*arguments, "--set", f"output={folder}"]) == 0
+    return folder

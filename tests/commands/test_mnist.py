@@ -1,4 +1,4 @@
-"""The shipped configurations on real MNIST, as a user runs them: preprocess, train on two nodes, predict."""
+"""The shipped configurations on real MNIST: preprocess, train on two nodes, predict."""
 
 from __future__ import annotations
 
@@ -7,17 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sparksplit.commands import predict, preprocess, train
+from sparksplit.commands import predict, train
 
 CONF = Path(__file__).parent.parent.parent / "conf"
-
-
-@pytest.fixture(scope="module")
-def prepared(spark, data, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("mnist") / "prepared"
-    arguments = ["--config", str(CONF / "preprocess-mnist.yaml"), "--set", f"input.path={data / 'mnist'}"]
-    assert preprocess.COMMAND.main([*arguments, "--set", f"output={folder}"]) == 0
-    return folder
 
 
 def trained(config, prepared, output):
@@ -27,14 +19,14 @@ def trained(config, prepared, output):
 
 
 @pytest.mark.slow
-def test_the_mlp_learns_what_its_seeds_do_within_ten_epochs_and_predict_agrees(prepared, tmp_path):
-    run = trained("train-mlp.yaml", prepared, tmp_path / "mlp")
+def test_the_mlp_learns_what_its_seeds_do_within_ten_epochs_and_predict_agrees(fed, mnist, tmp_path):
+    run = trained("train-mlp.yaml", mnist, tmp_path / "mlp")
     assert (run["nodes"], run["epochs"], run["batch_size"], run["strategy"]) == (2, 10, 64, "batch")
     assert run["ledger"]["exact"] is True
     # This seed ends at 97.5 %; ten seeds at 97.4 %, give or take 0.23.
     assert run["metrics"]["test"]["accuracy"] >= 0.972
     arguments = ["--config", str(CONF / "predict.yaml"), "--set", f"model={tmp_path / 'mlp'}"]
-    arguments += ["--set", f"input={prepared}", "--set", f"output={tmp_path / 'predictions'}"]
+    arguments += ["--set", f"input={mnist}", "--set", f"output={tmp_path / 'predictions'}"]
     assert predict.COMMAND.main(arguments) == 0
     metrics = json.loads((tmp_path / "predictions" / "metrics.json").read_text())
     assert metrics["rows"] == 10_000
@@ -42,8 +34,8 @@ def test_the_mlp_learns_what_its_seeds_do_within_ten_epochs_and_predict_agrees(p
 
 
 @pytest.mark.slow
-def test_the_cnn_learns_what_its_seeds_do_in_one_epoch(prepared, tmp_path):
-    run = trained("train-cnn.yaml", prepared, tmp_path / "cnn")
+def test_the_cnn_learns_what_its_seeds_do_in_one_epoch(fed, mnist, tmp_path):
+    run = trained("train-cnn.yaml", mnist, tmp_path / "cnn")
     assert (run["nodes"], run["epochs"], run["batch_size"], run["strategy"]) == (2, 1, 64, "batch")
     assert run["ledger"]["exact"] is True
     assert run["metrics"]["test"]["accuracy"] >= 0.97  # seeds end at 98 %, give or take 0.44

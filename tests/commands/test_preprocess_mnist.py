@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyspark.sql import SparkSession
 
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess
@@ -35,23 +34,13 @@ def read(data: PreparedDataSet, split: str) -> tuple[np.ndarray[Any, Any], ...]:
     )
 
 
-def test_idx_and_csv_give_the_same_rows(spark: SparkSession, data: Path, tmp_path: Path) -> None:
+def test_idx_and_csv_give_the_same_rows(mnist: Path, data: Path, tmp_path: Path) -> None:
+    """A tenth of the training rows, in another order, and all test rows."""
     folder = data / "mnist"
-    status = preprocess.main(
-        [
-            "--config",
-            shipped("conf/preprocess-mnist.yaml"),
-            "--set",
-            f"input.path={folder}",
-            "--set",
-            f"output={tmp_path}/idx",
-        ]
-    )
-    assert status == 0
     images = idx_values(folder / "train-images-idx3-ubyte.gz", 16).reshape(60_000, 784)
     labels = idx_values(folder / "train-labels-idx1-ubyte.gz", 8)
     texts = [str(value) for value in range(256)]
-    order = np.random.default_rng(0).permutation(60_000)
+    order = np.random.default_rng(0).permutation(60_000)[:6_000]
     with gzip.open(tmp_path / "train.csv.gz", "wt", compresslevel=1) as file:
         for row in order:
             file.write(",".join([texts[value] for value in images[row].tolist()]) + f",{labels[row]}\n")
@@ -59,14 +48,17 @@ def test_idx_and_csv_give_the_same_rows(spark: SparkSession, data: Path, tmp_pat
     arguments = [part for setting in (*settings, f"output={tmp_path}/csv") for part in ("--set", setting)]
     assert preprocess.main(["--config", shipped("conf/preprocess-mnist-csv.yaml"), *arguments]) == 0
 
-    one, two = (PreparedDataSet.open(f"{tmp_path}/{name}") for name in ("idx", "csv"))
-    assert one.digest == two.digest
+    one, two = (PreparedDataSet.open(f"{folder}") for folder in (mnist, tmp_path / "csv"))
     assert one.description == two.description
-    assert one.manifest.splits == two.manifest.splits
+    assert one.manifest.splits["test"] == two.manifest.splits["test"]
+    assert two.manifest.splits["train"].rows + two.manifest.splits["validation"].rows == 6_000
     for split in one.manifest.splits:
-        for found, other in zip(read(one, split), read(two, split), strict=True):
+        of_idx, of_csv = read(one, split), read(two, split)
+        place = {row_id: number for number, row_id in enumerate(of_idx[0].tolist())}
+        same = [place[row_id] for row_id in of_csv[0].tolist()]
+        for found, other in zip(of_idx, of_csv, strict=True):
             assert found.dtype == other.dtype
-            np.testing.assert_array_equal(found, other)
+            np.testing.assert_array_equal(found[same], other)
 
     sizes = {name: split.rows for name, split in one.manifest.splits.items()}
     assert sizes["test"] == 10_000 and sizes["train"] + sizes["validation"] == 60_000

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from sparksplit.base.config import load
 from sparksplit.base.shipped import shipped
@@ -73,7 +72,7 @@ def test_the_comparison_that_is_shipped_can_be_planned() -> None:
 
 @pytest.mark.slow
 def test_two_nodes_learn_the_digits_and_once_is_enough(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fed: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert quickstart.main([]) == 0

@@ -1,4 +1,4 @@
-"""Tables of mixed columns through preprocess, train on one, two and three nodes, and predict."""
+"""Tables of mixed columns through preprocess, train on one and two nodes, and predict."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def trained(folder: Path, zygote: Zygote) -> Iterator[dict[int, dict[str, Any]]]:
-    """The records of runs on one, two and three nodes, into folder/run1 and so on."""
+    """The records of runs on one node and on two, into folder/run1 and folder/run2."""
     keys = {
         # Without the kink of relu: where an output is 0 but for rounding, float32 would give runs that differ.
         "model": {"build": "tabular", "params": {"hidden": [16], "activation": "tanh", "wide": True}},
@@ -57,7 +57,7 @@ def trained(folder: Path, zygote: Zygote) -> Iterator[dict[int, dict[str, Any]]]
         "epochs": 8, "batch_size": 50, "checkpoint": {"every": "epoch", "keep": 1},
     }  # fmt: skip
     with nodes_of(zygote, spark=True):
-        yield {nodes: run(folder / "data", folder / f"run{nodes}", nodes=nodes, **keys) for nodes in (1, 2, 3)}
+        yield {nodes: run(folder / "data", folder / f"run{nodes}", nodes=nodes, **keys) for nodes in (1, 2)}
 
 
 def test_every_row_is_trained_on_once_and_the_nodes_do_not_matter(folder: Path, trained: dict[int, Any]) -> None:
@@ -65,8 +65,7 @@ def test_every_row_is_trained_on_once_and_the_nodes_do_not_matter(folder: Path, 
     for record in trained.values():
         assert record["ledger"]["exact"]
         assert record["ledger"]["rows"] == 8 * rows
-    for nodes in (2, 3):
-        assert largest_difference(weights(folder / "run1"), weights(folder / f"run{nodes}")) < 1e-4
+    assert largest_difference(weights(folder / "run1"), weights(folder / "run2")) < 1e-4
     losses = trained[2]["metrics"]["train"]["loss"]
     assert losses[-1] < 0.9 * losses[0]
 

@@ -67,7 +67,8 @@ def test_the_lstm_is_better_than_a_bigram_and_predict_agrees(
     rows = {name: split.rows for name, split in prepared.manifest.splits.items()}
     assert 0 < sum(rows.values()) <= 5000 and all(rows.values())
     output = tmp_path / "run"
-    assert call(train, "train-lstm.yaml", f"data={prepared.path}", f"output={output}", "strategy=batch", "nodes=2") == 0
+    settings = (f"data={prepared.path}", f"output={output}", "strategy=batch", "nodes=2", "epochs=10")
+    assert call(train, "train-lstm.yaml", *settings) == 0
     run = json.loads((output / "run.json").read_text())
     assert run["strategy"] == "batch" and run["ledger"]["exact"] is True
     assert min(run["metrics"]["validation"]["loss"]) < bigram_loss(prepared)

@@ -10,7 +10,7 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
-from sparksplit.comparison.progress import ComparisonDisplay, Pace, estimate
+from sparksplit.comparison.progress import START_SECONDS, ComparisonDisplay, Pace, duration, estimate
 from sparksplit.comparison.tuning.tries import tries
 
 ROWS = 10_000
@@ -93,6 +93,19 @@ def test_before_any_run_has_ended_it_is_told_by_the_measured_rate():
     _, run, left = play.said[0]
     assert not run.tried and left > 0
     assert left == pytest.approx(play.now - play.said[0][0], rel=0.6)
+
+
+def test_what_is_announced_has_the_starts_of_all_clusters(capsys):
+    config = parse(CompareConfig, {"data": "d", "output": "o", "batch_size": 64, "epochs": 8, "nodes": [1, 2]})
+    runs, now = plan(config), [0.0]
+    later = [run for one in tries(config.model_copy(update={"tune": 2}), runs) for run in one.runs]
+    display = ComparisonDisplay(runs, ROWS, later, clock=lambda: now[0])
+    display.begin([run for run in runs if run.processes == 1])
+    now[0] = 60.0
+    display.say_estimate(1e9)  # so that only what each run and each cluster takes besides remains
+    clusters = 2 + (2 if later else 0)
+    least = duration(60 * clusters + START_SECONDS * len([*runs, *later]))
+    assert f"will take at least {least}, with {clusters} starts of 60 s" in capsys.readouterr().err
 
 
 def test_a_run_that_failed_says_nothing_about_others():

@@ -103,6 +103,7 @@ def test_the_calendar_of_400_years():
         ("MM/dd/yyyy", ["09/18/2024", "9/18/2024", "13/01/2024", "02/30/2024"], ["2024-09-18", None, None, None]),
         ("d.M.yyyy", ["18.9.2024", "18.09.2024", "1.1.0001", " 1.1.2024"], ["2024-09-18"] * 2 + ["0001-01-01", None]),
         ("yyyyMMdd", ["20240918", "2024-09-18", ""], ["2024-09-18", None, ""]),
+        ("Mddyyyy", ["9182024", "11112024"], ["2024-09-18", "2024-11-11"]),
         ("yyyy'T'MM''dd(*", ["2024T09'18(*", "2024T09'18((*"], ["2024-09-18", None]),
     ],
 )
@@ -129,4 +130,10 @@ def test_moments_in_a_format():
 )
 def test_what_is_no_format(format):
     with pytest.raises(ValueError, match="must "):
+        times.check_format(format)
+
+
+@pytest.mark.parametrize("format", ["Mdyyyy", "yyyyMd", "dyyyyM", "M'0'dyyyy", "yyyy-MM-dH"])
+def test_digits_of_which_it_is_not_known_where_they_end_are_refused(format):
+    with pytest.raises(ValueError, match=r"must have a mark between \w and \w, or two letters each"):
         times.check_format(format)

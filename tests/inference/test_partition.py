@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ import pytest
 from hdfs_io.publish import Output
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError, UsageError
+from sparksplit.dataset.description import LabelSpec
 from sparksplit.inference import partition
 from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.run import _columns
 from tests.hdfs_io.outputs import names, stage
 
 
@@ -65,6 +68,26 @@ def test_a_table_is_partitioned_by_the_same_columns_everywhere(tmp_path: Path) -
     (tmp_path / "part-0.parquet").touch()
     with pytest.raises(ConfigError, match=r"holds part-0\.parquet, which is no partition by ds"):
         partition.check(config(tmp_path, {"ds": "3"}), [])
+
+
+@pytest.mark.parametrize(
+    ("kept", "values", "message"),
+    [
+        (["Split"], {"ds": 1}, "keep: the column name 'Split' is taken by the predictions"),
+        (["id", "prediction_name"], {"ds": 1}, "keep: the column name 'prediction_name' is taken by the predictions"),
+        (["id", "DS"], {"ds": 1}, r"partition\.ds: is a column of the predictions too"),
+    ],
+)
+def test_columns_that_the_model_keeps_take_no_other_ones_place(
+    tmp_path: Path, kept: list[str], values: dict[str, Any], message: str
+) -> None:
+    label = LabelSpec(dtype="int64", kind="text", shape=[], classes=["a", "b"])
+    trained: Any = SimpleNamespace(description=SimpleNamespace(label=label), path="/run")
+    rows: Any = SimpleNamespace(kept=kept, label=None, splits=["train", "test"], place="/rows")
+    with pytest.raises(ConfigError, match=message):
+        _columns(config(tmp_path, values), rows, trained)
+    rows.kept = ["id"]
+    assert _columns(config(tmp_path, values), rows, trained).keep == ["id"]
 
 
 def test_a_partition_is_replaced_alone_and_nothing_is_left_beside_it(tmp_path: Path) -> None:

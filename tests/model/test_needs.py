@@ -77,6 +77,12 @@ def test_a_wrong_argument_is_named_with_the_right_ones(name):
     assert str(caught.value) == expected.replace("IT", "it has width, deep, wide")
 
 
+@pytest.mark.parametrize("arguments", ["", "*, width=64"])
+def test_a_builder_that_does_not_take_the_data_is_refused(arguments):
+    with pytest.raises(ConfigError, match=r"^model.build: m.py:model has no argument for the data's.*: def model"):
+        checked("flat", f"def model({arguments}):\n    pass\n", build="m.py:model")
+
+
 @pytest.mark.parametrize(
     ("build", "source", "params"),
     [
@@ -87,6 +93,7 @@ def test_a_wrong_argument_is_named_with_the_right_ones(name):
         ("m.py:build", "def build(data, /, a=1):\n    pass\n", {"a": 1}),
         ("m.py:build", "def build(data, a):\n    pass\n\nbuild = partial(build, a=1)\n", {}),
         ("m.py:build", "from other import build\n", {"anything": 1}),
+        ("m.py:build", "def build(*given):\n    pass\n", {}),
         ("math:sqrt", None, {"anything": 1}),  # has no source
     ],
 )

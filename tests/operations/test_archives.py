@@ -8,6 +8,8 @@ import sys
 import tarfile
 import venv
 import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,21 +37,44 @@ def test_the_zip_has_the_same_bytes_every_time_and_its_version(tmp_path, monkeyp
     assert {name.partition("/")[0] for name in names} == {"sparksplit", "hdfs_io"}
 
 
+def link_what_is_packed(prefix: Path, target: Path) -> None:
+    """Make `target` what is packed of `prefix`, by links: one for a folder of which all is packed."""
+    packed = [name for name, _ in archives.environment_files(prefix)]
+    every = (f"{folder}/{name}".removeprefix(f"{prefix}/") for folder, _, names in os.walk(prefix) for name in names)
+    here, there = Counter(folders(packed)), Counter(folders(every))
+    whole = {folder for folder, number in here.items() if number == there[folder]}
+    for place in {next((part for part in folders([name]) if part in whole), name) for name in packed}:
+        (target / place).parent.mkdir(parents=True, exist_ok=True)
+        real = prefix / place
+        (target / place).symlink_to(real.readlink() if real.is_symlink() else real)
+
+
+def folders(files: Iterable[str]) -> Iterator[str]:
+    """The folders above each file, the outermost first."""
+    for file in files:
+        parts = file.split("/")
+        yield from ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+
+
 @pytest.mark.slow
-def test_everything_can_be_imported_from_the_zip_alone(tmp_path):
-    file = tmp_path / "sparksplit.zip"
+def test_everything_can_be_imported_from_the_zip_and_the_packed_environment_alone(tmp_path):
+    file, prefix = tmp_path / "sparksplit.zip", tmp_path / "environment"
     file.write_bytes(archives.project_zip())
+    link_what_is_packed(Path(sys.prefix), prefix)
     code = (
-        "import importlib, sparksplit.commands.cli as cli\n"
-        f"assert cli.__file__.startswith({str(file)!r}), cli.__file__\n"
+        "import importlib, sys, sparksplit.commands.cli as cli\n"
+        f"assert (cli.__file__.startswith({str(file)!r}), sys.prefix) == (True, {str(prefix)!r})\n"
         "for name in cli.COMMANDS: importlib.import_module('sparksplit.commands.' + name)\n"
         "import sparksplit.training.node.main, sparksplit.inference.tasks, sparksplit.prepare.prepare\n"
         "from sparksplit.model import builders\n"
         "assert builders.models() == ['cnn', 'lstm', 'mlp', 'tabular', 'text']\n"
         "assert callable(builders.load_builder('mlp', None))\n"
+        "import pyspark.ml, sklearn.datasets, scipy.stats, matplotlib.figure, tensorboard.compat.proto.event_pb2\n"
+        "import keras, tensorflow\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(file)}
-    subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)
+    python = str(prefix / "bin" / "python")
+    subprocess.run([python, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)
 
 
 def test_a_rerun_changes_nothing_and_a_changed_file_is_replaced(tmp_path):
@@ -65,7 +90,6 @@ def test_a_rerun_changes_nothing_and_a_changed_file_is_replaced(tmp_path):
 
 
 def test_the_command_names_what_is_there(tmp_path):
-    list(package(PackageConfig(output=str(tmp_path / "a b"))))
     text = command(tmp_path / "a b", environment=True)
     assert f"--py-files '{tmp_path}/a b/sparksplit.zip'" in text
     assert f"--archives '{tmp_path}/a b/environment.tar.gz'#environment" in text

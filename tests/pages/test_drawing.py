@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
+import pytest
 from matplotlib.transforms import Bbox
 
-from sparksplit.pages.drawing import Picture, canvas, coinciding, label_points, marks, named, shortened
+from sparksplit.comparison.numbers import compact
+from sparksplit.pages.drawing import (
+    Picture,
+    beside,
+    canvas,
+    coinciding,
+    label_points,
+    log_axis,
+    marks,
+    named,
+    shortened,
+)
 from sparksplit.pages.tables import Table, number, text
 
 
@@ -48,6 +60,19 @@ def test_labels_beside_points_cover_neither_points_nor_each_other():
         assert box.count_overlaps(boxes[:place]) == 0
         assert not any(box.contains(*point) for point in places)
     assert beside.count_overlaps([Bbox.from_extents(x - 1, low, x + 1, high)]) == 0
+
+
+@pytest.mark.parametrize("high", [90.0, 3e3, 28e3, 1e5])
+def test_ticks_of_a_logarithmic_axis_have_room_beside_another_picture(high):
+    with beside(2.0, (3, 2)) as (figure, axes):
+        axes[-1].set_xscale("log")
+        axes[-1].set_xlim(0.9 * high / 60, 1.5 * high)
+        log_axis(axes[-1].xaxis, compact)
+        figure.draw_without_rendering()
+        ticks = [label.get_window_extent() for label in axes[-1].get_xticklabels()]
+        inside = [box for box in ticks if axes[-1].bbox.x0 <= (box.x0 + box.x1) / 2 <= axes[-1].bbox.x1]
+    assert len(inside) > 1
+    assert not any(box.count_overlaps(inside[:place]) for place, box in enumerate(inside))
 
 
 def test_columns_without_anything_are_left_out_of_tables():

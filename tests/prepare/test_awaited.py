@@ -45,7 +45,7 @@ def test_what_is_no_duration_is_refused(text):
 
 def test_nothing_is_waited_for_unless_it_was_asked(tmp_path, meanwhile):
     awaited.await_input(of(tmp_path / "none"), str(tmp_path / "out"), overwrite=False)
-    (tmp_path / "there").write_text("")
+    (tmp_path / "there").write_text("1,2")
     awaited.await_input(of(tmp_path / "there", wait="1h"), str(tmp_path / "out"), overwrite=False)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_SUCCESS").write_text("")
@@ -55,7 +55,7 @@ def test_nothing_is_waited_for_unless_it_was_asked(tmp_path, meanwhile):
 
 def test_what_is_made_anew_needs_its_input(tmp_path, meanwhile):
     happens, slept = meanwhile
-    happens.append((tmp_path / "day").mkdir)
+    happens.append(lambda: (tmp_path / "day").write_text("1,2"))
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "_SUCCESS").write_text("")
     awaited.await_input(of(tmp_path / "day", wait="1h"), str(tmp_path / "out"), overwrite=True)
@@ -80,7 +80,7 @@ def test_preprocess_says_whether_it_makes_its_output_anew(tmp_path, monkeypatch,
 def test_nothing_is_looked_for_below_a_file(tmp_path, monkeypatch):
     # The NameNode refuses the question: "(is not a directory)".
     exists, file = awaited.filesystem.exists, tmp_path / "rows.csv"
-    file.touch()
+    file.write_text("1,2")
 
     def as_on_hdfs(path):
         if path.startswith(f"{file}/"):
@@ -97,27 +97,56 @@ def test_a_folder_is_there_when_nobody_writes_into_it_any_more(tmp_path, meanwhi
     happens += [
         lambda: (folder / "_temporary").mkdir(parents=True),
         lambda: test.write_text("1,2"),
+        lambda: (folder / "a.csv").write_text("1,2"),
+        lambda: (folder / "b.csv._COPYING_").write_text("1,2"),
         (folder / "_temporary").rmdir,
+        lambda: (folder / "b.csv._COPYING_").rename(folder / "b.csv"),
     ]
     awaited.await_input(of(folder, test=str(test), wait="2h"), str(tmp_path / "out"), overwrite=False)
-    assert slept == [awaited.LOOK_SECONDS] * 3
-    assert f"{folder}: is not there yet; waiting for 120 min more at most (input.wait)" in capsys.readouterr().err
+    assert slept == [awaited.LOOK_SECONDS] * 6
+    assert f"{folder}: no rows there yet; waiting for 120 min more at most (input.wait)" in capsys.readouterr().err
+
+
+def test_what_is_empty_is_not_there_yet(tmp_path, meanwhile):
+    happens, slept = meanwhile
+    file = tmp_path / "day" / "rows.csv"
+    happens += [file.parent.mkdir, file.touch, (tmp_path / "day" / "_SUCCESS").touch, lambda: file.write_text("1,2")]
+    awaited.await_input(of(file.parent, wait="1h"), str(tmp_path / "out"), overwrite=False)
+    assert len(slept) == 4
 
 
 def test_when_the_time_is_over_the_path_is_named(tmp_path, monkeypatch):
     now = iter(range(0, 100, 5))
     monkeypatch.setattr(awaited.time, "monotonic", lambda: next(now))
     monkeypatch.setattr(awaited.time, "sleep", lambda _: None)
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none: is not there after 30 s (input.wait)")):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none: no rows there after 30 s (input.wait)")):
         awaited.await_input(of(tmp_path / "none", wait=30), str(tmp_path / "out"), overwrite=False)
 
 
 def test_a_pattern_is_waited_for_until_it_matches(tmp_path, meanwhile):
     happens, slept = meanwhile
-    happens += [lambda: None, (tmp_path / "a.parquet").touch]
-    config = parse(InputConfig, {"format": "parquet", "path": f"{tmp_path}/*.parquet", "wait": "1h"})
+    happens += [lambda: None, lambda: (tmp_path / "a.parquet").write_text("x")]
+    config = parse(InputConfig, {"format": "parquet", "path": f"{tmp_path}/*.{{orc,parquet}}", "wait": "1h"})
     awaited.await_input(config, str(tmp_path / "out"), overwrite=False)
     assert len(slept) == 2
+
+
+@pytest.mark.parametrize("below", ["", "/*", "/*.{orc,parquet}"])
+def test_every_folder_that_braces_name_is_waited_for(tmp_path, meanwhile, capsys, below):
+    happens, slept = meanwhile
+
+    def fill(day):
+        (tmp_path / day).mkdir()
+        (tmp_path / day / "a.parquet").write_text("x")
+
+    happens += [lambda: fill("mon"), lambda: fill("tue")]
+    keys = {"format": "parquet", "path": f"{tmp_path}/{{mon,tue}}{below}", "wait": "1h"}
+    awaited.await_input(parse(InputConfig, keys), str(tmp_path / "out"), overwrite=False)
+    assert len(slept) == 2
+    (tmp_path / "tue" / "a.parquet").unlink()
+    happens.append(lambda: (tmp_path / "tue" / "a.parquet").write_text("x"))
+    awaited.await_input(parse(InputConfig, keys), str(tmp_path / "out"), overwrite=False)
+    assert f"{tmp_path}/tue{below.replace('{orc,parquet}', 'orc')}: no rows there yet" in capsys.readouterr().err
 
 
 def test_what_cannot_be_looked_at_is_not_waited_for(tmp_path):

@@ -14,7 +14,7 @@ import pytest
 
 from sparksplit.base.errors import RunError
 from sparksplit.base.progress import LINE_SECONDS
-from sparksplit.spark import executors, manager
+from sparksplit.spark import executors, manager, workers
 from sparksplit.spark.manager import Manager
 from sparksplit.spark.waiting import Patience
 from sparksplit.spark.workers import said_by_an_executor
@@ -171,6 +171,18 @@ class Page(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+def test_pages_that_a_firewall_keeps_are_waited_for_together(monkeypatch):
+    everyone = threading.Barrier(3)
+
+    def kept(address: str) -> str:
+        everyone.wait(timeout=5)
+        raise TimeoutError(address)
+
+    monkeypatch.setattr(workers, "_read", kept)
+    assert said_by_an_executor(Spark(monkeypatch, 0), ["http://a", "http://b", "http://c"]) is None
+    assert not everyone.broken
 
 
 def test_a_workers_page_has_what_an_executor_said_that_spark_never_had(monkeypatch):

@@ -5,10 +5,15 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from sparksplit.base.errors import Interrupted, NodeFailed, RunError
 from sparksplit.cluster import stuck
@@ -16,8 +21,9 @@ from sparksplit.cluster.requirements import explained
 from sparksplit.cluster.tensorflowonspark import Job
 from sparksplit.handoff.job import FeedJob
 from sparksplit.spark import jvm as limits
+from sparksplit.spark import session
 from sparksplit.spark.interrupts import interruptible, py4j_quiet
-from sparksplit.spark.jvm import limited
+from sparksplit.spark.jvm import limited, watched
 from tests.jvm import Context, jvm
 
 
@@ -25,6 +31,8 @@ from tests.jvm import Context, jvm
 def _little_patience(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(limits, "PATIENCE", 0.05)
     monkeypatch.setattr(limits, "AGAIN", 0.01)
+    monkeypatch.setattr(limits, "SILENCE", 0.2)
+    monkeypatch.setattr(limits, "LOOK", 0.02)
     with py4j_quiet():
         yield
 
@@ -62,6 +70,29 @@ def test_a_jvm_that_stands_still_is_named_and_not_waited_for_as_long_again(answe
             with pytest.raises(RunError, match=message), limited(context._gateway):
                 context.anything()
             assert limits.limits_of(context._gateway._gateway_client).patience == limits.AGAIN
+
+
+@pytest.mark.parametrize("answers", [0, 1, 2])
+def test_a_call_that_may_take_hours_ends_where_the_jvm_stands_still(answers: int) -> None:
+    """Before the call's connection is made, in the call, and in one that comes later; what cleans up does not wait."""
+    with jvm(answers) as context, pytest.raises(RunError, match="the JVM, does not answer"), watched(context._gateway):
+        try:
+            for _ in range(3):
+                context.collect()
+        finally:
+            begin = time.monotonic()
+            with suppress(Py4JError):
+                context.unpersist()
+            assert time.monotonic() - begin < 0.15
+    assert limits.limits_of(context._gateway._gateway_client).watched == {}
+
+
+def test_a_call_may_take_longer_than_a_jvm_that_stands_still_is_waited_for() -> None:
+    with jvm() as context, watched(context._gateway):
+        context.collect(what="slow")
+        with watched(context._gateway):
+            context.collect(what="slow")
+        assert timeout_of(context) is None
 
 
 def test_an_error_of_another_kind_stays_what_it_is() -> None:
@@ -153,3 +184,21 @@ def test_the_ends_of_jobs_do_not_wait_for_a_jvm_that_stands_still() -> None:
         feed._thread.start()
         feed.close()
         feed._thread.join()
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+@pytest.mark.parametrize("answers", [0, 100])
+def test_a_program_that_ends_without_stopping_spark_stops_what_ends_with_it(
+    monkeypatch: pytest.MonkeyPatch, is_ours: bool, answers: int
+) -> None:
+    """Not another's JVM, such as spark-submit's; and one that stands still keeps no program."""
+    with jvm(answers) as context:
+        said: list[str] = []
+        client = context._gateway._gateway_client
+        own = SimpleNamespace(_gateway_client=client, proc=object() if is_ours else None, jvm=MagicMock())
+        active = SimpleNamespace(stop=lambda: said.append("asked") or context.stop() or said.append("stopped"))
+        monkeypatch.setattr(SparkContext, "_gateway", own)
+        monkeypatch.setattr(SparkContext, "_active_spark_context", active)
+        session._stop_at_exit()
+        monkeypatch.undo()
+    assert said == (["asked", "stopped"] if answers else ["asked"]) * is_ours

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from sparksplit.spark import packages
@@ -31,11 +33,15 @@ def test_packages_that_are_there_are_not_fetched(configured, jars, wanted):
 
 
 @pytest.mark.slow
-def test_a_session_brings_its_packages_and_says_nothing_of_it():
-    avro_jar()
-    ended = in_session("print(spark.read.format('avro').load([], schema='a int').count())", AVRO)
-    assert (ended.returncode, ended.stdout) == (0, "0\n")
-    assert without_times(ended.stderr) == "Starting Spark on this machine: local-cluster[1,1,1024]\n"
+def test_a_session_brings_its_packages_beside_the_users_jars_and_says_nothing_of_it(tmp_path):
+    fetched, own = avro_jar(), tmp_path / "own.jar"
+    shutil.copy(fetched, own)
+    there = "print(spark.sparkContext._jsc.sc().listJars().mkString(' '))"
+    ended = in_session(f"print(spark.read.format('avro').load([], schema='a int').count()); {there}", AVRO, str(own))
+    assert (ended.returncode, ended.stdout[:2]) == (0, "0\n")
+    assert {jar.rpartition("/")[2] for jar in ended.stdout[2:].split()} >= {"own.jar", fetched.name}
+    said = [line for line in without_times(ended.stderr).splitlines() if not line.startswith("waiting for Spark")]
+    assert said == ["Starting Spark on this machine: local-cluster[1,1,1024]"]
 
 
 @pytest.mark.slow

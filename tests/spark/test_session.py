@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from py4j.clientserver import ClientServerConnection
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import ConfigError, InputError, RunError
@@ -27,6 +28,7 @@ from sparksplit.spark.interrupts import py4j_quiet
 from sparksplit.spark.reasons import STOPPED
 from sparksplit.spark.session import spark_session
 from sparksplit.spark.user_settings import pyspark_home
+from tests.jvm import gateway
 from tests.logs import without_times
 
 
@@ -72,6 +74,20 @@ def test_sparks_errors_are_read_while_they_can_be(spark: SparkSession) -> None:
         inner.read.parquet("/nowhere")
     with pytest.raises(ZeroDivisionError), spark_session("inner", 1):
         print(1 // 0)
+
+
+def test_yarns_way_to_the_executors_logs_is_said_where_it_is_not_the_users_mistake(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said = {}
+    for master in ("yarn", "spark://h:7077"):
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(master=master, applicationId="application_1_2"))
+        for error in (RunError("x"), KeyboardInterrupt(), ConfigError("x")):
+            with pytest.raises(type(error)), session._where_the_logs_are(spark):
+                raise error
+            said[master, type(error)] = capsys.readouterr().err
+    line = "the executors' logs: yarn logs -applicationId application_1_2"
+    assert {key for key, text in said.items() if line in text} == {("yarn", RunError), ("yarn", KeyboardInterrupt)}
 
 
 @pytest.fixture
@@ -142,10 +158,27 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
     def stopped(_: object) -> None:
         raise RuntimeError(f"java.lang.IllegalStateException: {STOPPED}.\nThis stopped SparkContext was created at:\n")
 
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda **_: None)
+    monkeypatch.setattr(SparkContext, "_gateway", gateway())
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
     refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or did not take the application; where"
     with pytest.raises(RunError, match=refused):
         session._start({"spark.master": "spark://h:1"}, None)
+
+
+def test_a_jvm_that_is_slow_to_start_is_not_waited_for_in_silence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def launch(settings: dict[str, str], folder: Path) -> None:
+        time.sleep(0.5)
+        raise ConnectionError
+
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
+    monkeypatch.setattr(session.gateway, "launch", launch)
+    monkeypatch.setattr("sparksplit.base.progress.LINE_SECONDS", 0.02)
+    with pytest.raises(RunError, match="its own process has ended"):
+        session._start({"spark.master": "local-cluster[2,1,1024]"}, tmp_path)
+    assert "waiting for Spark to start on local-cluster[2,1,1024], 0 s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

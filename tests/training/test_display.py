@@ -62,6 +62,24 @@ def test_what_fails_is_not_done(capsys, failing):
     assert lines(capsys)[-1] == "training: 50 %, 20 of 40 steps, 0 s, stopped"
 
 
+def test_a_start_of_a_minute_is_not_silent(capsys, monkeypatch):
+    """Nodes that have called and do not train yet; docs/operations.md: a minute without a line needs a look."""
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with RunDisplay(2) as display:
+        for second in range(2, 26, 2):
+            now[0] = 100.0 + second
+            display.state(second % 4 // 2, {"phase": "start"})
+        for second in range(26, 36, 2):
+            now[0] = 100.0 + second
+            display.state(0, {"phase": "feeding"})
+    assert lines(capsys) == [
+        "the nodes load TensorFlow and the data, 10 s",
+        "the nodes load TensorFlow and the data, 20 s",
+        "the nodes wait for rows from Spark, 30 s",
+    ]
+
+
 @pytest.mark.parametrize("failing", [OSError, KeyboardInterrupt])
 def test_feeding_that_fails_is_neither_done_nor_whole(capsys, failing):
     """A task that Spark repeats sends its rows again: only training's begin says that all are there."""

@@ -80,9 +80,9 @@ def peak(data: Path, output: Path, **keys: object) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_node_that_trains_on_gigabytes_stays_within_its_buffers(spark, tmp_path):
-    """1.5 GiB in all: each node reads 0.75 GiB, with buffers for a small part of it."""
+    """1 GiB in all: each node reads 0.5 GiB, with buffers for a small part of it."""
     (tmp_path / "large").mkdir()
-    large = generated(tmp_path / "large", 24 * 1024)
+    large = generated(tmp_path / "large", 16 * 1024)
     block_rows = 16
     windows = 2 * (LANES // 2) * WINDOW * block_rows * ROW
     chunks = 4 * 64 * ROW

@@ -158,7 +158,8 @@ def try_folder(folder: str, file: str | None = None) -> Tried:
     own = filesystem.join(folder, f".sparksplit-check-{content.decode()[:8]}")
     try:
         if not filesystem.is_folder(folder):
-            return Tried(f"{folder} is not a folder")
+            there = filesystem.exists(folder)
+            return Tried(f"{folder} is not a folder" if there else f"{folder} is not there: make this folder first")
         if file is not None and not filesystem.exists(file):
             return Tried(f"{folder} is not the same folder as on the driver: use HDFS, or one that all hosts mount")
         filesystem.write_bytes(own, content)

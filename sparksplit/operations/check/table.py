@@ -48,7 +48,7 @@ def _row(report: Report, facts: Facts, path: str | None) -> list[str]:
         facts.python,
         f"other: {', '.join(other)}" if other else f"{sum(v is not None for v in facts.versions.values())} the same",
         "not asked"
-        if path is None
+        if path is None or (driver.folder and facts is not driver)  # executors look where the driver could write
         else "NO"
         if facts.folder
         else "read, written" + (f" as {facts.writes_as}" if facts.writes_as else ""),

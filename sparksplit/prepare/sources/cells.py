@@ -60,6 +60,10 @@ class Cells:
         """What errors call a column."""
         return f"column {name!r}" if self.named or name not in self.names else f"column {self.names.index(name) + 1}"
 
+    def is_missing(self, text: str) -> bool:
+        """Whether a cell is empty, or a text that stands for a missing value."""
+        return not text.strip() or text.strip() in self.nulls
+
     def record_problem(self, record: str) -> tuple[str, str]:
         """What is wrong with a record that has not one cell for each column, and the same without numbers."""
         if self.quote is not None and record.count(self.quote) % 2:

@@ -38,8 +38,9 @@ class ColumnReader:
     cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
     column. told: whether a row may be bad before anyone looks at its columns. cells: how texts are read, where all
     columns are texts; order: then, where in a batch each column of the file is. table: what reads the features, where
-    they are not one tensor of numbers. weight: the column of rows' weights, behind the label. folders: the
-    places of those kept columns that folders give: no text of theirs stands for a missing value.
+    they are not one tensor of numbers. weight: the column of rows' weights, behind the label. guessed: whether the
+    first rows have decided the `label_kind`, where there are `cells`. folders: the places of those kept columns that
+    folders give: no text of theirs stands for a missing value.
 
     A batch has the columns of the features, the label, what is kept, all others of a file of texts, what the cut goes
     by and what to show where it is null (where there is a `cut`), what is bad (if rows may be `told`), the row's
@@ -62,6 +63,7 @@ class ColumnReader:
     order: Sequence[int] = ()
     table: TableReader | None = None
     weight: str | None = None
+    guessed: bool = False
     folders: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
@@ -312,10 +314,19 @@ class ColumnReader:
                 problem, kind = self._label_problem(text or "") or ("", "")
                 return f"{subject}: {problem}", f"{subject}: {kind}"
             problem, kind = number_problem(text, self._label_dtype, self.cells.nulls, False, True) or ("", "")
-            return f"{subject}: {problem}", f"{subject}: {kind}"
+            hint = self._label_hint(text or "")
+            return f"{subject}: {problem}{hint}", f"{subject}: {kind}"
         subject, dtype = self.cells.say(self.features[place]), self.tensor.numpy_dtype
         problem, kind = number_problem(text, dtype, self.cells.nulls, self.gaps, self.rounds) or ("", "")
         return f"{subject}: {problem}", f"{subject}: {kind}"
+
+    def _label_hint(self, text: str) -> str:
+        """What to set for a label that is of another kind than the first ones. text: it"""
+        assert self.cells is not None
+        if not self.guessed or self.cells.is_missing(text):
+            return ""
+        kind = "number" if number_problem(text, np.dtype(np.float64), (), False, True) is None else "text"
+        return f", as the first labels are; input.label_type: {kind} takes it"
 
     def _problem(self, value: Any) -> tuple[str, str]:
         """(what is wrong with a value, the same without it)"""

@@ -99,7 +99,7 @@ class DataFrameSource(Source):
         self._reader = ColumnReader(
             self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
             config.dtype is not None, goes_by, train.decoded and train.decoded[1],
-            any(part.bad is not None for part in raw.parts.values()), weight=weight,
+            any(one.bad is not None for one in raw.parts.values()), weight=weight, guessed=config.label_type == "auto",
             folders=frozenset(place for place, name in enumerate(kept) if name in train.folders),
         )  # fmt: skip
         if self.table is not None:

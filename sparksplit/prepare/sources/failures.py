@@ -39,11 +39,11 @@ _FOUND = (
     ),
     (
         r"Could not read footer for file: \w*FileStatus\{path=(?P<path>[^\n]+?); isDirectory=",
-        "is not a file of this format, or a damaged one",
+        "is not in the format that input.format names, or is damaged",
     ),
     (
         r"Could not read footer for file: (?P<path>[^\n]+?)(?:\. Please|\n|$)",
-        "is not a file of this format, or a damaged one",
+        "is not in the format that input.format names, or is damaged",
     ),
     (r"RuntimeException: (?P<path>\S.*) is not a Parquet file", "is not a Parquet file, or a damaged one"),
     (

@@ -38,7 +38,7 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
         return ("integer" if whole else "text") if asked == "auto" else asked, None
     if (cells := train.cells) is not None:
         places = [cells.names.index(name)] if name in cells.names else []
-        texts = [fields[place] for fields in cells.sample for place in places]
+        texts = [fields[place] for fields in cells.sample for place in places if not cells.is_missing(fields[place])]
         return _of_texts(texts, cells.say(name)) if asked == "auto" else (asked, None)
     kind = dict(train.types)[name]
     whole = kind in WHOLE or (kind.startswith("decimal(") and kind.endswith(",0)"))
@@ -74,10 +74,9 @@ def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str |
 
 def _of_texts(texts: Sequence[str], column: str) -> tuple[str, str | None]:
     found = label_kind(texts)
-    values = [text for text in texts if text.strip()]
-    if found != "number" or not all(map(_WHOLE_TEXT.fullmatch, values)):
+    if found != "number" or not all(map(_WHOLE_TEXT.fullmatch, texts)):
         return found, None
-    numbers = sorted(map(float, values))
+    numbers = sorted(map(float, texts))
     return settled((numbers[0], numbers[-1]), column)
 
 

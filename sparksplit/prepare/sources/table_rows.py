@@ -67,7 +67,9 @@ class TableReader:
         if column.kind == "date":
             wanted = "a time" if column.moment else "a day"
             example = times.example(column.moment, column.format)
-            return f"{short(value)} is not {wanted} like {example}", f"not {wanted}"
+            settled = column.format is not None or column.fitted is not None or column.type != "string"
+            hint = "" if settled else f" (features.{column.name}.format reads another form)"
+            return f"{short(value)} is not {wanted} like {example}{hint}", f"not {wanted}"
         dtype = np.dtype(column.dtype)
         if column.type.startswith("array<"):
             return self._array_problem(column, value)

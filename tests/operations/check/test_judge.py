@@ -135,6 +135,7 @@ def test_what_to_look_at_where_no_executor_comes():
     assert "2 cores and 1g (spark.executor.cores, spark.executor.memory) free" in none
     assert "does it reach gateway (spark.driver.host)?" in none
     assert "spark.cores.max too low" in why_few(STANDALONE, 1)
+    assert "have the other workers 1 core and 1g (" in why_few({**STANDALONE, "spark.executor.cores": "1"}, 1)
     assert "2 cores and 1g + 1536m (spark.executor.cores, memory and memoryOverhead)" in why_few(GOOD, 0)
     assert why_few({"spark.master": "local-cluster[2,1,1024]"}, 0) == "is the cluster busy?"
 

@@ -250,6 +250,26 @@ def test_rows_of_a_file_of_texts_and_the_marks_of_bad_ones() -> None:
     assert str(next(iter(bad))).startswith("/my a.csv: a row: column 'a': is empty")
 
 
+@pytest.mark.parametrize("guessed", [True, False])
+@pytest.mark.parametrize(
+    ("kind", "text", "problem", "takes"),
+    [
+        ("integer", "0.5", "'0.5' is not a whole number (int64)", "number"),
+        ("integer", "x", "'x' is not a whole number (int64)", "text"),
+        ("number", "x", "'x' is not a number", "text"),
+        ("integer", "NA", "is 'NA'", ""),
+    ],
+)
+def test_a_label_unlike_the_first_ones_is_told_with_the_key_that_takes_it(
+    guessed: bool, kind: str, text: str, problem: str, takes: str
+) -> None:
+    made = reader(label_kind=kind, guessed=guessed, kept=1, told=True, cells=CELLS, order=[3, 0, 1, 2])
+    (bad,) = made.read(texts([["1", "2", text, "r1"]], [None]))
+    assert isinstance(bad, BadRows)
+    hint = f", as the first labels are; input.label_type: {takes} takes it" if guessed and takes else ""
+    assert [row.reason for row in bad] == [f"column 'y', the label: {problem}{hint}"]
+
+
 def test_decimals_are_parsed_as_they_are_written() -> None:
     batch = pa.RecordBatch.from_pydict({"0": ["16777217", "0.1", None], "1": ["9007199254740993", "2", "3"]})
     tensor = TensorSpec(name="x", dtype="int64", shape=[2])

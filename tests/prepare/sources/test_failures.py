@@ -38,13 +38,13 @@ SAID = {
         "hdfs://nn:8020/m/2.csv", "its header has 2 columns, those of the other files 3",
     ),
     "[CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/a.parquet. Please ensure that the file is": (
-        "/a.parquet", "is not a file of this format, or a damaged one",
+        "/a.parquet", "is not in the format that input.format names, or is damaged",
     ),
     "Could not read footer for file: FileStatus{path=file:/d/b%41;c.parquet; isDirectory=false; length=9": (
-        "/d/b%41;c.parquet", "is not a file of this format, or a damaged one",
+        "/d/b%41;c.parquet", "is not in the format that input.format names, or is damaged",
     ),
     "[CANNOT_READ_FILE_FOOTER] Could not read footer for file: hdfs://n/b%41;c.orc. Please ensure that the file is": (
-        "hdfs://n/b%41;c.orc", "is not a file of this format, or a damaged one",
+        "hdfs://n/b%41;c.orc", "is not in the format that input.format names, or is damaged",
     ),
     "Caused by: java.util.zip.ZipException: invalid bit length repeat\n"
     "\tat java.base/java.util.zip.InflaterInputStream.read(InflaterInputStream.java:165)": (

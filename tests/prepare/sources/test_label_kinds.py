@@ -11,7 +11,7 @@ from sparksplit.prepare.sources.cells import Cells
 from sparksplit.prepare.sources.label_kinds import is_number, kind_of_label, settled
 from sparksplit.prepare.sources.raw_frame import RawFrame
 
-CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("",), "UTF-8", False)
+CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("", "NA"), "UTF-8", False)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,8 @@ def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: st
         (["0.0", "2.0"], "number", True),
         (["0.0", "0.5"], "number", False),
         (["0.0", "a"], "text", False),
+        (["0.5", "", "NA"], "number", False),
+        (["3", " ", " NA"], "integer", False),
     ],
 )
 def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:

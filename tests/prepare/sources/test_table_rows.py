@@ -367,6 +367,9 @@ def test_dates_are_read_by_their_format():
     assert found.wrong.tolist() == [[False] * 3, [True, True, False], [False] * 3]
     reader = TableReader(made, ("",), True)
     assert reader.problem(0, "2024-09-18") == ("'2024-09-18' is not a day like 5/1/2024", "not a day")
+    plain = TableReader(table({"a": "string"}, a={"kind": "date"}), ("",), True)
+    expected = "'9/18/2024' is not a time like 2024-05-01 12:30:00 (features.a.format reads another form)"
+    assert plain.problem(0, "9/18/2024") == (expected, "not a time")
     assert list(made.said().values())[2] == "c (string): time (dd.MM.yyyy H:mm): month, weekday, hour"
 
 

@@ -1,0 +1,29 @@
+"""Passwords in addresses: records, logs, errors and pages show a configuration's values, so none may stand in one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+_SCHEME = r"\s*[a-z][\w+.:-]*://"
+_USER = r"(?!\[)[^/?#\s:@]*:(?!\d+([,/?#]|$))[^\s@]+@"  # a port is none; a secret may have slashes
+_PARAMETER = r"\S*[?&;][\w-]*(password|passwd|pwd|secret|token|sig|signature)=[^\s&;]"
+_PASSWORD = re.compile(f"{_SCHEME}({_USER}|{_PARAMETER})", re.IGNORECASE)
+
+
+def has_password(text: str) -> bool:
+    """Whether `text` is an address with a password or a token: scheme://user:password@host, or ?token=... behind it."""
+    return _PASSWORD.match(text) is not None
+
+
+def keys_with_passwords(values: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The keys of those values, at any depth, that have one."""
+    if isinstance(values, str):
+        if has_password(values):
+            yield key
+        return
+    if isinstance(values, list | tuple):
+        values = dict(enumerate(values))
+    for name, value in values.items() if isinstance(values, dict) else ():
+        yield from keys_with_passwords(value, (*key, str(name)))
