@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import threading
 from collections.abc import Callable
@@ -166,7 +167,7 @@ def test_what_killed_predecessors_left_is_removed(tmp_path: Path) -> None:
     for name in (".out.staging-0123abcd", ".out.old-0123abcd", ".out.gone-0123abcd"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text("x")
-    (tmp_path / ".out.old-0123abcd" / CONFIG).write_text("{}")
+    (tmp_path / ".out.old-0123abcd" / CONFIG).write_text(json.dumps({"command": "train"}))
     (tmp_path / "out").mkdir()
     (tmp_path / ".other.staging-0123abcd").mkdir()
     stage(output(tmp_path / "out"))
