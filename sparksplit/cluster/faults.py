@@ -212,7 +212,8 @@ def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
         return
     for what, link in (("", node.node), ("the Python worker that holds it ", node.holder)):
         if link and link.gone is None:
-            text = f"{what}has been silent for {now - link.heard:.0f} s (stopped, hanging, or its host is unreachable)"
+            silent = f"{what}has been silent for {now - link.heard:.0f} s"
+            text = f"{silent} (stopped, hanging, or its host is too busy or unreachable)"
             yield Fault(Cause.SILENT, link.heard, node.rank, node.host, text, place=node.place)
     if node.node is None and node.stopped is not None:  # afterwards, its own silence tells
         text = f"its process has been stopped for {now - node.stopped:.0f} s, before it had called the driver"

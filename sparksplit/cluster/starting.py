@@ -42,8 +42,8 @@ class Starting:
         if silent := self._pulse.silent(ranks.keys()):
             for executor in silent:
                 replace(self._sc, executor)
-            seconds = f"{self._pulse.limit:.0f} s"
-            what = f"executor {silent[0]} has been silent for {seconds} (stopped, or its host is unreachable)"
+            what = f"executor {silent[0]} has been silent for {self._pulse.limit:.0f} s"
+            what += " (stopped, or its host is too busy or unreachable)"
             raise self._not_started(ranks[silent[0]], what)
         waiting = missing - held.keys()
         if not (waiting and self._job.tasks_failed):

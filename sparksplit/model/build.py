@@ -6,6 +6,7 @@ of range, is reported by the nodes, and still names the configuration's line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -126,7 +127,10 @@ def build_loss(config: ModelKeys, data: DataDescription, model: Any, inputs: Inp
     try:
         by_row = losses_by_row(per_row, *some_rows(label, outputs.shape[1:], outputs.dtype))
     except Exception as error:
-        raise config.error("loss", f"does not take this model's outputs: {_first_line(error)}") from error
+        why = "does not take this model's outputs"
+        if data.classes is not None:
+            why = "does not take class numbers as labels; sparse_categorical_crossentropy does"
+        raise config.error("loss", f"{why} ({_first_line(error)})") from error
     if not by_row:
         raise config.error("loss", "must give one value per row, which depends on that row alone")
     return per_row
@@ -251,6 +255,11 @@ def _known(config: ModelKeys, key: str, module: Any, name: str) -> Any:
         raise config.error(key, unknown(name, known)) from None
 
 
+_GRAPH_NAMES = re.compile(r"\{\{[^{}]*\}\} ?| \[Op:\w+\] name: ?")
+"""Of TensorFlow's errors: names in its graph, which say nothing to a user."""
+
+
 def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = _GRAPH_NAMES.sub("", str(error))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]

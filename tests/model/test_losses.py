@@ -69,6 +69,9 @@ def test_several_numbers_of_a_row_are_averaged(loss, expected):
     assert metric_of(NUMBERS, 2, outputs, labels, None) == {"mean_absolute_error": pytest.approx(1.25)}
 
 
+CLASS_NUMBERS = "loss: does not take class numbers as labels; sparse_categorical_crossentropy does"
+
+
 @pytest.mark.parametrize(
     ("label", "units", "loss", "message"),
     [
@@ -86,9 +89,9 @@ def test_several_numbers_of_a_row_are_averaged(loss, expected):
             "loss: sparse_categorical_crossentropy needs a unit for each class",
         ),
         (TWO, 2, {"name": "BinaryCrossentropy"}, "loss: BinaryCrossentropy needs one output for two classes"),
-        (CLASSES, 3, "categorical_crossentropy", "loss: does not take this model's outputs: "),
-        (TWO, 2, "mean_squared_error", "loss: does not take this model's outputs: "),
-        (TWO, 2, "hinge", "loss: does not take this model's outputs: "),
+        (CLASSES, 3, "categorical_crossentropy", f"{CLASS_NUMBERS} ("),
+        (TWO, 2, "mean_squared_error", f"{CLASS_NUMBERS} (Incompatible shapes: [3] vs. [3,2])"),
+        (TWO, 2, "hinge", f"{CLASS_NUMBERS} ("),
         (TWO, 2, {"name": "Circle"}, "loss: must give one value per row, which depends on that row alone"),
         (NUMBER, 1, "CategoricalCrossentropy", "loss: CategoricalCrossentropy needs a unit for each class; for one"),
         (TWO, 1, {"name": "Dice"}, "loss: must give one value per row, which depends on that row alone"),
