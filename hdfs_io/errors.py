@@ -3,6 +3,7 @@
 SparksplitError     its text is one line for the user
  |- UsageError      what was given is wrong
  |   |- InputError      a file or a folder that was to be read or written
+ |   |   |- Missing         there is nothing at its path
  |- RunError        what was begun failed
  |   |- Passing         a full disk, a network, an HDFS that is away: the same may work later
  |- OutputInUse     another command that is still running fills the output
@@ -27,6 +28,10 @@ class UsageError(SparksplitError):
 
 class InputError(UsageError):
     """A file or a folder is missing, unreadable, damaged, or not what the configuration says."""
+
+
+class Missing(InputError):
+    """There is no file and no folder at a path."""
 
 
 class RunError(SparksplitError):
@@ -130,7 +135,7 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     """
     number = errno_of(error)
     if number == errno.ENOENT:
-        return InputError(f"{place}: does not exist")
+        return Missing(f"{place}: does not exist")
     own = error.strerror if isinstance(error, OSError) else None
     reason = own or " ".join(str(error).split())
     if number is not None and (not reason or _IN_TEXT.search(reason) or (not own and os.strerror(number) in reason)):

@@ -23,7 +23,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from hdfs_io import disk, hadoop_conf, hdfs
-from hdfs_io.errors import InputError, RunError, using
+from hdfs_io.errors import InputError, Missing, RunError, using
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
 """(scheme, authority, path): `file:///x`, `hdfs://host`, and `file:/x`, which is the same as with three slashes."""
@@ -171,8 +171,9 @@ def facts(path: str) -> FileFacts:
     """The facts of the file at `path`. Raises InputError where there is none."""
     info = _info(path)
     if info.type != fs.FileType.File:
-        kinds = {fs.FileType.Directory: "is a folder", fs.FileType.NotFound: "does not exist"}
-        raise InputError(f"{path}: {kinds.get(info.type, 'is neither a file nor a folder')}")
+        if info.type == fs.FileType.NotFound:
+            raise Missing(f"{path}: does not exist")
+        raise InputError(f"{path}: is {'a folder' if info.type == fs.FileType.Directory else 'no file'}")
     return _facts(info)
 
 

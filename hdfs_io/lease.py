@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hdfs_io import filesystem
-from hdfs_io.errors import InputError, OutputInUse
+from hdfs_io.errors import InputError, Missing, OutputInUse
 from hdfs_io.filesystem import FileFacts
 
 RENEW_SECONDS = 10.0
@@ -324,9 +324,8 @@ def read(file: str) -> Holder | None:
     while filesystem.exists(file):
         try:
             return _parsed(filesystem.read_bytes(file))
-        except InputError as error:
-            if str(error) != f"{file}: does not exist":  # given back at this moment, and perhaps taken again
-                raise
+        except Missing:  # given back at this moment, and perhaps taken again
+            continue
     return None
 
 
