@@ -173,7 +173,7 @@ def facts(path: str) -> FileFacts:
     if info.type != fs.FileType.File:
         if info.type == fs.FileType.NotFound:
             raise Missing(f"{path}: does not exist")
-        raise InputError(f"{path}: is {'a folder' if info.type == fs.FileType.Directory else 'no file'}")
+        raise InputError(f"{path}: is {'a folder' if info.type == fs.FileType.Directory else 'neither a file nor a folder'}")
     return _facts(info)
 
 
