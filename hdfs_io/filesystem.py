@@ -171,9 +171,9 @@ def facts(path: str) -> FileFacts:
     """The facts of the file at `path`. Raises InputError where there is none."""
     info = _info(path)
     if info.type != fs.FileType.File:
-        if info.type == fs.FileType.NotFound:
-            raise Missing(f"{path}: does not exist")
-        raise InputError(f"{path}: is {'a folder' if info.type == fs.FileType.Directory else 'neither a file nor a folder'}")
+        kinds = {fs.FileType.Directory: "is a folder", fs.FileType.NotFound: "does not exist"}
+        error = Missing if info.type == fs.FileType.NotFound else InputError
+        raise error(f"{path}: {kinds.get(info.type, 'is neither a file nor a folder')}")
     return _facts(info)
 
 
