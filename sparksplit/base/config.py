@@ -39,7 +39,7 @@ class Origin:
         return self.file or ""
 
     def section(self, prefix: Key) -> Origin:
-        """The same for the section `prefix` of this one, with keys relative to that section."""
+        """The origin of the section `prefix` of this configuration, with keys relative to that section."""
         part = Origin(self.file, self.prefix + prefix)
         part.places = {key[len(prefix) :]: place for key, place in self.places.items() if key[: len(prefix)] == prefix}
         part.places[()] = self.place(prefix)

@@ -50,8 +50,10 @@ def elsewhere(executors: Sequence[Executor], nodes: int, avoided: Collection[str
 
 
 def host_by_host(executors: Sequence[Executor], nodes: int) -> list[Executor] | None:
-    """The same, where no host is to be left out; None where it does not matter which node is where: all executors are
-    on one host, or each is on one of its own."""
+    """One executor for each node, by rank, with no host left out; None where executors are too few.
+
+    Also None where the placement does not matter: all executors are on one host, or each is on a host of its own.
+    """
     hosts = {one.host for one in executors}
     return elsewhere(executors, nodes, ()) if 1 < len(hosts) < len(executors) else None
 

@@ -201,8 +201,11 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
 
 
 def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
-    """The same of each cluster's hand-off, in the order of the nodes; left out is each number of nodes where the others
-    tell of such hand-offs."""
+    """For each cluster's hand-off, in the order of the nodes, the measured seconds and those that the model predicts.
+
+    The model is fitted without the hand-offs to this number of nodes; to all of them where the remaining ones are too
+    few to predict it.
+    """
     found, whole = [], fit_handoff(records)
     for nodes in sorted({record.nodes for record in records}):
         unseen = fit_handoff([record for record in records if record.nodes != nodes])

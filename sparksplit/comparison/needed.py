@@ -147,7 +147,7 @@ def errors_of(pair: Pair, questions: int) -> Errors:
 
 
 def _errors_of_time(speed: TimePair, questions: int) -> Errors:
-    """The same for the logarithm of a ratio of times."""
+    """What the error of the logarithm of a ratio of times is made of."""
     assert speed.low is not None and speed.high is not None
     error = _by_interval(log(speed.low), log(speed.high), speed.seeds) if speed.error is None else speed.error
     return Errors(error, 0.0, speed.seeds, questions)

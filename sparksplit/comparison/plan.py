@@ -142,7 +142,10 @@ def plan(config: CompareConfig) -> list[Run]:
     """What is the same on any number of nodes, to the same on the smallest."""
 
     def add(said: dict[str, Any], run: TrainConfig, asked: bool = True) -> str:
-        """The same configuration is one run, called by the least that is said about it."""
+        """Plan `run`; returns its configuration's digest. Equal configurations are one run with the shortest label.
+
+        asked: if false, and no equal run is planned, `run` is left out.
+        """
         identity = digest(run.model_dump(mode="json"))
         shortest = min((said, found.get(identity, (said, run))[0]), key=length)
         if asked or identity in found:

@@ -279,7 +279,7 @@ class _Comparison:
                         self._failed(one, error)
 
     def _pending_now(self) -> list[_Work]:
-        """The same, waiting for a file system that is away."""
+        """The runs without a record, as `pending` finds them. Waits while the file system is away."""
         return waited_out(self.pending, self.work[0].run.config.max_restarts)
 
     def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:

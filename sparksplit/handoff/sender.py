@@ -60,8 +60,8 @@ class Partition:
     checksum: int
 
     def packed(self) -> PackedPartition:
-        """The same in a third of the bytes, and in two objects: of 1,000 partitions for 1,000 nodes and 12,000 lanes
-        the driver would otherwise hold 13 million numbers."""
+        """This partition in a third of the bytes, and in two objects. Of 1,000 partitions for 1,000 nodes and 12,000
+        lanes the driver would otherwise hold 13 million numbers."""
         sent = np.array([(part.rows, part.checksum) for part in self.sent], np.uint64)
         return PackedPartition(self.number, _packed(sent), _packed(np.array(self.lane_rows, np.int64)), self.checksum)
 

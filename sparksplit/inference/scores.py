@@ -169,7 +169,7 @@ class NumberScores:
         }
 
     def by_number(self) -> list[dict[str, float]]:
-        """The same for each number of a row's label."""
+        """The summary of each number of a row's label, without `rows`."""
         columns = zip(self.absolute, self.squared, self.mean, self.deviations, strict=True)
         found = [NumberScores(self.rows, self.weight, *([value] for value in column)).summary() for column in columns]
         return [{name: value for name, value in each.items() if name != "rows"} for each in found]

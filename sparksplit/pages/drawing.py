@@ -131,8 +131,8 @@ def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
 
 @contextmanager
 def beside(height: float, widths: Sequence[float]) -> Iterator[tuple[Figure, list[Any]]]:
-    """The same with several axes that have the same rows, from left to right; labels of the first one's rows lie over
-    all."""
+    """(figure, several axes with the same rows, from left to right), `height` inches without the legend; draw and save
+    inside the block. The labels of the first axes' rows lie over all."""
     with _figure(height) as figure:
         found = list(figure.subplots(1, len(widths), width_ratios=widths))
         found[0].set_zorder(1)

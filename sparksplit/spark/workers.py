@@ -77,7 +77,10 @@ def _on_page(page: str, application: str) -> Iterator[str]:
 
 
 def _in_folder(sc: SparkContext, application: str) -> Iterator[str]:
-    """The same, where a worker with Spark's default folder is on this machine, as those of a local cluster are."""
+    """The application's newest executor log of each kind, from Spark's default folder for workers on this machine.
+
+    The workers of a local cluster write there.
+    """
     jvm: Any = sc._jvm
     home = Path(jvm.java.lang.System.getenv("SPARK_HOME") or "")
     for kind in KINDS:

@@ -85,7 +85,7 @@ class Estimate:
         return float(optimize.brentq(lambda p: self._reach(p) - above, _SMALLEST, 0.5, xtol=1e-12, rtol=1e-6))
 
     def p_below(self, value: float) -> float:
-        """The same for below."""
+        """How probable a mean as far below `value` would be, were the true mean `value`; one-sided. See `p_above`."""
         return self.turned().p_above(-value)
 
     def turned(self) -> Estimate:

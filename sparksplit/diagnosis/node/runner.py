@@ -210,7 +210,7 @@ class Runner:
         return time.perf_counter() - began, rows, since
 
     def _stretch(self, variant: Variant, count: int) -> tuple[float, int, int]:
-        """The same."""
+        """(seconds, rows, rows since the last sync) of a round's first `count` mini-batches."""
         every, rows, since, done = variant.syncs, 0, 0, 0
         stop = _stops(every)
         stops = lambda step: min(stop(step), count) if step < count else stop(step)  # noqa: E731

@@ -20,14 +20,14 @@ from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.formats import format_of
 
 NAMED = 0.1
-"""Of the time: what costs less is not worth a change."""
+"""Share of the wall time: troubles that cost less are not named."""
 LEAST_SECONDS = 0.3
-"""What costs less is as likely chance."""
+"""Seconds: troubles that cost less are not named, because they are likely chance."""
 SLOW_NAMED = 0.2
-"""The same for tasks that are slow without a reason: on a busy machine some always are."""
+"""Share of the wall time: `slow` troubles that cost less are not named. A busy machine always has some slow tasks."""
 DRIVER_NAMED = 0.4
 GC_NAMED = 0.1
-"""Of the tasks' time."""
+"""Share of the tasks' time: less garbage collection is not named."""
 MANY = 8
 """Tasks for each slot, from which they may be too many."""
 START_SHARE = 0.5

@@ -123,7 +123,7 @@ def good_of(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
-    """The same rows, with single bad ones of a part that follow each other in one piece."""
+    """`rows`, where single bad rows of a part that follow each other become pieces of up to 1,000 bad rows."""
     for (name, single), found in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):
         while some := [item for _, item in islice(found, _TOGETHER)] if single else []:
             yield name, BadRows.of(some)  # type: ignore[arg-type]

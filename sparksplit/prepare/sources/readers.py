@@ -97,7 +97,7 @@ def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
 
 
 def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """The same, where Spark has its package for Avro. Raises ConfigError where it has not."""
+    """Avro files. Raises ConfigError where Spark lacks its package for Avro."""
     if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
         error: ConfigError = config.error(
             "format", f"avro needs Spark's package for it, which this Spark has not: add --packages {AVRO}"

@@ -109,7 +109,7 @@ def _boundary(stream: Any, place: int, unit: str) -> int:
 
 
 def _cut(texts: Iterator[str], unit: str) -> Iterator[str]:
-    """The same text, cut between tokens."""
+    """`texts`, cut anew so that no piece ends within a token."""
     if unit == "characters":
         yield from texts
         return

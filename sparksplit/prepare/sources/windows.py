@@ -207,7 +207,8 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
 
 
 def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple[list[str], str, str]:
-    """The same for the windows that a model was trained on."""
+    """(the columns that tell series apart, the column that orders them, the label) of the windows that a model was
+    trained on. Raises InputError where `names`, the columns of the input, lack one of them."""
     for name in (*windows.by, windows.order, windows.label):
         if name not in names:
             told = there_are(name, names)

@@ -130,7 +130,7 @@ class Step:
         self.warmup += time.perf_counter() - began
 
     def with_sync(self, sync: Sync, collective: Collective) -> Step:
-        """The same model and graphs, with another sync or for another virtual node."""
+        """A step with this step's model and graphs, for another sync or another virtual node."""
         other = copy.copy(self)
         other._sync, other._collective = sync, collective
         return other
