@@ -16,7 +16,8 @@ from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.writer import places_of
-from sparksplit.training.record import RunRecord, Values, read_history
+from sparksplit.training.progress_record import Values, read_history
+from sparksplit.training.record import RunRecord
 
 if TYPE_CHECKING:
     import keras

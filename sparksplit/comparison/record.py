@@ -9,7 +9,8 @@ from hdfs_io import filesystem
 from hdfs_io.fence import Fence
 from sparksplit.base.records import Record
 from sparksplit.training.messages import Payload
-from sparksplit.training.record import CurvePoint, RunRecord, Values
+from sparksplit.training.progress_record import CurvePoint, Values
+from sparksplit.training.record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)

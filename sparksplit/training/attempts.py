@@ -10,7 +10,8 @@ from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError, NodeFailed
 from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
-from sparksplit.training.record import Attempt, Cause, Progress, RunRecord
+from sparksplit.training.progress_record import Progress
+from sparksplit.training.record import Attempt, Cause, RunRecord
 
 _FILE = "_ATTEMPTS"
 

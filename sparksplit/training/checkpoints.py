@@ -25,7 +25,7 @@ from hdfs_io import activity, disk, filesystem
 from hdfs_io.errors import using
 from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]

@@ -12,7 +12,8 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.rows.ledger import Seen
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
-from sparksplit.training.record import EpochRecord, LossScale, Progress, RunCollective, RunInit, Values
+from sparksplit.training.progress_record import EpochRecord, Progress, Values
+from sparksplit.training.record import LossScale, RunCollective, RunInit
 
 
 @dataclass(frozen=True, kw_only=True)

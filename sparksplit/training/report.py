@@ -13,19 +13,8 @@ from hdfs_io import filesystem
 from sparksplit.base.version import __version__
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import stopping
-from sparksplit.training.record import (
-    RUN,
-    Attempt,
-    CurvePoint,
-    EpochRecord,
-    RunData,
-    RunInit,
-    RunLedger,
-    RunMetrics,
-    RunRecord,
-    RunSync,
-    Values,
-)
+from sparksplit.training.progress_record import CurvePoint, EpochRecord, Values
+from sparksplit.training.record import RUN, Attempt, RunData, RunInit, RunLedger, RunMetrics, RunRecord, RunSync
 from sparksplit.training.spent import of_run
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from sparksplit.training.going_on import going_on, told_how
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.missing import AllBack, Missing
-from sparksplit.training.record import RUN, RunRecord, read_history
+from sparksplit.training.progress_record import read_history
+from sparksplit.training.record import RUN, RunRecord
 from sparksplit.training.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.spent import advice
 

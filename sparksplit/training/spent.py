@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sparksplit.training.record import EpochSeconds, RunSeconds
+from sparksplit.training.progress_record import EpochSeconds
+from sparksplit.training.record import RunSeconds
 
 TRAINING = ("copy", "compute", "sync")
 """What `train` in run.json consists of; in metrics.jsonl it has the waiting for rows, too."""

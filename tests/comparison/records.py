@@ -20,7 +20,8 @@ from sparksplit.comparison.content import (
     Target,
 )
 from sparksplit.comparison.record import ComparedRun
-from sparksplit.training.record import CurvePoint, RunSeconds
+from sparksplit.training.progress_record import CurvePoint
+from sparksplit.training.record import RunSeconds
 from tests.training.records import RUN_JSON
 
 _RUN = ComparedRun.from_json({**RUN_JSON, "key": "a", "way": "single", "seed": 1, "history": []}, "a test")

@@ -23,7 +23,7 @@ from sparksplit.comparison.numbers import (
 from sparksplit.comparison.record import ComparedRun, DivergedRun
 from sparksplit.pages.tables import Cell, Table, number, text
 from sparksplit.training.metrics import LOSS
-from sparksplit.training.record import Values
+from sparksplit.training.progress_record import Values
 
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
 

@@ -23,7 +23,7 @@ from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

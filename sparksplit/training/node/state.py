@@ -17,7 +17,8 @@ from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
-from sparksplit.training.record import LossScale, Progress, Resumed
+from sparksplit.training.progress_record import Progress, Resumed
+from sparksplit.training.record import LossScale
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
