@@ -11,7 +11,8 @@ from typing import cast
 
 from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of, worth_having
 from sparksplit.comparison.certainty import certainty
-from sparksplit.comparison.content import Answer, Choice, Results, Row
+from sparksplit.comparison.content import Answer, Results
+from sparksplit.comparison.content_table import Choice, Row
 from sparksplit.comparison.evidence import (
     is_as_good,
     pair_of,

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from sparksplit.comparison.content import Row
 from sparksplit.comparison.content_costs import Check, CostModel, HandOffCheck, Prediction
+from sparksplit.comparison.content_table import Row
 from sparksplit.comparison.costs import (
     ALONE,
     ETHERNET_LATENCY,

@@ -9,7 +9,8 @@ from math import log, sqrt
 from scipy import special
 
 from sparksplit.comparison.analysis.verdicts import NOT_WORSE, UNDECIDED, Errors, rows_to_decide, seeds_to_decide
-from sparksplit.comparison.content import Metric, Pair, Results, TimePair
+from sparksplit.comparison.content import Metric, Results
+from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.numbers import count, duration
 from sparksplit.comparison.record import ComparedRun

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sparksplit.comparison.analysis.frontier import behind, goal_of, seconds_of
 from sparksplit.comparison.analysis.verdicts import SAME, WORSE
-from sparksplit.comparison.content import TO_TARGET, Results, Row
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import TO_TARGET, Row
 from sparksplit.comparison.evidence import (
     is_as_good,
     pair_of,

@@ -6,19 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sparksplit.comparison.content import (
-    FORMAT_VERSION,
-    Answer,
-    DataFacts,
-    Epochs,
-    Interval,
-    Machine,
-    Metric,
-    Pair,
-    Results,
-    Row,
-    Target,
-)
+from sparksplit.comparison.content import FORMAT_VERSION, Answer, DataFacts, Epochs, Machine, Metric, Results, Target
+from sparksplit.comparison.content_table import Interval, Pair, Row
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.training.progress_record import CurvePoint
 from sparksplit.training.record import RunSeconds

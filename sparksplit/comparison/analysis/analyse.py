@@ -18,7 +18,8 @@ from sparksplit.comparison.analysis.runs import (
     target_of,
 )
 from sparksplit.comparison.analysis.table import row
-from sparksplit.comparison.content import Choice, Deciding, Metric, Pair, Row, Target, TimePair
+from sparksplit.comparison.content import Deciding, Metric, Target
+from sparksplit.comparison.content_table import Choice, Pair, Row, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.record import Place
 

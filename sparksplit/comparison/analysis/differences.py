@@ -22,7 +22,8 @@ from sparksplit.comparison.analysis.runs import (
 )
 from sparksplit.comparison.analysis.sampling import RowsError, paired
 from sparksplit.comparison.analysis.verdicts import BETTER, UNDECIDED, WORSE, Question, verdicts
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Metric, Pair, Target, TimePair
+from sparksplit.comparison.content import Metric, Target
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.record import Place
 

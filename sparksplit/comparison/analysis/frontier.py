@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sparksplit.comparison.analysis.runs import BASE
 from sparksplit.comparison.analysis.verdicts import BETTER, GOOD
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Choice, Metric, Pair, Row, TimePair
+from sparksplit.comparison.content import Metric
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Choice, Pair, Row, TimePair
 
 
 def single_of(table: Sequence[Row]) -> Row | None:

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from sparksplit.comparison.content import Pair, Results, Row
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import Pair, Row
 from sparksplit.comparison.numbers import Quantity, duration, plain, usable
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.pages import drawing

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from sparksplit.comparison.content import Metric, OnHosts, Results, Row
+from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_costs import HandOffCheck
+from sparksplit.comparison.content_table import OnHosts, Row
 from sparksplit.comparison.numbers import (
     MISSING,
     Quantity,
