@@ -170,8 +170,8 @@ class Predictions:
         import pyarrow.dataset as ds
 
         source, inner = filesystem.resolve(places_of(self.path).folder(self.path))
-        found: pd.DataFrame = ds.dataset(inner, filesystem=source, format="parquet").to_table().to_pandas()
-        return found
+        frame: pd.DataFrame = ds.dataset(inner, filesystem=source, format="parquet").to_table().to_pandas()
+        return frame
 
 
 def _check_complete(path: str, what: str) -> None:

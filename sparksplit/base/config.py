@@ -161,14 +161,14 @@ def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted keys as nested mappings."""
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for key, value in values.items():
         *above, last = key.split(".")
-        inner = found
+        inner = nested
         for part in above:
             inner = inner.setdefault(part, {})
         inner[last] = value
-    return found
+    return nested
 
 
 def digest(values: Any) -> str:

@@ -221,7 +221,7 @@ def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
 
 
 def _stalled(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Fault | None:
-    found = hanging(nodes, now, limits)
-    if found is None:
+    stalled = hanging(nodes, now, limits)
+    if stalled is None:
         return None
-    return Fault(Cause.STALLED, now, found.node.rank, found.node.host, found.text, place=found.node.place)
+    return Fault(Cause.STALLED, now, stalled.node.rank, stalled.node.host, stalled.text, place=stalled.node.place)

@@ -40,8 +40,8 @@ def _executor() -> str | None:
     try:
         while number > 1:
             process = Path("/proc", str(number))
-            if found := _EXECUTOR.search((process / "cmdline").read_bytes().decode(errors="replace")):
-                return found[1]
+            if executor := _EXECUTOR.search((process / "cmdline").read_bytes().decode(errors="replace")):
+                return executor[1]
             # After the name, which may hold anything: the state, and the parent.
             number = int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except (OSError, ValueError):

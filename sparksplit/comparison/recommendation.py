@@ -186,12 +186,12 @@ def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str
         return row.nodes > 1 and any(own <= seconds and learns(other, row) for own, other in on_one)
 
     alone = seconds_of(single, goal)
-    found = [
+    timed = [
         (seconds, row) for seconds, row in (*(one for one in on_one if one[1] is not single), *unsettled)
         if (alone is None or seconds < alone) and learns(row, single) and not is_beaten(seconds, row)
         and not _is_ruled_out(results, row, goal)
     ]  # fmt: skip
-    seconds, row = min(found, key=lambda one: one[0], default=(alone, single))
+    seconds, row = min(timed, key=lambda one: one[0], default=(alone, single))
     name = f"`{row.way}` on {'one node' if row.nodes == 1 else row.nodes}"
     return f"{name}{'' if row is single else ', by the means alone'}, which takes {duration(seconds)} {goal}"
 

@@ -195,10 +195,10 @@ class _Stream:
                     raise RunError(f"node {self._rank} did not acknowledge partition {self._name.split()[0]}")
             except (pa.ArrowException, OSError) as error:
                 raise self._failed(error) from None
-            found = Sent(**json.loads(answer.to_pybytes()))
-            if found != sent:
+            taken = Sent(**json.loads(answer.to_pybytes()))
+            if taken != sent:
                 raise RunError(
-                    f"partition {self._name.split()[0]} has {sent.rows} rows for node {self._rank}, which took {found} "
+                    f"partition {self._name.split()[0]} has {sent.rows} rows for node {self._rank}, which took {taken} "
                     "from an earlier attempt; a DataFrame must give the same rows when Spark computes it again"
                 )
         return sent

@@ -175,12 +175,12 @@ class InputConfig(Config):
             except InputError:
                 return {}
             return {"input.path": path}
-        found: dict[str, str] = {}
+        places: dict[str, str] = {}
         for key in PATHS:
             for path in filter(self._is_place, self.paths_of(key)):
                 for one in expand(path) if format_of(self.format).patterns else [path]:
-                    found[f"input.{key}" if f"input.{key}" not in found else f"input.{key}: {one}"] = one
-        return found
+                    places[f"input.{key}" if f"input.{key}" not in places else f"input.{key}: {one}"] = one
+        return places
 
 
 class DataFrameInput(InputConfig):

@@ -97,5 +97,5 @@ def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
         progress = checkpoints.progress_of(checkpoint)
     except InputError:
         progress = Progress("", 1)
-    found = noted(run)
-    return replace(found, seconds=max(found.seconds, progress.seconds)), progress.epochs
+    attempts = noted(run)
+    return replace(attempts, seconds=max(attempts.seconds, progress.seconds)), progress.epochs

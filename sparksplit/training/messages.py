@@ -85,10 +85,10 @@ def settled(config: TrainConfig, data: PreparedDataSet, initial: Initial | None)
     """The configuration's values for a node, with the folders that its `data` came to and the model file of its
     `init`."""
     paths: list[Json] = [*data.paths]
-    found: JsonObject = {"data": paths if len(paths) > 1 else data.path}
+    resolved: JsonObject = {"data": paths if len(paths) > 1 else data.path}
     if initial is not None:
-        found["init"] = initial.file
-    return {**config.model_dump(mode="json"), **found}
+        resolved["init"] = initial.file
+    return {**config.model_dump(mode="json"), **resolved}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,11 +70,11 @@ def _few(names: Sequence[str], most: int = 20) -> str:
 
 def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]]]:
     """{train, validation: (epoch, values) by round}, with only those that were measured."""
-    found = {
+    measured = {
         "train": [(record.epoch, record.train) for record in history],
         "validation": [(record.epoch, record.validation) for record in history if record.validation is not None],
     }
-    return {name: rounds for name, rounds in found.items() if rounds}
+    return {name: rounds for name, rounds in measured.items() if rounds}
 
 
 def metrics_by_name(history: Sequence[EpochRecord]) -> dict[str, dict[str, list[float | None]]]:

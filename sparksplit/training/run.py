@@ -97,12 +97,12 @@ def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | Non
 
     whole_rounds: as in `checkpoints.newest_whole`.
     """
-    found, damaged = checkpoints.newest_whole(run, nodes, whole_rounds)
+    checkpoint, damaged = checkpoints.newest_whole(run, nodes, whole_rounds)
     for problem in damaged:
         say(problem)
     if damaged:
-        say(f"{found} is taken instead" if found else "no checkpoint is whole; the run begins anew")
-    return found
+        say(f"{checkpoint} is taken instead" if checkpoint else "no checkpoint is whole; the run begins anew")
+    return checkpoint
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:

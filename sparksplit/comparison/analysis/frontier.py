@@ -100,9 +100,9 @@ def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePa
     return [replace(min(some or [base], key=key), role=role) for role, some, key in by]
 
 
-def worth_having(found: Sequence[Choice]) -> list[Choice]:
+def worth_having(choices: Sequence[Choice]) -> list[Choice]:
     """The few of a frontier; none where nothing but `single` is decided, which is no choice among ways."""
-    return [] if {(one.way, one.nodes) for one in found} == {BASE[:2]} else list(found)
+    return [] if {(one.way, one.nodes) for one in choices} == {BASE[:2]} else list(choices)
 
 
 def _hours(seconds: float, nodes: int) -> float:

@@ -38,12 +38,12 @@ def described(way: str, nodes: int, letters: int | None = None) -> str:
 
 def survivors(rows: Iterable[Row]) -> str:
     """For which of the table's rows a picture shows only the runs that finished; '' if none diverged."""
-    found = [
+    lost = [
         f"{row.way}, N = {row.nodes}{' virtual' if row.virtual else ''} ({row.runs} of {row.runs + row.diverged})"
         for row in rows
         if row.diverged
     ]
-    return f"Only runs that finished: {'; '.join(found)}." if found else ""
+    return f"Only runs that finished: {'; '.join(lost)}." if lost else ""
 
 
 def forests(results: Results) -> list[Picture]:
@@ -191,9 +191,9 @@ def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
     if not by_passes:
         return None
     points: Curve = []
-    for passes, found in sorted(by_passes.items()):
-        values = [value for _, value in found]
-        seconds = [second for second, _ in found if second is not None]
+    for passes, pairs in sorted(by_passes.items()):
+        values = [value for _, value in pairs]
+        seconds = [second for second, _ in pairs if second is not None]
         mean = fmean(seconds) if seconds else math.nan
         points.append((float(passes), mean, fmean(values), min(values), max(values)))
     return nodes, points

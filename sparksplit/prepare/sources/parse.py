@@ -124,10 +124,10 @@ def good_of(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
     """`rows`, where single bad rows of a part that follow each other become pieces of up to 1,000 bad rows."""
-    for (name, single), found in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):
-        while some := [item for _, item in islice(found, _TOGETHER)] if single else []:
+    for (name, single), items in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):
+        while some := [item for _, item in islice(items, _TOGETHER)] if single else []:
             yield name, BadRows.of(some)  # type: ignore[arg-type]
-        yield from found
+        yield from items
 
 
 def reader_of(source: Source, read: Reader) -> Reader:

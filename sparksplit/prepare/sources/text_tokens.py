@@ -102,8 +102,8 @@ def _boundary(stream: Any, place: int, unit: str) -> int:
     position = place - 1
     stream.seek(position)
     while content := stream.read(PIECE_BYTES):
-        if found := _SPACE.search(content):
-            return position + found.end()
+        if space := _SPACE.search(content):
+            return position + space.end()
         position += len(content)
     return int(position)
 

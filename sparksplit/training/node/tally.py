@@ -42,9 +42,9 @@ class Clock:
 
     def end_round(self) -> Spent:
         """The round's seconds; what comes is the next round's."""
-        found = self.since_round
+        seconds = self.since_round
         self._round_from = dict(self._spent)
-        return found
+        return seconds
 
     @property
     def spent(self) -> Spent:
