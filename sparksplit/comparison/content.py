@@ -234,3 +234,4 @@ class _Version(Record):
     REMEDY: ClassVar[str] = Results.REMEDY
 
     format_version: int
+    """The version of the format."""

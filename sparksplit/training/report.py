@@ -155,16 +155,22 @@ def _ended(run: RunRecord) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the nodes' results do not tell about a run. total: its seconds; launched: those of the last attempt until
-    its nodes' processes ran."""
+    """The facts about a run that the driver knows and the nodes' results lack."""
 
     run_id: str
+    """The run's identifier."""
     config_hash: str
+    """The hash of the configuration."""
     restarts: int
+    """Automatic restarts after a failure, over all commands."""
     application_id: str
+    """The id of the Spark application."""
     total: float
+    """Seconds of the whole run."""
     launched: float = 0.0
+    """Seconds of the last attempt until its nodes' processes ran."""
     attempts: list[Attempt] | None = None
+    """All attempts, over all commands; None for a run of `compare`."""
 
 
 def record(
