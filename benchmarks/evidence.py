@@ -31,7 +31,8 @@ from sparksplit.comparison.analysis.analyse import Analysis, analyse
 from sparksplit.comparison.analysis.verdicts import level_at, looks
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.record import ComparedRun
-from sparksplit.training.record import CurvePoint, RunLedger, RunMetrics, RunSeconds
+from sparksplit.training.progress_record import CurvePoint
+from sparksplit.training.record import RunLedger, RunMetrics, RunSeconds
 
 SMALL = "single, batch_size = 32"
 WAYS = (

@@ -16,7 +16,8 @@ from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.writer import places_of
-from sparksplit.training.record import RunRecord, Values, read_history
+from sparksplit.training.progress_record import Values, read_history
+from sparksplit.training.record import RunRecord
 
 if TYPE_CHECKING:
     import keras
@@ -169,8 +170,8 @@ class Predictions:
         import pyarrow.dataset as ds
 
         source, inner = filesystem.resolve(places_of(self.path).folder(self.path))
-        found: pd.DataFrame = ds.dataset(inner, filesystem=source, format="parquet").to_table().to_pandas()
-        return found
+        frame: pd.DataFrame = ds.dataset(inner, filesystem=source, format="parquet").to_table().to_pandas()
+        return frame
 
 
 def _check_complete(path: str, what: str) -> None:

@@ -39,7 +39,7 @@ class Origin:
         return self.file or ""
 
     def section(self, prefix: Key) -> Origin:
-        """The same for the section `prefix` of this one, with keys relative to that section."""
+        """The origin of the section `prefix` of this configuration, with keys relative to that section."""
         part = Origin(self.file, self.prefix + prefix)
         part.places = {key[len(prefix) :]: place for key, place in self.places.items() if key[: len(prefix)] == prefix}
         part.places[()] = self.place(prefix)
@@ -161,14 +161,14 @@ def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted keys as nested mappings."""
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for key, value in values.items():
         *above, last = key.split(".")
-        inner = found
+        inner = nested
         for part in above:
             inner = inner.setdefault(part, {})
         inner[last] = value
-    return found
+    return nested
 
 
 def digest(values: Any) -> str:

@@ -22,13 +22,14 @@ from sparksplit.cluster.node_record import NodeRecord
 SETTLE = 0.5
 """Seconds between the first evidence and the verdict: the time for better evidence to arrive."""
 SETTLE_ECHO = 2.0
-"""The same, while all evidence so far echoes another node's failure."""
+"""Seconds from the first evidence to the verdict, while all evidence so far echoes another node's failure."""
 REDIALLED = 3.0
 """Seconds within which a process must have called again whose connection ended; more than a beat, with which it notices
 at the latest. A node that has really ended is reported by its launcher at once."""
 REDIALLED_BOTH = 1.0
-"""The same where a node and its launcher have gone: an executor's end takes both. Where many were cut off at once, the
-driver answers one after the other: each call grants the others this time again, up to DEAD more."""
+"""Seconds within which a node must have called again where both the node and its launcher have gone, as at an
+executor's end. Where many were cut off at once, the driver answers one after the other: each call grants the others
+this time again, up to DEAD more."""
 
 _ECHOES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
 """TensorFlow's errors for a collective whose other end has gone; by name, since nothing here imports TensorFlow."""
@@ -221,7 +222,7 @@ def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
 
 
 def _stalled(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Fault | None:
-    found = hanging(nodes, now, limits)
-    if found is None:
+    stalled = hanging(nodes, now, limits)
+    if stalled is None:
         return None
-    return Fault(Cause.STALLED, now, found.node.rank, found.node.host, found.text, place=found.node.place)
+    return Fault(Cause.STALLED, now, stalled.node.rank, stalled.node.host, stalled.text, place=stalled.node.place)

@@ -17,9 +17,11 @@ def own_place() -> str:
 
 
 def place(executor: str | None, folder: Path, environment: Mapping[str, str]) -> str:
-    """The same. executor: its id. folder: where its processes work. environment: their variables.
+    """`executor 3, /var/spark/app-1/3/stderr`; "" where `executor` is None.
 
-    On YARN the log is gone from the host before anybody looks, so there it is the command that shows it.
+    executor: its id. folder: where the executor's processes work. environment: their variables.
+
+    YARN removes the log from the host before anybody looks, so there the place is the command that shows the log.
     """
     if executor is None:
         return ""
@@ -38,8 +40,8 @@ def _executor() -> str | None:
     try:
         while number > 1:
             process = Path("/proc", str(number))
-            if found := _EXECUTOR.search((process / "cmdline").read_bytes().decode(errors="replace")):
-                return found[1]
+            if executor := _EXECUTOR.search((process / "cmdline").read_bytes().decode(errors="replace")):
+                return executor[1]
             # After the name, which may hold anything: the state, and the parent.
             number = int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except (OSError, ValueError):

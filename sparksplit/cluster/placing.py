@@ -38,20 +38,22 @@ def elsewhere(executors: Sequence[Executor], nodes: int, avoided: Collection[str
     They are spread over the hosts as evenly as these have executors, and those of one host follow one another.
     """
     turns: dict[str, int] = {}
-    found = []
+    candidates = []
     for one in executors:
         if one.host not in avoided:
             turns[one.host] = turns.get(one.host, 0) + 1
-            found.append((turns[one.host], one))
-    if len(found) < nodes:
+            candidates.append((turns[one.host], one))
+    if len(candidates) < nodes:
         return None
-    chosen = [one for _, one in sorted(found, key=lambda each: each[0])[:nodes]]
+    chosen = [one for _, one in sorted(candidates, key=lambda each: each[0])[:nodes]]
     return sorted(chosen, key=lambda one: one.host)
 
 
 def host_by_host(executors: Sequence[Executor], nodes: int) -> list[Executor] | None:
-    """The same, where no host is to be left out; None where it does not matter which node is where: all executors are
-    on one host, or each is on one of its own."""
+    """One executor for each node, by rank, with no host left out; None where executors are too few.
+
+    Also None where the placement does not matter: all executors are on one host, or each is on a host of its own.
+    """
     hosts = {one.host for one in executors}
     return elsewhere(executors, nodes, ()) if 1 < len(hosts) < len(executors) else None
 
@@ -62,9 +64,9 @@ def executors_there(sc: SparkContext) -> list[Executor]:
     while True:
         known = spark.statusStore().executorList(True)
         every = (known.apply(place) for place in range(known.size()))
-        found = [Executor(one.id(), host_in(one.hostPort())) for one in every if one.id() != "driver"]
-        if len(found) >= spark.getExecutorIds().size() or time.monotonic() > end:
-            return found
+        executors = [Executor(one.id(), host_in(one.hostPort())) for one in every if one.id() != "driver"]
+        if len(executors) >= spark.getExecutorIds().size() or time.monotonic() > end:
+            return executors
         time.sleep(0.01)
 
 

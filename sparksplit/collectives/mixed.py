@@ -49,7 +49,7 @@ def join(member: Member) -> Mixed:
 
 
 def joined(member: Member, met: Meeting) -> Mixed:
-    """The same, of nodes that have met."""
+    """Shared memory and TCP between nodes that have met, as `join` makes them."""
 
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)

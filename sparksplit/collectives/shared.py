@@ -61,7 +61,7 @@ def join(member: Member) -> Shared:
 
 
 def joined(member: Member, met: Meeting) -> Shared:
-    """The same, of nodes that have met."""
+    """Shared memory between nodes that have met, as `join` makes it."""
 
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)

@@ -11,7 +11,8 @@ from hdfs_io import filesystem
 from sparksplit.base.options import Options
 from sparksplit.commands.command import Command
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.comparison.content import RESULTS, Results, ToTarget
+from sparksplit.comparison.content import RESULTS, Results
+from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent
 from sparksplit.comparison.run import REPORT, compare
 from sparksplit.comparison.tuning import said

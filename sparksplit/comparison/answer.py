@@ -11,7 +11,8 @@ from typing import cast
 
 from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of, worth_having
 from sparksplit.comparison.certainty import certainty
-from sparksplit.comparison.content import Answer, Choice, Results, Row
+from sparksplit.comparison.content import Answer, Results
+from sparksplit.comparison.content_table import Choice, Row
 from sparksplit.comparison.evidence import (
     is_as_good,
     pair_of,
@@ -100,9 +101,9 @@ def _alone(results: Results, single: Row | None, several: Sequence[Row], quantit
 
 def _diverged(rows: Sequence[Row]) -> Iterator[str]:
     """Which ways must not be used, whatever those of their runs that ended well say."""
-    found = [f"`{row.way}` on {row.nodes} ({seeds_said(row)})" for row in rows if row.diverged]
-    if found:
-        yield f"Not recommended, because the loss or the metric was no longer a number: {', '.join(found)}."
+    diverged = [f"`{row.way}` on {row.nodes} ({seeds_said(row)})" for row in rows if row.diverged]
+    if diverged:
+        yield f"Not recommended, because the loss or the metric was no longer a number: {', '.join(diverged)}."
 
 
 def _slow_network(results: Results, several: Sequence[Row], quantity: Quantity) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from sparksplit.comparison.content import Row
 from sparksplit.comparison.content_costs import Check, CostModel, HandOffCheck, Prediction
+from sparksplit.comparison.content_table import Row
 from sparksplit.comparison.costs import (
     ALONE,
     ETHERNET_LATENCY,
@@ -74,16 +74,16 @@ def computing(record: ComparedRun) -> float:
 def _nnls(terms: Sequence[Any], seconds: Any, totals: Any) -> list[float]:
     """The factors, none below 0, of the terms (each a number for each run) that give the seconds best: in least squares
     of errors as shares of the totals."""
-    found, _ = _nnls_with_error(terms, seconds, totals)
-    return found
+    factors, _ = _nnls_with_error(terms, seconds, totals)
+    return factors
 
 
 def _nnls_with_error(terms: Sequence[Any], seconds: Any, totals: Any) -> tuple[list[float], float]:
     columns = np.stack([np.asarray(term, float) for term in terms], axis=1) / totals[:, None]
     sizes = columns.max(axis=0)
     sizes[sizes == 0] = 1.0  # a term that no run has is 0
-    found, error = optimize.nnls(columns / sizes, seconds / totals)
-    return [float(factor) for factor in np.where(columns.any(axis=0), found / sizes, 0.0)], float(error)
+    factors, error = optimize.nnls(columns / sizes, seconds / totals)
+    return [float(factor) for factor in np.where(columns.any(axis=0), factors / sizes, 0.0)], float(error)
 
 
 def _rounds(works: Sequence[Work]) -> Any:
@@ -97,14 +97,14 @@ def _compute(works: Sequence[Work], seconds: Any, totals: Any) -> Compute:
     works, seconds, totals = [works[place] for place in tell], seconds[tell], totals[tell]
     terms = [np.array([getattr(work, name) for work in works]) for name in ("rows", "steps", "inside", "between")]
     beside = any(work.crowd.at_once > 1 for work in works)
-    best, found = np.inf, Compute(0.0, 0.0)
+    best, compute = np.inf, Compute(0.0, 0.0)
     for contention in map(float, _CONTENTIONS if beside else [0.0]):
         slower = [Compute(0.0, 0.0, contention=contention).slower(work.crowd) for work in works]
         factors, error = _nnls_with_error([term * slower for term in terms], seconds, totals)
         if error < best:
             per_row, per_step, per_inside, per_between = factors
-            best, found = error, Compute(per_row, per_step, per_inside, per_between, contention)
-    return found
+            best, compute = error, Compute(per_row, per_step, per_inside, per_between, contention)
+    return compute
 
 
 def fit_network(sweep: Sequence[SweepPoint], crowds: Mapping[int, Crowd] | None = None) -> Network:
@@ -112,11 +112,11 @@ def fit_network(sweep: Sequence[SweepPoint], crowds: Mapping[int, Crowd] | None 
     said."""
     if not sweep:
         return Network(0.0, 0.0)
-    found = [(crowds or {}).get(point.nodes, ALONE) for point in sweep]
+    by_point = [(crowds or {}).get(point.nodes, ALONE) for point in sweep]
     nodes = np.array([point.nodes for point in sweep], float)
-    sent = 2 * (nodes - 1) / nodes * [point.bytes for point in sweep] * [crowd.nodes for crowd in found]
+    sent = 2 * (nodes - 1) / nodes * [point.bytes for point in sweep] * [crowd.nodes for crowd in by_point]
     seconds = np.array([point.seconds for point in sweep], float)
-    rounds = np.array([crowd.rounds for crowd in found])
+    rounds = np.array([crowd.rounds for crowd in by_point])
     return Network(*_nnls([rounds * 2 * (nodes - 1), rounds * sent], seconds, seconds))
 
 
@@ -145,12 +145,12 @@ def _meeting(
 
 def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
     """Fitted to the clusters' hand-offs; None where Spark has handed over nothing."""
-    found = _handoffs(records)
-    if not found:
+    handoffs = _handoffs(records)
+    if not handoffs:
         return None
     rows, first, seconds = (
         np.array(values, float)
-        for values in zip(*((sum(one.rows), one.first, one.seconds) for one in found), strict=True)
+        for values in zip(*((sum(one.rows), one.first, one.seconds) for one in handoffs), strict=True)
     )
     kinds = [rows[first == kind] for kind in (0, 1)]
     if not any(len(own) and own.max() >= _APART * own.min() for own in kinds):
@@ -178,7 +178,7 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
     where these are too few, and for the fewest nodes, from whose runs the model knows what computing costs."""
     fewest = min((record.nodes for record in records), default=0)
     models: dict[int, Costs] = {}
-    found = []
+    checked = []
     for row in rows:
         of_row = [record for record in records if (record.way, record.nodes) == (row.way, row.nodes)]
         if not of_row:
@@ -196,14 +196,17 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
         error = guess / measured - 1 if measured else 0.0
         waited = fmean(record.seconds.feed for record in of_row)
         waits = models[left_out].reading.seconds(work)
-        found.append(Check(row.way, row.nodes, measured, guess, error, is_left_out, waited, waits))
-    return found
+        checked.append(Check(row.way, row.nodes, measured, guess, error, is_left_out, waited, waits))
+    return checked
 
 
 def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
-    """The same of each cluster's hand-off, in the order of the nodes; left out is each number of nodes where the others
-    tell of such hand-offs."""
-    found, whole = [], fit_handoff(records)
+    """For each cluster's hand-off, in the order of the nodes, the measured seconds and those that the model predicts.
+
+    The model is fitted without the hand-offs to this number of nodes; to all of them where the remaining ones are too
+    few to predict it.
+    """
+    checked, whole = [], fit_handoff(records)
     for nodes in sorted({record.nodes for record in records}):
         unseen = fit_handoff([record for record in records if record.nodes != nodes])
         for one in _handoffs([record for record in records if record.nodes == nodes]):
@@ -212,8 +215,8 @@ def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
             if guess is None and whole is not None:
                 guess = whole.seconds(one)
             error = None if guess is None else guess / one.seconds - 1 if one.seconds else 0.0
-            found.append(HandOffCheck(nodes, sum(one.rows), one.first, one.seconds, guess, error, is_left_out))
-    return found
+            checked.append(HandOffCheck(nodes, sum(one.rows), one.first, one.seconds, guess, error, is_left_out))
+    return checked
 
 
 def cost_model(
@@ -224,7 +227,7 @@ def cost_model(
         return None
     sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
     costs = fitted(real, sweep)
-    found = checks([row for row in table if row.timed], real, sweep)
+    checked = checks([row for row in table if row.timed], real, sweep)
     handoff, handed = fit_handoff(real), handoff_checks(real)
     return CostModel(
         seconds_to_begin=costs.reading.begin,
@@ -242,15 +245,15 @@ def cost_model(
         seconds_to_begin_handoff=handoff.begin if handoff else None,
         seconds_per_row_handed=handoff.per_row if handoff else None,
         seconds_to_begin_first_handoff=handoff.begin_first if handoff else None,
-        text=" ".join([_text(costs, found), *_handoff_text(handoff, handed)]),
-        checks=found,
+        text=" ".join([_text(costs, checked), *_handoff_text(handoff, handed)]),
+        checks=checked,
         handoffs=handed,
         predictions=_predictions(table, [*real, *virtual], costs),
     )
 
 
-def _text(costs: Costs, found: Sequence[Check]) -> str:
-    unseen = [check for check in found if check.left_out]
+def _text(costs: Costs, checked: Sequence[Check]) -> str:
+    unseen = [check for check in checked if check.left_out]
     left_out = [abs(check.error) for check in unseen]
     of_reading = [abs(check.reading_predicted - check.reading) / (check.measured or 1.0) for check in unseen]
     if left_out:
@@ -280,10 +283,10 @@ def _text(costs: Costs, found: Sequence[Check]) -> str:
     )
 
 
-def _handoff_text(handoff: HandingOver | None, found: Sequence[HandOffCheck]) -> Iterator[str]:
+def _handoff_text(handoff: HandingOver | None, checked: Sequence[HandOffCheck]) -> Iterator[str]:
     if handoff is None:
         return
-    kinds = {first: [check for check in found if check.first == first] for first in (True, False)}
+    kinds = {first: [check for check in checked if check.first == first] for first in (True, False)}
     yield (
         "Spark's hand-off comes before training, and was paid here once for all runs of a cluster; a node of a way "
         "that shares epochs is sent all rows."
@@ -303,7 +306,7 @@ def _handoff_text(handoff: HandingOver | None, found: Sequence[HandOffCheck]) ->
         yield f"To begin it takes {takes}; and {_time(1e6 * handoff.per_row)} for each million rows sent to nodes."
     unknown = "" if kinds[True] else ", which was not measured here"
     yield f"Each run of `train` is an application of its own, and pays what a first one takes{unknown}."
-    left_out = [abs(check.error) for check in found if check.left_out and check.error is not None]
+    left_out = [abs(check.error) for check in checked if check.left_out and check.error is not None]
     if left_out:
         yield f"Fitted without that number of nodes, it is off by {percent(median(left_out))} in the median."
 
@@ -312,10 +315,10 @@ def _time(seconds: float) -> str:
     return duration(seconds) if seconds else "no time"
 
 
-def _took(found: Sequence[HandOffCheck]) -> str:
+def _took(checked: Sequence[HandOffCheck]) -> str:
     """The mean of hand-offs of about as many rows."""
-    rows = round(fmean(check.rows for check in found))
-    return f"{duration(fmean(check.measured for check in found))} for {count(rows)} rows"
+    rows = round(fmean(check.rows for check in checked))
+    return f"{duration(fmean(check.measured for check in checked))} for {count(rows)} rows"
 
 
 def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Costs) -> list[Prediction]:
@@ -323,7 +326,7 @@ def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Co
 
     None if not every run reached it: a way that often fails has no time that it could be given.
     """
-    found: list[Prediction] = []
+    guesses: list[Prediction] = []
     first = {(record.way, record.nodes, record.virtual): record for record in records}
     for row in table:
         to = row.to_target
@@ -335,7 +338,7 @@ def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Co
         for gbit in GBITS:
             whole = costs.seconds(work_of(record, apart=True), ethernet(gbit))
             seconds = None if passes is None else whole * passes / record.passes
-            found.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, gbit, seconds, measured=False))
+            guesses.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, gbit, seconds, measured=False))
         if not row.virtual and every and to.seconds is not None:
-            found.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, None, to.seconds, measured=True))
-    return found
+            guesses.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, None, to.seconds, measured=True))
+    return guesses

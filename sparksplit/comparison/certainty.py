@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sparksplit.comparison.analysis.frontier import goal_of
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
-from sparksplit.comparison.content import Pair, Results
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import Pair
 from sparksplit.comparison.needed import more_rows, more_seeds, needs, takes_rows
 from sparksplit.comparison.numbers import Quantity, count
 

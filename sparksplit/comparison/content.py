@@ -2,294 +2,210 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
 from sparksplit.comparison.content_costs import CostModel
+from sparksplit.comparison.content_table import Choice, OnHosts, Pair, Row, TimePair
 from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.tuning.record import Tuning
 
 RESULTS = "results.json"
 FORMAT_VERSION = 7
-"""The version of results.json and of the records in runs/; those of another version are not used."""
+"""The version of results.json and of the records in runs/. Files of another version are not used."""
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """The prepared data set. rows: how many train, validation and test have. dependent: why those of a split are no
-    independent sample, as the manifest has it; None where they count as one."""
+    """The prepared data set."""
 
     path: str
+    """The folder of the data set."""
     digest: str
+    """The data set's digest."""
     rows: dict[str, int]
+    """The number of rows by split: train, validation and test."""
     dependent: str | None = None
+    """Why the rows of a split are no independent sample, as the manifest says; None where they are independent."""
 
 
 @dataclass(frozen=True)
 class Deciding:
-    """The metric that decides, as it is known before anything runs. split: on whose rows, test or validation.
-    resolution: the smallest step by which it can change there; None if that cannot be told."""
+    """The metric that decides, as known before any run."""
 
     name: str
+    """The metric's name."""
     higher_is_better: bool
+    """Whether higher values are better."""
     split: str
+    """The split whose rows the metric is computed on: test or validation."""
     resolution: float | None
+    """The smallest step by which the metric can change on these rows; None if unknown."""
 
 
 @dataclass(frozen=True)
 class MetricRange:
-    """What differences of the metric are measured by: its values before and after training. by: where they come
-    from."""
+    """The range that differences of the metric are measured by."""
 
     untrained: float
+    """The metric before training."""
     trained: float
+    """The metric after training."""
     by: str
+    """The runs that the range comes from."""
 
 
 @dataclass(frozen=True)
 class Metric(Deciding):
-    """The same with what the runs tell. share: of the range; margin: that share in the metric's unit, differences
-    within which count as none; 0 where no run tells the range."""
+    """The metric that decides, with the range and the margin that the runs give."""
 
     share: float
+    """The margin as a share of the range."""
     range: MetricRange | None
+    """The metric's range; None where no run has it."""
     margin: float
+    """Differences within the margin count as none, in the metric's unit; 0 where the range is unknown."""
 
     @classmethod
-    def of(cls, metric: Deciding, share: float, found: MetricRange | None) -> Self:
-        """`metric` where a margin is a `share` of the range that was found."""
-        margin = 0.0 if found is None else share * abs(found.trained - found.untrained)
-        return cls(**vars(metric), share=share, range=found, margin=margin)
+    def of(cls, metric: Deciding, share: float, whole: MetricRange | None) -> Self:
+        """`metric` with a margin that is a `share` of its whole range."""
+        margin = 0.0 if whole is None else share * abs(whole.trained - whole.untrained)
+        return cls(**vars(metric), share=share, range=whole, margin=margin)
 
 
 @dataclass(frozen=True)
 class Epochs:
-    """The epochs that were asked for, and those that were run. reason: why there are more of these."""
+    """The number of epochs."""
 
     asked: int
+    """Epochs that the configuration asks for."""
     run: int
+    """Epochs that were run."""
     reason: str | None
+    """Why more epochs were run than asked for; None where the two numbers are equal."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A value of the metric on the validation rows. by: where it comes from: the configuration, `single` on seeds that
-    nothing is compared on, or all runs if none of those finished."""
+    """A value of the metric on the validation rows that the runs should reach."""
 
     metric: str
+    """The metric's name."""
     value: float
+    """The value to reach."""
     by: str
+    """Where the value comes from: the configuration, `single` on seeds of its own, or all runs.
+
+    All runs give the value if no run of `single` on seeds of its own finished.
+    """
 
 
 @dataclass(frozen=True)
 class Machine:
-    """The driver's host; gpus: a node's."""
+    """The driver's host."""
 
     cores: int | None
+    """The number of logical CPUs; None if unknown."""
     memory_bytes: int
+    """The host's memory, in bytes."""
     processor: str
+    """The processor's model name."""
     system: str
+    """The operating system and its release."""
     python: str
+    """The version of Python."""
     gpus: list[str]
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A mean over the seeds and its 95 % interval; None where there is none."""
-
-    mean: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True)
-class ToTarget:
-    """Medians over all runs, of which those that missed the target, or diverged, took infinitely long: None where that
-    is the median. `reached` of `of` reached it. seconds: of the runs whose times count; None on virtual nodes. low,
-    high: of the 95 % interval of what a run takes in the geometric mean, if all reached it; None where that cannot be
-    told."""
-
-    seconds: float | None
-    passes: float | None
-    reached: int
-    of: int
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """A line of the table: means over the finished runs of a way on that many nodes; None for what none of them tells,
-    or virtual nodes cannot. timed: of how many runs the times count; the others were measured elsewhere. seconds, time:
-    of these, in all and by what they were spent on; seconds_low, seconds_high: of the 95 % interval of their geometric
-    mean. handoff: seconds until Spark had handed over the rows, once for all runs of a cluster, and not among those of
-    the runs; None where nodes read them themselves. controls: the ways on one node that it is compared with besides
-    `single`."""
-
-    way: str
-    nodes: int
-    virtual: bool
-    runs: int
-    diverged: int
-    timed: int
-    hosts: int | None
-    strategy: str | None
-    passes: int | None
-    updates: int | None
-    syncs: int | None
-    bytes_per_node: float | None
-    seconds: float | None
-    rows_per_second: float | None
-    efficiency: float | None
-    to_target: ToTarget | None
-    time: dict[str, float] | None
-    metric: Interval
-    controls: list[str] = field(default_factory=list)
-    seconds_low: float | None = None
-    seconds_high: float | None = None
-    handoff: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pair:
-    """A way against another, over the seeds that both finished, out of those that both were given. low, high: of the
-    95 % interval of the mean by itself; pooled: whether the spread is the one that several ways share. verdict: better,
-    worse, no difference, not worse (by more than the margin) or undecided, over all pairs together. error: the mean's
-    standard error; rows_error: the part of it that comes of which rows there are, None where that is not known, and the
-    interval is over the seeds alone."""
-
-    way: str
-    nodes: int
-    virtual: bool
-    against: str
-    against_nodes: int
-    quantity: str
-    seeds: int
-    of: int
-    mean: float
-    low: float | None
-    high: float | None
-    pooled: bool
-    verdict: str
-    error: float | None = None
-    rows_error: float | None = None
-
-
-TO_TARGET, IN_ALL = "to the target", "in all"
-"""What a TimePair is about: the seconds to the target, or those of all passes, of which each way makes as many."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimePair:
-    """How many times as fast as another a way is, as the geometric mean over the seeds for which both have a time that
-    counts, out of those that both were given. low, high: of its 95 % interval by itself. at_least: what all ways that
-    are decided to be faster are at least, together with 95 %; None if that is not above 1. verdict: faster, slower or
-    undecided, over all pairs together. error: the standard error of the mean of the logarithms."""
-
-    way: str
-    nodes: int
-    against: str
-    against_nodes: int
-    what: str
-    seeds: int
-    of: int
-    times: float
-    low: float | None
-    high: float | None
-    at_least: float | None
-    pooled: bool
-    verdict: str
-    error: float | None = None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of the few ways worth having. role: fastest, cheapest or best. goal: what the seconds and node-hours (the
-    seconds of all nodes, in hours) are of: to the target, or in all; None where the best has no time that counts.
-    metric: the mean."""
-
-    role: str
-    way: str
-    nodes: int
-    goal: str
-    seconds: float | None
-    node_hours: float | None
-    metric: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnHosts:
-    """A way on the hosts at hand or, predicted, on as many hosts as nodes with a slow link."""
-
-    way: str
-    nodes: int
-    runs: int
-    diverged: int
-    hosts: int | None
-    link: str
-    seconds: float | None
-    measured: bool
+    """The names of a node's GPUs."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Sentences, the conditions under which they hold, and how sure they are. headline: what they stand or fall with:
-    whether each way was tuned."""
+    """The answer of a comparison, in sentences."""
 
     text: list[str]
+    """The sentences."""
     conditions: str
+    """The conditions under which the sentences hold."""
     certainty: str
+    """How sure the sentences are."""
     headline: str = ""
+    """Whether each strategy was tuned: the sentences hold only for such runs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Results(Record):
-    """The whole of results.json. created: when, in ISO 8601. model: its builder. looks: the numbers of seeds
-    after which it was to be seen whether all is decided. grid: the passes after which all runs
-    are looked at. place: where the times that count were measured. runs, virtual: those that finished. diverged: those
-    that did not, or whose metric was not a finite number at the end. references: runs of `single` that nothing is
-    compared with. tuning: None where nothing was tuned."""
+    """The whole of results.json."""
 
     WHAT: ClassVar[str] = "what compare writes"
     REMEDY: ClassVar[str] = "compare again with --overwrite"
 
     format_version: int
+    """The version of the format."""
     command: str
+    """The command that wrote the results: compare."""
     sparksplit: str
+    """The version of sparksplit."""
     created: str
+    """The time at which the results were made (ISO 8601)."""
     config_hash: str
+    """The hash of the configuration."""
     config: JsonObject
+    """The comparison's configuration, with every key."""
     data: DataFacts
+    """The prepared data set."""
     model: str
+    """The model's builder."""
     metric: Metric
+    """The metric that decides."""
     epochs: Epochs
+    """The number of epochs."""
     seeds: list[int]
+    """The seeds that were run."""
     looks: list[int]
+    """The planned looks: the numbers of seeds after which the comparison checks whether everything is decided."""
     nodes: list[int]
+    """The numbers of nodes that were compared."""
     target: Target | None
+    """The value of the metric that the runs should reach; None where no run was validated."""
     grid: list[int]
+    """The numbers of passes after which all runs are looked at."""
     place: Place | None
+    """Where the times that count were measured."""
     machine: Machine
+    """The driver's host."""
     versions: dict[str, str]
+    """The versions of sparksplit and of the packages that a result depends on."""
     runs: list[ComparedRun]
+    """The runs on real nodes that finished."""
     virtual: list[ComparedRun]
+    """The runs on virtual nodes that finished."""
     diverged: list[ComparedRun | DivergedRun]
+    """The runs that diverged: they did not finish, or their metric was not a finite number at the end."""
     references: list[ComparedRun | DivergedRun]
+    """Runs of `single` on seeds of its own. They give the range and the target, and nothing is compared with them."""
     table: list[Row]
+    """The lines of the table: each strategy on each number of nodes."""
     pairs: list[Pair]
+    """The differences of the metric between strategies."""
     times: list[TimePair]
+    """The speed-ups between strategies."""
     frontier: list[Choice]
+    """The fastest, the cheapest and the best strategy; empty where they are unknown."""
     cost_model: CostModel | None
+    """The cost model; None without a run whose times count."""
     scale: list[OnHosts]
+    """Each strategy on the hosts at hand, and predicted for as many hosts as nodes."""
     answer: Answer
+    """The answer, in sentences."""
     tuning: Tuning | None = None
+    """How the hyperparameters were tuned; None where nothing was tuned."""
 
     @property
     def all_finished(self) -> list[ComparedRun]:
-        """The runs that did not diverge, those that nothing is compared with among them."""
+        """All runs that did not diverge, with the references."""
         references = [run for run in self.references if isinstance(run, ComparedRun) and run.diverged is None]
         return [*self.runs, *self.virtual, *references]
 
@@ -312,9 +228,10 @@ class Results(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class _Version(Record):
-    """What tells whether the rest can be read."""
+    """The version alone: whether the rest can be read depends on it."""
 
     WHAT: ClassVar[str] = Results.WHAT
     REMEDY: ClassVar[str] = Results.REMEDY
 
     format_version: int
+    """The version of the format."""

@@ -9,75 +9,111 @@ from sparksplit.comparison.record import SweepPoint
 
 @dataclass(frozen=True)
 class Check:
-    """A prediction beside the measurement, in seconds; error: as a fraction of the measurement. left_out: whether the
-    model was fitted to other numbers of nodes only; if not, to these runs too. reading, reading_predicted: the part of
-    both that is waiting for rows."""
+    """The cost model's prediction of training beside the measurement."""
 
     way: str
+    """The strategy, as reports call it."""
     nodes: int
+    """The number of nodes."""
     measured: float
+    """The measured seconds of training, with waiting for rows."""
     predicted: float
+    """The predicted seconds."""
     error: float
+    """The prediction's error, as a fraction of the measurement."""
     left_out: bool
+    """Whether the model was fitted without this number of nodes. If not, the model was fitted to these runs too."""
     reading: float
+    """The part of `measured` that was waiting for rows, in seconds."""
     reading_predicted: float
+    """The part of `predicted` that is waiting for rows, in seconds."""
 
 
 @dataclass(frozen=True)
 class HandOffCheck:
-    """The same for Spark's hand-off to a cluster of so many nodes. rows: that all of them together were sent. first:
-    whether it was the first of its application. predicted, error: None where no hand-off tells what it takes."""
+    """The cost model's prediction of Spark's hand-off to a cluster, beside the measurement."""
 
     nodes: int
+    """The number of the cluster's nodes."""
     rows: int
+    """The rows that all nodes together were sent."""
     first: bool
+    """Whether the hand-off was the first of its Spark application."""
     measured: float
+    """The measured seconds."""
     predicted: float | None
+    """The predicted seconds; None where the hand-offs are too few for a prediction."""
     error: float | None
+    """The prediction's error, as a fraction of the measurement; None without a prediction."""
     left_out: bool
+    """Whether the model was fitted without this number of nodes. If not, the model was fitted to this hand-off too."""
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Seconds to the target at a network's rate; passes and seconds are None if not every run reached it. gbit_per_s:
-    None for the network at hand, where it was measured."""
+    """The time to the target at a network's bandwidth."""
 
     way: str
+    """The strategy, as reports call it."""
     nodes: int
+    """The number of nodes."""
     passes: float | None
+    """The median number of passes to the target; None if a run missed the target."""
     reached: int
+    """The number of runs that reached the target."""
     of: int
+    """The number of all runs."""
     gbit_per_s: float | None
+    """The network's bandwidth in Gbit/s; None for the network at hand, on which the time was measured."""
     seconds: float | None
+    """Seconds to the target; None if a run missed the target."""
     measured: bool
+    """Whether the seconds were measured; if not, they are predicted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CostModel:
-    """Seconds by what they depend on, where they come from, and what they predict. seconds_to_begin,
-    seconds_per_row_read: of waiting for rows; seconds_per_row, _per_step, _per_exchange_in_graph, _per_exchange_between
-    (calls of the graph): of computing; contention: the share by which each other node that computes on a host makes one
-    slower. latency_seconds (of a message), seconds_per_byte: of sums; seconds_per_meeting, uneven (a share of the
-    computing): of waiting for all nodes to come to one. seconds_to_begin_first_handoff (of an application),
-    seconds_to_begin_handoff (after that), seconds_per_row_handed: of Spark's hand-off, which is no part of training;
-    None where nodes read the rows themselves, or the hand-offs do not tell it."""
+    """The seconds of training by what they depend on, and what the model predicts."""
 
     seconds_to_begin: float
+    """Seconds of waiting for the first rows."""
     seconds_per_row_read: float
+    """Seconds of waiting for each row."""
     seconds_per_row: float
+    """Seconds of computing for each row."""
     seconds_per_step: float
+    """Seconds of computing for each step."""
     seconds_per_exchange_in_graph: float
+    """Seconds of computing for each exchange within a call of the graph."""
     seconds_per_exchange_between: float
+    """Seconds of computing for each exchange between two calls of the graph."""
     contention: float
+    """The share by which each other node that computes on the same host slows a node down."""
     sweep: list[SweepPoint]
+    """The measured sums over the nodes, by bytes."""
     latency_seconds: float
+    """Seconds of a message of a sum."""
     seconds_per_byte: float
+    """Seconds of a byte of a sum."""
     seconds_per_meeting: float
+    """Seconds until all nodes have come to an exchange, for each exchange."""
     uneven: float
+    """The share of the computing for which a node waits for slower nodes."""
     seconds_to_begin_handoff: float | None = None
+    """Seconds to begin a hand-off, except the first of a Spark application.
+
+    The fields of the hand-off are None where nodes read the rows themselves, or the hand-offs are too few. Training
+    does not include the hand-off.
+    """
     seconds_per_row_handed: float | None = None
+    """Seconds of the hand-off for each row that Spark sends to a node."""
     seconds_to_begin_first_handoff: float | None = None
+    """Seconds to begin the first hand-off of a Spark application, whose executors must load their libraries first."""
     text: str
+    """The model and its errors, in words."""
     checks: list[Check]
+    """The predictions of training beside the measurements."""
     handoffs: list[HandOffCheck]
+    """The predictions of hand-offs beside the measurements."""
     predictions: list[Prediction]
+    """The time to the target at each bandwidth."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from sparksplit.comparison.analysis.verdicts import GOOD
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Pair, Results, Row, TimePair
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair, Row, TimePair
 from sparksplit.comparison.numbers import Quantity, bound, compact
 from sparksplit.comparison.plan import SINGLE
 

@@ -9,7 +9,8 @@ from math import log, sqrt
 from scipy import special
 
 from sparksplit.comparison.analysis.verdicts import NOT_WORSE, UNDECIDED, Errors, rows_to_decide, seeds_to_decide
-from sparksplit.comparison.content import Metric, Pair, Results, TimePair
+from sparksplit.comparison.content import Metric, Results
+from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.numbers import count, duration
 from sparksplit.comparison.record import ComparedRun
@@ -147,7 +148,7 @@ def errors_of(pair: Pair, questions: int) -> Errors:
 
 
 def _errors_of_time(speed: TimePair, questions: int) -> Errors:
-    """The same for the logarithm of a ratio of times."""
+    """What the error of the logarithm of a ratio of times is made of."""
     assert speed.low is not None and speed.high is not None
     error = _by_interval(log(speed.low), log(speed.high), speed.seeds) if speed.error is None else speed.error
     return Errors(error, 0.0, speed.seeds, questions)

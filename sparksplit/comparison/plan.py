@@ -136,17 +136,20 @@ def plan(config: CompareConfig) -> list[Run]:
     by_name = {SINGLE: STRATEGIES[SINGLE], **{own["strategy"]: way for own, way in zip(values, ways, strict=True)}}
     splits_epochs = any(way.split.every_row for way in ways)
     total = _equal_passes(config) if splits_epochs else config.epochs
-    found: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
+    planned: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
     firsts: dict[tuple[int, int], str] = {}
     alike: dict[str, str] = {}
     """What is the same on any number of nodes, to the same on the smallest."""
 
     def add(said: dict[str, Any], run: TrainConfig, asked: bool = True) -> str:
-        """The same configuration is one run, called by the least that is said about it."""
+        """Plan `run`; returns its configuration's digest. Equal configurations are one run with the shortest label.
+
+        asked: if false, and no equal run is planned, `run` is left out.
+        """
         identity = digest(run.model_dump(mode="json"))
-        shortest = min((said, found.get(identity, (said, run))[0]), key=length)
-        if asked or identity in found:
-            found[identity] = shortest, run
+        shortest = min((said, planned.get(identity, (said, run))[0]), key=length)
+        if asked or identity in planned:
+            planned[identity] = shortest, run
         return identity
 
     def length(said: dict[str, Any]) -> int:
@@ -167,26 +170,26 @@ def plan(config: CompareConfig) -> list[Run]:
             alike[identity] = first
         is_controlled = number > 1 and 1 in config.nodes and not isinstance(nodes, dict)
         if is_controlled:
-            run = found[identity][1]
+            run = planned[identity][1]
             for said in controls(values[place], ways[place], run):
                 add(said, _config(config, place, {**said, **own, "nodes": 1}))
         if number == 1 or is_controlled:  # what is `single` by another name is called so
             base = {"strategy": SINGLE, **own, "nodes": nodes if number == 1 else 1}
             add({"strategy": SINGLE}, _config(config, place, base), asked=False)
-    if not found:
+    if not planned:
         raise config.error("nodes", f"no way of {', '.join(own['strategy'] for own in values)} runs on so many: add 1")
     tuned = {
         identity: _ranges(config, run, by_name[said["strategy"]], said["strategy"])
-        for identity, (said, run) in found.items()
+        for identity, (said, run) in planned.items()
     }
     said_of = {
         identity: called(said, tuned[identity], by_name[said["strategy"]].settings)
-        for identity, (said, _) in found.items()
+        for identity, (said, _) in planned.items()
     }
     names = _names(list(said_of.values()), by_name)
     name_of = {identity: names[digest(said)] for identity, said in said_of.items()}
     runs = {}
-    for identity, (_, run) in found.items():
+    for identity, (_, run) in planned.items():
         name, slug = name_of[identity]
         key = _key(slug, run.node_count, run.virtual, run.seed)
         runs[identity] = Run(key, name, run, ranges=tuned[identity])
@@ -308,16 +311,16 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
     }  # fmt: skip
     try:
         both = merged(common, {**values, "output": config.output})
-        found = parse(TrainConfig, both, Origin(config.origin.file))
+        train = parse(TrainConfig, both, Origin(config.origin.file))
     except ConfigError as error:
         raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
     # For what only later turns out to be wrong.
     own = config.origin.section(("strategies", str(place))).places
-    found.origin.places = {
+    train.origin.places = {
         **{key: at for key, at in config.origin.places.items() if key and key[0] in common},
         **{key: at for key, at in own.items() if key},
     }
-    return found
+    return train
 
 
 def _without_file(text: str, config: CompareConfig) -> str:

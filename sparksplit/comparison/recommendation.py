@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sparksplit.comparison.analysis.frontier import behind, goal_of, seconds_of
 from sparksplit.comparison.analysis.verdicts import SAME, WORSE
-from sparksplit.comparison.content import TO_TARGET, Results, Row
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import TO_TARGET, Row
 from sparksplit.comparison.evidence import (
     is_as_good,
     pair_of,
@@ -185,12 +186,12 @@ def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str
         return row.nodes > 1 and any(own <= seconds and learns(other, row) for own, other in on_one)
 
     alone = seconds_of(single, goal)
-    found = [
+    timed = [
         (seconds, row) for seconds, row in (*(one for one in on_one if one[1] is not single), *unsettled)
         if (alone is None or seconds < alone) and learns(row, single) and not is_beaten(seconds, row)
         and not _is_ruled_out(results, row, goal)
     ]  # fmt: skip
-    seconds, row = min(found, key=lambda one: one[0], default=(alone, single))
+    seconds, row = min(timed, key=lambda one: one[0], default=(alone, single))
     name = f"`{row.way}` on {'one node' if row.nodes == 1 else row.nodes}"
     return f"{name}{'' if row is single else ', by the means alone'}, which takes {duration(seconds)} {goal}"
 

@@ -9,46 +9,56 @@ from hdfs_io import filesystem
 from hdfs_io.fence import Fence
 from sparksplit.base.records import Record
 from sparksplit.training.messages import Payload
-from sparksplit.training.record import CurvePoint, RunRecord, Values
+from sparksplit.training.progress_record import CurvePoint, Values
+from sparksplit.training.record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunPayload(Payload):
-    """One run of a cluster's list. record: the path of its record's file. restarts: how often it was retried."""
+    """One run of a cluster's list."""
 
     key: str
+    """The run's key, which no other run of the comparison has."""
     way: str
+    """The strategy, as reports call it."""
     record: str
+    """The path of the file of the run's record."""
     restarts: int
+    """How often the run was retried."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterPayload(Record):
-    """What a comparison's nodes are given: runs with equally many processes, one after the other, and what to measure.
-
-    cluster: as in Place. probe: whether to measure training alone; sweep: whether to measure sums. handed: whether
-    Spark has handed over rows before in this application.
-    """
+    """The work of a cluster's nodes: runs with equally many processes, and measurements before the runs."""
 
     runs: list[RunPayload]
+    """The runs, one after the other."""
     threads: int
+    """TensorFlow's threads per operation on each node."""
     application_id: str
+    """The id of the Spark application."""
     cluster: str
+    """The cluster's name, as in Place."""
     probe: bool
+    """Whether to measure training alone."""
     sweep: bool
+    """Whether to measure sums over the nodes."""
     handed: bool
+    """Whether Spark has handed over rows before in this application."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where times were measured: they are comparable where all of it is the same. cluster: Spark's master and, if it is
-    on one host, that. hosts: what the nodes ran on, each kind once. threads: TensorFlow's, on each node. input_mode:
-    where the nodes had their rows from."""
+    """Where times were measured. Times are comparable only if their places are equal."""
 
     cluster: str
+    """Spark's master; for a local master also the host."""
     hosts: tuple[str, ...]
+    """The kinds of hosts that the nodes ran on, each kind once: processor, cores and GPUs."""
     threads: int
+    """TensorFlow's threads per operation on each node."""
     input_mode: str = "tensorflow"
+    """How the nodes got their rows: tensorflow (each node read them) or spark (Spark handed them over)."""
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} a node"
@@ -58,67 +68,79 @@ class Place:
 
 @dataclass(frozen=True)
 class HandOff:
-    """Spark's handing over of the training rows to the nodes of a cluster, once for all of its runs. seconds: from the
-    opening of the nodes' ports until the last node could read its rows. rows: by rank, how many it was handed, repeated
-    ones included. runs: how many runs the cluster was given. first: whether it was the first of its Spark application,
-    for which executors must load what it takes."""
+    """Spark's hand-off of the training rows to the nodes of a cluster, once for all of the cluster's runs."""
 
     seconds: float
+    """Seconds from the opening of the nodes' ports until the last node could read its rows."""
     rows: tuple[int, ...]
+    """The number of rows that each node was handed, by rank, repeated rows included."""
     runs: int
+    """The number of the cluster's runs."""
     first: bool
+    """Whether the hand-off was the first of its Spark application. The first one takes longer to begin."""
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Training alone on one node, for that many seconds."""
+    """A measurement of training alone on one node."""
 
     rows_per_second: float
+    """Throughput in rows/s."""
     seconds: float
+    """Seconds that the measurement took."""
 
 
 @dataclass(frozen=True)
 class SweepPoint:
-    """The median seconds of a sum of that many bytes over the nodes."""
+    """A measurement of sums over the nodes."""
 
     nodes: int
+    """The number of nodes."""
     bytes: int
+    """Bytes that are summed."""
     seconds: float
+    """The median seconds of a sum."""
 
 
 @dataclass(frozen=True)
 class NodeMeasured(Record):
-    """What a cluster's first node measured before its runs. gpus: the names of its GPUs."""
+    """The measurements of a cluster's first node, before the runs."""
 
     gpus: list[str]
+    """The names of the node's GPUs."""
     probe: Probe | None = None
+    """Training alone; None if it was not measured."""
     sweep: list[SweepPoint] | None = None
+    """Sums over the nodes; None if they were not measured."""
 
 
 @dataclass
 class Measured(Record):
-    """measured.json: the same for all clusters together. sweeps: by the number of nodes."""
+    """measured.json: the measurements of all clusters together."""
 
     WHAT: ClassVar[str] = "what compare has measured"
     REMEDY: ClassVar[str] = "remove it, and it is measured again"
     FILE: ClassVar[str] = "measured.json"
 
     gpus: list[str] | None = None
+    """The names of a node's GPUs."""
     probe: Probe | None = None
+    """Training alone on one node."""
     sweeps: dict[str, list[SweepPoint]] | None = None
+    """Sums over the nodes, by the number of nodes."""
 
     @classmethod
     def read(cls, folder: str) -> Measured:
-        """What has been kept in `folder`; nothing if there is no file. Raises InputError if it is damaged."""
+        """The measurements in `folder`; empty without a file. Raises InputError if the file is damaged."""
         path = filesystem.join(folder, cls.FILE)
         return cls.parse(filesystem.read_bytes(path), path) if filesystem.exists(path) else cls()
 
     def write(self, comparison: Fence) -> None:
-        """Keep it in the folder of `comparison`."""
+        """Write measured.json into the folder of `comparison`."""
         comparison.write_json(filesystem.join(comparison.folder, self.FILE), self.to_json())
 
     def add(self, new: NodeMeasured) -> bool:
-        """Take in what is not there yet; returns whether there was anything."""
+        """Add the measurements of `new` that are missing here; returns whether there were any."""
         nodes = str(new.sweep[0].nodes) if new.sweep else None
         if self.gpus is None:
             self.gpus = new.gpus
@@ -137,55 +159,69 @@ _REMEDY = "remove it, and the run is made again"
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedRun(RunRecord):
-    """A run that finished: like run.json, with the curve of what was learnt. way: what reports call its strategy.
-    place: where its times were measured. untrained: the values before training on the rows that decide; only of
-    references. jackknife: by metric, how far each lane's rows move it, as training.node.jackknife has it; None where
-    that was not asked for, as of references. handoff: of its cluster, where Spark handed over the rows; its seconds are
-    not among the run's. diverged: why it counts as diverged all the same; only in results.json."""
+    """A run that finished: like run.json, with the learning curve."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
 
     key: str
+    """The run's key, which no other run of the comparison has."""
     way: str
+    """The strategy, as reports call it."""
     seed: int
+    """The run's seed."""
     history: list[CurvePoint]
+    """The learning curve: a point for each round."""
     place: Place | None = None
+    """Where the run's times were measured."""
     untrained: Values | None = None
+    """The loss and the metrics before training, on the rows that decide; only references have them."""
     jackknife: dict[str, list[float]] | None = None
+    """How far each lane's rows move a metric, by metric (training.node.jackknife); None where not measured."""
     handoff: HandOff | None = None
+    """The cluster's hand-off, where Spark handed over the rows. The run's seconds do not include the hand-off."""
     diverged: str | None = None
+    """Why the finished run counts as diverged: its metric was not a finite number. Only results.json has the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DivergedRun(Record):
-    """A run that ended because its loss was no longer a number. diverged: the error."""
+    """A run that ended because its loss was no longer a finite number."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
 
     key: str
+    """The run's key, which no other run of the comparison has."""
     way: str
+    """The strategy, as reports call it."""
     config_hash: str
+    """The hash of the run's configuration."""
     diverged: str
+    """The error that ended the run."""
     nodes: int
+    """The number of nodes. If `virtual`, the nodes are virtual."""
     virtual: bool
+    """Whether the nodes are virtual."""
     seed: int
+    """The run's seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Stamp(Record):
-    """What tells whose record it is, and of which kind."""
+    """The fields that tell the kind of a record and its configuration."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
 
     config_hash: str
+    """The hash of the run's configuration."""
     diverged: str | None = None
+    """The error that ended the run; None for a run that finished."""
 
 
 def read_run(path: str, config_hash: str) -> ComparedRun | DivergedRun | None:
-    """The record in the file `path`; None if it is of another configuration. Raises InputError for a damaged one."""
+    """The record in the file `path`; None if its configuration is another. Raises InputError if the file is damaged."""
     content = filesystem.read_bytes(path)
     stamp = _Stamp.parse(content, path)
     if stamp.config_hash != config_hash:

@@ -150,10 +150,10 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
         spark = _started(stack, comparison.output, [*pending, *comparison.work])
         trying.run(spark)
     runs = [one.run for one in comparison.work]
-    found = choice.tuning(search.tries, trying.records, analysis.deciding(config, data.manifest), runs)
-    say(said.cost(found))
-    comparison.work = [_Work.of(run, data) for run in tuned(runs, choice.best(search.tries, found))]
-    comparison.measured, comparison.tuning = trying.measured, found
+    tuning = choice.tuning(search.tries, trying.records, analysis.deciding(config, data.manifest), runs)
+    say(said.cost(tuning))
+    comparison.work = [_Work.of(run, data) for run in tuned(runs, choice.best(search.tries, tuning))]
+    comparison.measured, comparison.tuning = trying.measured, tuning
     comparison.pace, comparison.handed = trying.pace, trying.handed
     return spark
 
@@ -214,8 +214,8 @@ class _Search:
 
     @classmethod
     def of(cls, config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> _Search:
-        found = tries(config, runs)
-        return cls(found, [_Work.of(run, data) for one in found for run in one.runs])
+        tried = tries(config, runs)
+        return cls(tried, [_Work.of(run, data) for one in tried for run in one.runs])
 
 
 @dataclass
@@ -250,7 +250,7 @@ class _Comparison:
     def pending(self, work: Sequence[_Work] | None = None) -> list[_Work]:
         """The runs without a record, in the order of the plan; reads the records there are. work: instead of those of
         the seeds so far."""
-        found = []
+        pending = []
         for one in self.planned() if work is None else work:
             path = self._path(one)
             if one.run.key not in self.records and filesystem.exists(path):
@@ -258,8 +258,8 @@ class _Comparison:
                 if record is not None:
                     self.records[one.run.key] = record
             if one.run.key not in self.records:
-                found.append(one)
-        return found
+                pending.append(one)
+        return pending
 
     def run(self, spark: SparkSession) -> None:
         """Do what is pending: a cluster for all runs that can share one, and another after a failure."""
@@ -279,7 +279,7 @@ class _Comparison:
                         self._failed(one, error)
 
     def _pending_now(self) -> list[_Work]:
-        """The same, waiting for a file system that is away."""
+        """The runs without a record, as `pending` finds them. Waits while the file system is away."""
         return waited_out(self.pending, self.work[0].run.config.max_restarts)
 
     def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sparksplit.comparison.content import OnHosts, Row
 from sparksplit.comparison.content_costs import CostModel
+from sparksplit.comparison.content_table import OnHosts, Row
 from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
 
 LINK_GBIT = 0.1

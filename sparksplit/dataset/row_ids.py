@@ -20,7 +20,7 @@ _CUT = np.uint64(0xD1B54A32D192ED03)
 """Separates the cut into splits from every other use of the content's hash."""
 
 _GROUPS = np.uint64(0x8CB92BA72F3D8DD7)
-"""The same for the cut of groups."""
+"""Separates the cut of groups from every other use of a group's hash."""
 
 
 def mix64(x: npt.ArrayLike) -> U64:

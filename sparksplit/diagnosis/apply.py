@@ -23,7 +23,7 @@ from sparksplit.training.config import NOT_IN_HASH
 SAFE = NOT_IN_HASH - {"data", "init", "output"}
 """The keys of `train` that may be written: whatever their values, the trained weights are the same."""
 SAFE_TO_PREPARE = frozenset(("file_size",))
-"""The same of `preprocess`: which files rows lie in says nothing about their order."""
+"""The keys of `preprocess` that may be written. How rows are divided into files does not change their order."""
 
 
 @dataclass(frozen=True)

@@ -60,8 +60,8 @@ class Partition:
     checksum: int
 
     def packed(self) -> PackedPartition:
-        """The same in a third of the bytes, and in two objects: of 1,000 partitions for 1,000 nodes and 12,000 lanes
-        the driver would otherwise hold 13 million numbers."""
+        """This partition in a third of the bytes, and in two objects. Of 1,000 partitions for 1,000 nodes and 12,000
+        lanes the driver would otherwise hold 13 million numbers."""
         sent = np.array([(part.rows, part.checksum) for part in self.sent], np.uint64)
         return PackedPartition(self.number, _packed(sent), _packed(np.array(self.lane_rows, np.int64)), self.checksum)
 
@@ -195,10 +195,10 @@ class _Stream:
                     raise RunError(f"node {self._rank} did not acknowledge partition {self._name.split()[0]}")
             except (pa.ArrowException, OSError) as error:
                 raise self._failed(error) from None
-            found = Sent(**json.loads(answer.to_pybytes()))
-            if found != sent:
+            taken = Sent(**json.loads(answer.to_pybytes()))
+            if taken != sent:
                 raise RunError(
-                    f"partition {self._name.split()[0]} has {sent.rows} rows for node {self._rank}, which took {found} "
+                    f"partition {self._name.split()[0]} has {sent.rows} rows for node {self._rank}, which took {taken} "
                     "from an earlier attempt; a DataFrame must give the same rows when Spark computes it again"
                 )
         return sent

@@ -92,6 +92,6 @@ class PredictConfig(Config):
 
 
 class DataFramePredict(PredictConfig):
-    """The same, for the rows of a DataFrame."""
+    """A trained model, the DataFrame whose rows to predict, and where the predictions go."""
 
     input: DataFrameInput

@@ -55,17 +55,17 @@ class ClassScores:
         losses = -logs[np.arange(len(label)), label]
         self.log_loss = math.fsum((self.log_loss, *(losses if each is None else losses * each)))
         all_of, right = slice(None), label == prediction
-        found: list[tuple[list[Number], npt.NDArray[np.int64], Any, int]] = [
+        counted: list[tuple[list[Number], npt.NDArray[np.int64], Any, int]] = [
             (self.labelled, label, all_of, classes),
             (self.predicted, prediction, all_of, classes),
             (self.right, label, right, classes),
         ]
         if classes <= MOST_CONFUSED:
-            found.append((self.confusion, label * classes + prediction, all_of, classes**2))
+            counted.append((self.confusion, label * classes + prediction, all_of, classes**2))
         if classes == 2:
             bins = measures.bins_of(logs[:, 1] - logs[:, 0])
-            found += [(counts, bins, label == index, measures.BINS) for index, counts in enumerate(self._histograms)]
-        for counts, places, chosen, size in found:
+            counted += [(counts, bins, label == index, measures.BINS) for index, counts in enumerate(self._histograms)]
+        for counts, places, chosen, size in counted:
             weights = None if each is None else each[chosen]
             counts[:] = _added(counts, np.bincount(places[chosen], weights, minlength=size).tolist())
 
@@ -80,11 +80,11 @@ class ClassScores:
         """rows, accuracy, log_loss, precision, recall and f1; of two classes also auc, and auc_error, how far it may be
         from the exact one."""
         labels = sum(self.labelled) or math.nan
-        found = {"rows": self.rows, "accuracy": sum(self.right) / labels, "log_loss": self.log_loss / labels}
-        found |= measures.of_classes(self.right, self.labelled, self.predicted)
+        summary = {"rows": self.rows, "accuracy": sum(self.right) / labels, "log_loss": self.log_loss / labels}
+        summary |= measures.of_classes(self.right, self.labelled, self.predicted)
         if self.positives:
-            found |= zip(("auc", "auc_error"), measures.auc(self.negatives, self.positives), strict=True)
-        return found
+            summary |= zip(("auc", "auc_error"), measures.auc(self.negatives, self.positives), strict=True)
+        return summary
 
     def by_class(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """For each class: its name, how many rows have it (by weight), how many were predicted to, and how many
@@ -169,10 +169,10 @@ class NumberScores:
         }
 
     def by_number(self) -> list[dict[str, float]]:
-        """The same for each number of a row's label."""
+        """The summary of each number of a row's label, without `rows`."""
         columns = zip(self.absolute, self.squared, self.mean, self.deviations, strict=True)
-        found = [NumberScores(self.rows, self.weight, *([value] for value in column)).summary() for column in columns]
-        return [{name: value for name, value in each.items() if name != "rows"} for each in found]
+        alone = [NumberScores(self.rows, self.weight, *([value] for value in column)).summary() for column in columns]
+        return [{name: value for name, value in each.items() if name != "rows"} for each in alone]
 
 
 Scores = ClassScores | NumberScores

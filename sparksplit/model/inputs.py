@@ -37,7 +37,8 @@ class Inputs:
         return _signature(self._description.model_tensors)
 
     def signature(self) -> list[Any]:
-        """The same of every stored tensor, and the label's, if there is one."""
+        """One tf.TensorSpec per stored tensor, [None, *shape] of the stored dtype; then the label's, if there is a
+        label."""
         label = self._description.label
         labels = [] if label is None else [tf.TensorSpec((None, *label.shape), tf.as_dtype(label.dtype))]
         return [*_signature(self._description.tensors), *labels]

@@ -46,7 +46,10 @@ class Weights:
         return of_class if own is None else of_class * own
 
     def evaluation(self, columns: Sequence[Any]) -> Any:
-        """The same for validation and test rows."""
+        """The weights of validation and test rows, as Keras's float type [rows]; None where each row counts 1.
+
+        Weights of classes do not count here.
+        """
         if self._place is None:
             return None
         return tf.cast(columns[self._place], tf.as_dtype(keras.config.floatx()))

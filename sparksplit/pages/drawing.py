@@ -92,14 +92,14 @@ class Mark:
 
 def marks(names: Iterable[str]) -> dict[str, Mark]:
     """A mark for each name, in order of first appearance."""
-    found: dict[str, Mark] = {}
+    marks: dict[str, Mark] = {}
     for name in names:
-        if name not in found:
-            index = len(found)
+        if name not in marks:
+            index = len(marks)
             parts = (COLOURS, _MARKERS, _DASHES)
             colour, marker, dash = (part[index % len(part)] for part in parts)
-            found[name] = Mark(str(colour), str(marker), dash)
-    return found
+            marks[name] = Mark(str(colour), str(marker), dash)
+    return marks
 
 
 @dataclass(frozen=True)
@@ -131,13 +131,13 @@ def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
 
 @contextmanager
 def beside(height: float, widths: Sequence[float]) -> Iterator[tuple[Figure, list[Any]]]:
-    """The same with several axes that have the same rows, from left to right; labels of the first one's rows lie over
-    all."""
+    """(figure, several axes with the same rows, from left to right), `height` inches without the legend; draw and save
+    inside the block. The labels of the first axes' rows lie over all."""
     with _figure(height) as figure:
-        found = list(figure.subplots(1, len(widths), width_ratios=widths))
-        found[0].set_zorder(1)
-        found[0].patch.set_visible(False)
-        yield figure, found
+        axes = list(figure.subplots(1, len(widths), width_ratios=widths))
+        axes[0].set_zorder(1)
+        axes[0].patch.set_visible(False)
+        yield figure, axes
 
 
 @contextmanager
@@ -206,9 +206,9 @@ Points = Sequence[tuple[float, float]]
 def coinciding(lines: Mapping[str, Points], width: float, height: float) -> list[list[str]]:
     """The names of lines that lie on each other, together, in order. lines: their points; width, height: of the axes in
     the same units."""
-    found: list[list[str]] = []
+    groups: list[list[str]] = []
     for name, points in lines.items():
-        for group in found:
+        for group in groups:
             first = lines[group[0]]
             if len(first) == len(points) and all(
                 abs(x - other_x) <= _NO_LINE * width and abs(y - other_y) <= _NO_LINE * height
@@ -217,8 +217,8 @@ def coinciding(lines: Mapping[str, Points], width: float, height: float) -> list
                 group.append(name)
                 break
         else:
-            found.append([name])
-    return found
+            groups.append([name])
+    return groups
 
 
 def named(group: Sequence[str]) -> str:

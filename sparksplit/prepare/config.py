@@ -51,7 +51,8 @@ class InputConfig(Config):
     """parquet, orc, json, avro, tfrecord, images: files of your own, given like the path, that stay the validation
     split."""
     test: Paths | None = None
-    """The same for the test split; csv, text: a file or a folder. An IDX folder brings its own, the t10k files."""
+    """Files of your own test split. csv, text: a file or a folder. Other file formats: given like input.path. An IDX
+    folder brings its own, the t10k files."""
     table: Annotated[str, Field(min_length=1)] | None = None
     """table: its name in Spark's catalog, such as the Hive metastore's: DATABASE.TABLE."""
     query: Annotated[str, Field(min_length=1)] | None = None
@@ -125,7 +126,8 @@ class InputConfig(Config):
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
     """Where rows have columns: bad rows to leave out, and keep in bad_rows/ with the reason; one more ends the job."""
     max_bad_fraction: Fraction | None = None
-    """The same as a share of all rows, instead of max_bad_rows; where both are given, the stricter holds."""
+    """Where rows have columns: the job ends if more than this fraction of all rows is bad. Set alone, it replaces
+    max_bad_rows. If both are set, the stricter limit holds."""
 
     @property
     def place(self) -> str:
@@ -173,12 +175,12 @@ class InputConfig(Config):
             except InputError:
                 return {}
             return {"input.path": path}
-        found: dict[str, str] = {}
+        places: dict[str, str] = {}
         for key in PATHS:
             for path in filter(self._is_place, self.paths_of(key)):
                 for one in expand(path) if format_of(self.format).patterns else [path]:
-                    found[f"input.{key}" if f"input.{key}" not in found else f"input.{key}: {one}"] = one
-        return found
+                    places[f"input.{key}" if f"input.{key}" not in places else f"input.{key}: {one}"] = one
+        return places
 
 
 class DataFrameInput(InputConfig):
@@ -208,7 +210,8 @@ class PreprocessConfig(Config):
     """The share of the training rows (of the groups, where `cut` keeps groups together) that becomes the validation
     split; for a text, the stretch that follows the training split's."""
     test: Fraction = 0.0
-    """The same for the test split, where the source brings none; for a text, its end."""
+    """The share of the training rows (of the groups, where `cut` keeps groups together) that becomes the test split,
+    unless the source brings a test split. Text: the end of the text."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
     """All but text: the seed of the hash that cuts validation and test."""
     cut: CutConfig = Field(default_factory=CutConfig)
@@ -278,6 +281,6 @@ class PreprocessConfig(Config):
 
 
 class DataFramePreprocess(PreprocessConfig):
-    """The same for the rows of a DataFrame."""
+    """How the rows of a DataFrame become a prepared data set."""
 
     input: DataFrameInput

@@ -43,8 +43,8 @@ def pages_of(sc: SparkContext) -> list[str]:
             ask = jvm.java.lang.Class.forName(f"{messages}RequestMasterState$").getField("MODULE$").get(None)
             answer = jvm.java.lang.Class.forName(f"{messages}MasterStateResponse")
             state = master.askSync(ask, jvm.scala.reflect.ClassTag.apply(answer))
-            if found := [str(worker.webUiAddress()) for worker in state.workers()]:  # a standby master has none
-                return found
+            if pages := [str(worker.webUiAddress()) for worker in state.workers()]:  # a standby master has none
+                return pages
         except Exception as error:
             log.debug("%s:%d does not tell its workers: %s", host, port, error)
     return []
@@ -55,8 +55,8 @@ def said_by_an_executor(sc: SparkContext, pages: Sequence[str]) -> str | None:
     of a worker on this machine has one. pages: the workers'. All are asked at once: firewalls let each take seconds."""
     application = str(sc.applicationId)
     with ThreadPoolExecutor(_MOST_PAGES) as pool:
-        found = pool.map(lambda page: _error_in(_on_page(page, application)), pages[:_MOST_PAGES])
-        return next(filter(None, found), None) or _error_in(_in_folder(sc, application))
+        errors = pool.map(lambda page: _error_in(_on_page(page, application)), pages[:_MOST_PAGES])
+        return next(filter(None, errors), None) or _error_in(_in_folder(sc, application))
 
 
 def _error_in(texts: Iterator[str]) -> str | None:
@@ -77,7 +77,10 @@ def _on_page(page: str, application: str) -> Iterator[str]:
 
 
 def _in_folder(sc: SparkContext, application: str) -> Iterator[str]:
-    """The same, where a worker with Spark's default folder is on this machine, as those of a local cluster are."""
+    """The application's newest executor log of each kind, from Spark's default folder for workers on this machine.
+
+    The workers of a local cluster write there.
+    """
     jvm: Any = sc._jvm
     home = Path(jvm.java.lang.System.getenv("SPARK_HOME") or "")
     for kind in KINDS:

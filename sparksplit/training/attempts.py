@@ -10,19 +10,25 @@ from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError, NodeFailed
 from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
-from sparksplit.training.record import Attempt, Cause, Progress, RunRecord
+from sparksplit.training.progress_record import Progress
+from sparksplit.training.record import Attempt, Cause, RunRecord
 
 _FILE = "_ATTEMPTS"
 
 
 @dataclass(frozen=True)
 class Attempts(Record):
-    """restarts: those made within a command by itself, over all commands. seconds: wall time of all commands. story:
-    the attempts, the present one last; one without an end was that of a driver that was killed, or is the present."""
+    """The attempts of a run so far, over all commands."""
 
     restarts: int = 0
+    """Automatic restarts."""
     seconds: float = 0.0
+    """Seconds of wall time."""
     story: list[Attempt] = field(default_factory=list)
+    """The attempts; the present attempt is the last.
+
+    An attempt without an end is the present attempt, or its driver was killed.
+    """
 
     def begun(self, how: str, nodes: int, checkpoint: str | None) -> Attempts:
         """With another attempt, which begins now from `checkpoint` on `nodes` nodes. how: as Attempt.how."""
@@ -96,5 +102,5 @@ def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
         progress = checkpoints.progress_of(checkpoint)
     except InputError:
         progress = Progress("", 1)
-    found = noted(run)
-    return replace(found, seconds=max(found.seconds, progress.seconds)), progress.epochs
+    attempts = noted(run)
+    return replace(attempts, seconds=max(attempts.seconds, progress.seconds)), progress.epochs

@@ -25,7 +25,7 @@ from hdfs_io import activity, disk, filesystem
 from hdfs_io.errors import using
 from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 
 Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
@@ -153,14 +153,14 @@ def read(path: str, rank: int) -> Checkpoint:
     own = _shard(rank % progress.nodes)
     needed = [name for name in (_STATE, own) if name in files]
     _refuse_missing(path, needed)
-    found = {name: _unpack(filesystem.join(path, name), files[name]) for name in needed}
-    return Checkpoint(progress, found[_STATE], found.get(own, {}))
+    archives = {name: _unpack(filesystem.join(path, name), files[name]) for name in needed}
+    return Checkpoint(progress, archives[_STATE], archives.get(own, {}))
 
 
 def _all(run: str) -> list[str]:
     folder = filesystem.join(run, FOLDER)
-    found = filesystem.listing(folder).items()
-    names = sorted((name for name, size in found if size is None and _NAME.match(name)), key=_number)
+    entries = filesystem.listing(folder).items()
+    names = sorted((name for name, size in entries if size is None and _NAME.match(name)), key=_number)
     return [filesystem.join(folder, name) for name in names]
 
 

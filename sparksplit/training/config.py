@@ -152,8 +152,8 @@ class Training(Config):
     """Seconds without progress in training (updates, rows read, tries to reach HDFS) after which a node counts as
     hanging; null: the larger of 60 s and 20 median steps, phase_timeout before there are any."""
     phase_timeout: pydantic.PositiveFloat = 1800
-    """The same for a node that makes its graphs, validates, writes a checkpoint or the model, or waits for Spark's
-    rows."""
+    """Seconds without progress after which a node counts as hanging while it makes its graphs, validates, writes a
+    checkpoint or the model, or waits for Spark's rows."""
 
     ports: Annotated[str, pydantic.AfterValidator(_ports)] | None = None
     """The ports that driver and nodes may listen on, such as 40000-40100; the first that is free is taken. A host needs

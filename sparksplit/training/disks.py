@@ -26,7 +26,7 @@ def spooled(config: TrainConfig) -> list[int]:
 
 
 def spool_bytes(description: Description, lane_rows: Sequence[int], split: Split, nodes: int) -> list[int]:
-    """The same. lane_rows: rows of each lane."""
+    """Bytes that each of `nodes` nodes spools, by rank. lane_rows: rows of each lane."""
     row = 8 + sum(_OFFSET + tensor.row_bytes for tensor in description.tensors)
     if description.label is not None:
         row += description.label.row_bytes + (_OFFSET if description.label.shape else 0)

@@ -9,7 +9,8 @@ from typing import Any
 
 from sparksplit.base.progress import Lines, Progress, say
 from sparksplit.training import report
-from sparksplit.training.record import METRICS, RUN, EpochRecord
+from sparksplit.training.progress_record import METRICS, EpochRecord
+from sparksplit.training.record import RUN
 
 _FEW = 8
 """So many nodes are all in the line of progress; of more there are three."""

@@ -11,7 +11,8 @@ from sparksplit.base.errors import InputError
 from sparksplit.rows.ledger import Ledger
 from sparksplit.training import attempts, checkpoints
 from sparksplit.training.initial import KERAS
-from sparksplit.training.record import METRICS, RUN, RunRecord
+from sparksplit.training.progress_record import METRICS
+from sparksplit.training.record import RUN, RunRecord
 
 log = logging.getLogger(__name__)
 

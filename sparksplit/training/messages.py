@@ -12,38 +12,46 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.rows.ledger import Seen
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
-from sparksplit.training.record import EpochRecord, LossScale, Progress, RunCollective, RunInit, Values
+from sparksplit.training.progress_record import EpochRecord, Progress, Values
+from sparksplit.training.record import LossScale, RunCollective, RunInit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Payload(Record):
-    """What a node needs for a run.
-
-    config: a TrainConfig's values, with the folders that its `data` came to and the model file of its `init`. places:
-    where its keys were written down (Origin.to_json). run: the folder to fill; output: what that is to become; owner:
-    the output's; writing: its fence's name. sources: the text of the user's files, by the key that names them.
-    checkpoint: the path of the one to go on from. before: what the run has taken so far, as in `spent.gone_on`.
-    record_only: leave no model, no checkpoints and no metrics.jsonl. untrained: tell what the model is worth before
-    training, too. untested: leave the test rows alone. jackknife: tell how far each lane's rows move what it is worth
-    after. init: the digest of the weights to begin with.
-    """
+    """What a node needs for a run."""
 
     config: JsonObject
+    """The values of a TrainConfig, with the folders that `data` names and the model file that `init` names."""
     places: JsonObject
+    """Where the configuration's keys were written down (Origin.to_json)."""
     run: str
+    """The folder that the run fills."""
     output: str
+    """The path of the output that the folder becomes at the end."""
     owner: str
+    """The owner of the output."""
     writing: str
+    """The name of the output's fence."""
     sources: dict[str, str]
+    """The text of the user's files, by the key that names the file."""
     config_hash: str
+    """The hash of the configuration."""
     threads: int
+    """TensorFlow's threads per operation on each node."""
     checkpoint: str | None = None
+    """The path of the checkpoint that the run goes on from; None where the run begins."""
     before: dict[str, float] = field(default_factory=dict)
+    """Seconds before the attempt, by what they were spent on, as in `spent.gone_on`."""
     record_only: bool = False
+    """Whether the run writes no model, no checkpoints and no metrics.jsonl."""
     untrained: bool = False
+    """Whether the node also computes the loss and the metrics before training."""
     jackknife: bool = False
+    """Whether the node also computes how far each lane's rows move the metrics after training."""
     untested: bool = False
+    """Whether the node skips the test rows."""
     init: str | None = None
+    """The digest of the trained weights to begin with; None where all layers begin anew."""
 
     @classmethod
     def of(
@@ -84,37 +92,50 @@ def settled(config: TrainConfig, data: PreparedDataSet, initial: Initial | None)
     """The configuration's values for a node, with the folders that its `data` came to and the model file of its
     `init`."""
     paths: list[Json] = [*data.paths]
-    found: JsonObject = {"data": paths if len(paths) > 1 else data.path}
+    resolved: JsonObject = {"data": paths if len(paths) > 1 else data.path}
     if initial is not None:
-        found["init"] = initial.file
-    return {**config.model_dump(mode="json"), **found}
+        resolved["init"] = initial.file
+    return {**config.model_dump(mode="json"), **resolved}
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeResult(Record):
-    """What one node says about a finished run; all say the same, except for host and seconds.
-
-    seen: the progress's ledger in brief. sync_every: like RunSync.every. test: None without test rows. untrained: the
-    same before training, without test rows on the validation rows; None if it was not asked for. jackknife: after
-    training, of the same rows, as training.node.jackknife has it; None if it was not asked for. seconds: the run's, by
-    what they were spent on (training.spent). weights: the digest of the trained weights. init, collective, loss_scale,
-    threads: as RunRecord's.
-    """
+    """A node's result of a finished run. The results of all nodes are equal, except for `host` and `seconds`."""
 
     progress: Progress
+    """How far the run is."""
     seen: Seen
+    """The ledger of `progress`, in brief."""
     passes: int
+    """Passes over the training rows, summed over the nodes."""
     sync_every: int | str
+    """When the nodes synced, as in RunSync.every."""
     test: Values | None
+    """The metrics of the test rows; None without test rows."""
     weights: str
+    """The digest of the trained weights."""
     host: str
+    """The node's host."""
     seconds: dict[str, float]
+    """The node's seconds of the run, by what they were spent on (training.spent)."""
     init: RunInit | None = None
+    """The trained weights that the run began with, as in RunRecord."""
     loss_scale: LossScale | None = None
+    """The factor that the loss was multiplied with, as in RunRecord."""
     threads: int | None = None
+    """TensorFlow's threads per operation, as in RunRecord."""
     collective: RunCollective | None = None
+    """The collective that summed over the nodes, as in RunRecord."""
     untrained: Values | None = None
+    """The loss and the metrics before training; None if not asked for.
+
+    They are computed on the test rows; without test rows on the validation rows.
+    """
     jackknife: dict[str, list[float]] | None = None
+    """How far each lane's rows move the metrics after training (training.node.jackknife), on the rows of `untrained`.
+
+    None if not asked for.
+    """
 
     def in_brief(self) -> NodeResult:
         """As it crosses to others, however many epochs and lanes there are: without the rounds, which metrics.jsonl

@@ -1,354 +1,299 @@
-"""What is kept of a training run in JSON: run.json, metrics.jsonl's lines, and how far it is, in its checkpoints."""
+"""run.json: what was trained, how, at what cost, and how well."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
 from sparksplit.base.records import Json, Record
-from sparksplit.rows.ledger import LedgerJson
+from sparksplit.training.progress_record import Resumed, Values
 
-RUN, METRICS = "run.json", "metrics.jsonl"
-
-Values = dict[str, float | None]
-"""The loss and the metrics by name; None for one that is not a finite number."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpochSeconds:
-    """Seconds of node 0 from where the last round's record was made, or training began, by what they were spent on.
-
-    train: all of feed, copy, compute and sync. feed: waiting for rows. warmup: making graphs. copy: rows to tensors on
-    the device. compute: updates. sync: exchanges; waiting: the part of it spent waiting for other nodes. metrics: the
-    training metrics over all nodes. checkpoint: those at the end of the last round too, like records: publishing
-    metrics.jsonl and TensorBoard's events. other: what is left. total: all of them; train and waiting are parts.
-    """
-
-    train: float
-    feed: float
-    warmup: float
-    copy: float
-    compute: float
-    sync: float
-    waiting: float
-    validation: float
-    metrics: float
-    checkpoint: float
-    records: float
-    other: float
-    total: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class EpochRecord(Record):
-    """One finished round, which is an epoch unless the nodes split the epochs: a line of metrics.jsonl.
-
-    epoch: the last one that it finished, from 1. updates, steps: since the run began. validation: None without
-    validation rows. rows: how many were trained on, over all nodes; rows_per_second: None where no time passed.
-    """
-
-    WHAT: ClassVar[str] = f"a line of {METRICS}"
-
-    epoch: int
-    updates: int
-    steps: int
-    train: Values
-    validation: Values | None = None
-    rows: int
-    rows_per_second: float | None
-    seconds: EpochSeconds
-
-
-def read_history(folder: str) -> list[EpochRecord]:
-    """The rounds in metrics.jsonl of the run's folder `folder`. Raises InputError if it is damaged."""
-    path = filesystem.join(folder, METRICS)
-    lines = filesystem.read_bytes(path).splitlines()
-    return [EpochRecord.parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
-
-
-@dataclass(frozen=True, kw_only=True)
-class CurvePoint(Record):
-    """What was learnt after this many passes, updates, steps and seconds of training, each since the run began."""
-
-    passes: int
-    updates: int
-    steps: int
-    seconds: float
-    train: Values | None = None
-    validation: Values | None = None
-
-
-@dataclass(frozen=True)
-class Resumed:
-    """Where a run was resumed. update: the checkpoint's. optimizer: "passed on" where the number of nodes with their
-    own optimizers changed, so that each took the state of one of those before."""
-
-    update: int
-    nodes_before: int
-    nodes: int
-    optimizer: str | None = None
+RUN = "run.json"
 
 
 @dataclass(frozen=True)
 class Cause:
-    """What ended an attempt. rank, host: the node's that it began with, where it was one's."""
+    """The error or interruption that ended an attempt."""
 
     what: str
+    """The error in words."""
     rank: int | None = None
+    """The rank of the node that the failure began with; None if the failure began with no node."""
     host: str | None = None
+    """The host of the node that the failure began with; None if the failure began with no node."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One start of a run's nodes, and how it ended.
-
-    how: start; restart (by itself, after a failure); resume (by a later command); rejoin (with all nodes again,
-    after some had been missing). begun, ended: UTC. nodes: how many; update: of the checkpoint that it went on from.
-    ended, seconds: None where its driver was killed. cause: None where it finished the run.
-    """
+    """One start of a run's nodes, and how it ended."""
 
     how: str
+    """Why the nodes were started: start, restart, resume or rejoin.
+
+    restart: by itself, after a failure. resume: by a later command. rejoin: with all nodes, after some were missing.
+    """
     begun: str
+    """The time of the start, in UTC (ISO 8601)."""
     nodes: int
+    """The number of nodes."""
     update: int
+    """The update of the checkpoint that the attempt went on from; 0 without a checkpoint."""
     ended: str | None = None
+    """The time of the end, in UTC (ISO 8601); None where the driver was killed, or while the attempt runs."""
     seconds: float | None = None
+    """Seconds of wall time; None where the driver was killed, or while the attempt runs."""
     cause: Cause | None = None
-
-
-@dataclass(frozen=True)
-class Watched:
-    """What the validations have shown so far of the metric that is watched (training.stopping.Watch).
-
-    best: its best finite value; None before there is one. epoch, update: the round in which it came, as in its
-    EpochRecord. reference: the last value that was better by more than `min_delta`; waited: validations since.
-    """
-
-    best: float | None = None
-    epoch: int = 0
-    update: int = 0
-    reference: float | None = None
-    waited: int = 0
-
-
-@dataclass(frozen=True)
-class Progress(Record):
-    """How far a run is.
-
-    update: updates since the run began: changes of the weights that all nodes share. step: mini-batches that the node
-    with the most has trained on, which says where in the rows the run is. syncs: exchanges between nodes. ledger:
-    Ledger.to_json. history: the finished rounds. loss_sum, loss_rows: the unfinished round's training loss so far.
-    losses: (sum, rows) of that by rank, where each node has its own. within_round: whether only as many nodes can go
-    on. seconds: the run's so far, over all attempts; spent: by what they were spent on, and since_round: those since
-    the last round's record (training.spent). watched: None if no metric is watched.
-    """
-
-    WHAT: ClassVar[str] = "a checkpoint's description"
-
-    config_hash: str
-    nodes: int
-    update: int = 0
-    step: int = 0
-    syncs: int = 0
-    ledger: LedgerJson = field(default_factory=dict)
-    history: list[EpochRecord] = field(default_factory=list)
-    loss_sum: float = 0.0
-    loss_rows: int = 0
-    losses: list[tuple[float, int]] = field(default_factory=list)
-    within_round: bool = False
-    seconds: float = 0.0
-    spent: dict[str, float] = field(default_factory=dict)
-    since_round: dict[str, float] = field(default_factory=dict)
-    sync_bytes: int = 0
-    resumed: list[Resumed] = field(default_factory=list)
-    watched: Watched | None = None
-
-    @property
-    def epochs(self) -> int:
-        """How many epochs have been finished."""
-        return self.history[-1].epoch if self.history else 0
+    """What ended the attempt; None where the attempt finished the run."""
 
 
 @dataclass(frozen=True)
 class RunData:
-    """The prepared data set that was trained on. folders: of all of them, where several were trained on as one."""
+    """The prepared data set that was trained on."""
 
     path: str
+    """The folder of the data set. Of several data sets: the first folder, and the number of others."""
     digest: str
+    """The data set's digest."""
     folders: list[str] | None = None
+    """The folders of all data sets, where several were trained on together."""
 
 
 @dataclass(frozen=True)
 class RunInit:
-    """The weights that a run began with. file: the model's; digest: of the weights in it. layers: those that began with
-    them; fresh: those that did not."""
+    """The trained weights that a run began with."""
 
     file: str
+    """The file of the model that the weights came from."""
     digest: str
+    """The digest of the weights in the file."""
     layers: list[str]
+    """The names of the layers that began with weights from the file."""
     fresh: list[str]
+    """The names of the layers that began with newly initialised weights."""
 
 
 @dataclass(frozen=True)
 class RunSync:
-    """every: "step", "epoch", or the steps between two syncs. outer: the outer optimizer; None without one. after: how
-    many updates came first, in which nodes agreed at every step."""
+    """When the nodes agree."""
 
     every: int | str
+    """When the nodes sync: "step", "epoch", or the number of steps between two syncs."""
     outer: str | None
+    """The outer optimizer; None without an outer optimizer."""
     after: int
+    """Updates at the beginning of the run in which the nodes agreed at every step."""
 
 
 @dataclass(frozen=True)
 class RunCollective:
-    """What summed over the nodes, in the last attempt. name: as the key `collective` has it. reason: why it was chosen;
-    None where the configuration says which."""
+    """The collective that summed over the nodes in the last attempt."""
 
     name: str
+    """The collective's name, as in the key `collective`."""
     reason: str | None = None
+    """Why the collective was chosen; None where the configuration names it."""
 
 
 @dataclass(frozen=True)
 class RunLedger:
-    """rows: how many the weights have seen. checksum: of their row_ids, as text, because JSON readers round large
-    integers. exact: whether each pass saw every row exactly once."""
+    """The rows that the weights have seen."""
 
     rows: int
+    """The number of rows, summed over all passes."""
     checksum: str
+    """The checksum of the rows' row_ids, as text, because JSON readers round large integers."""
     exact: bool
+    """Whether each pass saw every row exactly once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSeconds:
     """Seconds by what they were spent on, over all attempts, as means over the nodes.
 
-    start: until training began, without handoff: waiting for Spark to hand over rows. train: copy, compute and sync.
-    test: on the test rows. export: of the model. lost: what attempts took after the checkpoint that the run went on
-    from. end: from the nodes' results on. The others are as in EpochSeconds. total: all of them; copy, compute, sync
-    and waiting are parts. Of the attempts before the last one, they are node 0's up to that checkpoint.
+    For each attempt before the last, the seconds are node 0's, up to the checkpoint that the run went on from.
     """
 
     start: float
+    """Seconds until training began, without `handoff`."""
     handoff: float
+    """Seconds of waiting for Spark to hand over the rows, before training (input_mode: spark)."""
     feed: float
+    """Seconds of waiting for rows."""
     warmup: float
+    """Seconds of making graphs."""
     train: float
+    """Seconds of training: `copy`, `compute` and `sync` together."""
     copy: float
+    """Seconds of turning rows into tensors on the device."""
     compute: float
+    """Seconds of computing updates."""
     sync: float
+    """Seconds of exchanges between nodes."""
     waiting: float
+    """The part of `sync` that was spent waiting for other nodes, in seconds."""
     validation: float
+    """Seconds on the validation rows."""
     metrics: float
+    """Seconds of computing the training metrics over all nodes."""
     checkpoint: float
+    """Seconds that training stood still for checkpoints."""
     records: float
+    """Seconds of publishing metrics.jsonl and TensorBoard's events."""
     test: float
+    """Seconds on the test rows."""
     export: float
+    """Seconds of writing the model."""
     lost: float
+    """Seconds of ended attempts after the checkpoint that the run went on from, until the next attempt began."""
     end: float
+    """Seconds from the nodes' results to the end of the run."""
     other: float
+    """Seconds that no other name counts."""
     total: float
+    """Seconds of the whole run. `copy`, `compute`, `sync` and `waiting` are not added: `train` has them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetrics:
-    """train, validation: for each metric, a list by round; None where there is nothing. test: at the end; empty without
-    test rows. Numbers that are not finite are None."""
+    """The loss and the metrics of a run; None for a value that is not a finite number."""
 
     train: dict[str, list[float | None]] | None = None
+    """For each metric of the training rows, its values by round; None without a finished round."""
     validation: dict[str, list[float | None]] | None = None
+    """For each metric of the validation rows, its values by round; None without validation rows."""
     test: Values
+    """The metrics of the test rows at the end of the run; empty without test rows."""
 
 
 @dataclass(frozen=True)
 class StoppedEarly:
-    """Where a run ended before its last epoch: the metric had not improved for `early_stop.patience` validations. best:
-    its best value; None if no value was finite."""
+    """Where a run ended before its last epoch: the metric had not improved for `early_stop.patience` validations."""
 
     epoch: int
+    """The last finished epoch, counted from 1."""
     update: int
+    """The update at which the run ended."""
     metric: str
+    """The name of the watched metric."""
     best: float | None
+    """The metric's best value; None if no value was finite."""
 
 
 @dataclass(frozen=True)
 class Best:
-    """The best validation. epoch, update: the round at whose end it was. kept: whether the model has its weights; if
-    not, it has the last ones."""
+    """The best validation of a run."""
 
     metric: str
+    """The name of the watched metric."""
     value: float
+    """The metric's best value."""
     epoch: int
+    """The epoch of the round that ended with the best validation."""
     update: int
+    """The update at the end of that round."""
     kept: bool
+    """Whether the model has the weights of the best validation. If not, the model has the last weights."""
 
 
 @dataclass(frozen=True)
 class LossScale:
-    """By what the loss was multiplied (dtype: mixed_float16). value: at the end. left_out: the steps that changed no
-    weight, because gradients overflowed; None where the run went on with another number of nodes, which count steps
-    differently. Where nodes apply their own gradients, both are node 0's."""
+    """The factor that the loss was multiplied with (dtype: mixed_float16).
+
+    Where each node applies its own gradients, the fields are node 0's.
+    """
 
     value: float
+    """The factor at the end of the run."""
     left_out: int | None
+    """Steps that changed no weight, because gradients overflowed.
+
+    None where the run went on with another number of nodes, because different numbers of nodes count steps differently.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunRecord(Record):
-    """run.json: what was trained, how, at what cost, and how well.
-
-    config: the run's configuration, with every key. nodes: real ones or, if `virtual`, virtual ones. rows: of one pass.
-    updates: changes of the weights that all nodes share; steps: mini-batches of the node with the most; syncs:
-    exchanges between nodes. weights: the digest of the trained weights. restarts: over all commands that trained it.
-    stopped_early: None if it ran to its last epoch. best: None if no metric was watched, or none of its values finite.
-    init: None where all layers began afresh. collective: None for one real node. loss_scale: None where the loss was
-    not multiplied. attempts: all of them, over all commands; None in the records of compare. threads: TensorFlow's, per
-    operation.
-    """
+    """run.json: what was trained, how, at what cost, and how well."""
 
     WHAT: ClassVar[str] = "what train writes"
     REMEDY: ClassVar[str] = "train again with --overwrite"
 
     run_id: str
+    """The run's identifier."""
     config_hash: str
+    """The hash of the configuration, without keys that cannot change the result."""
     command: str
+    """The command that made the record."""
     data: RunData
+    """The prepared data set that was trained on."""
     config: dict[str, Json]
+    """The run's configuration, with every key."""
     strategy: str
+    """The strategy's name."""
     sync: RunSync
+    """When the nodes agreed."""
     nodes: int
+    """The number of nodes in the last attempt. If `virtual`, the nodes are virtual."""
     virtual: bool
+    """Whether the nodes are virtual: a single process computed for all of them."""
     input_mode: str
+    """How the nodes got their rows: tensorflow (each node read them) or spark (Spark handed them over)."""
     rows: int
+    """Rows in a pass."""
     batch_size: int
+    """Rows in a mini-batch, as in the configuration."""
     epochs: int
+    """Epochs that the configuration asks for."""
     passes: int
+    """Passes over the training rows, summed over the nodes."""
     updates: int
+    """Changes of the weights that all nodes share."""
     steps: int
+    """Mini-batches of the node with the most mini-batches."""
     syncs: int
+    """Exchanges between nodes."""
     sync_bytes_per_node: int
+    """Bytes that a node sent in exchanges."""
     ledger: RunLedger
+    """The rows that the weights have seen."""
     seconds: RunSeconds
+    """Seconds by what they were spent on."""
     rows_per_second: float
+    """Throughput of all nodes together in rows/s, by the seconds of training, with waiting for rows."""
     metrics: RunMetrics
+    """The loss and the metrics of the training, validation and test rows."""
     resumed: list[Resumed]
+    """Where the run was resumed from a checkpoint, in order."""
     weights: str
+    """The digest of the trained weights."""
     hosts: list[str]
+    """The nodes' hosts, by rank."""
     versions: dict[str, str]
+    """The versions of sparksplit and of the packages that a result depends on."""
     restarts: int
+    """Automatic restarts after a failure, over all commands that trained the run."""
     application_id: str
+    """The id of the Spark application."""
     attempts: list[Attempt] | None = None
+    """All attempts, over all commands that trained the run; None in the records of `compare`."""
     stopped_early: StoppedEarly | None = None
+    """Where the run stopped early; None if the run finished its last epoch."""
     best: Best | None = None
+    """The best validation; None if no metric was watched, or no value was finite."""
     init: RunInit | None = None
+    """The trained weights that the run began with; None where all weights were newly initialised."""
     loss_scale: LossScale | None = None
+    """The factor that the loss was multiplied with; None where the loss was not multiplied."""
     threads: int | None = None
+    """TensorFlow's threads per operation on each node."""
     collective: RunCollective | None = None
+    """The collective that summed over the nodes; None for a single real node."""
 
     @classmethod
     def read(cls, folder: str) -> Self:
-        """The record in the run's folder `folder`. Raises InputError if it is missing, damaged or something else's."""
+        """The record in the run's folder `folder`. Raises InputError if run.json is missing or damaged or no run's."""
         path = filesystem.join(folder, RUN)
         return cls.parse(filesystem.read_bytes(path), path)
 

@@ -13,19 +13,8 @@ from hdfs_io import filesystem
 from sparksplit.base.version import __version__
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import stopping
-from sparksplit.training.record import (
-    RUN,
-    Attempt,
-    CurvePoint,
-    EpochRecord,
-    RunData,
-    RunInit,
-    RunLedger,
-    RunMetrics,
-    RunRecord,
-    RunSync,
-    Values,
-)
+from sparksplit.training.progress_record import CurvePoint, EpochRecord, Values
+from sparksplit.training.record import RUN, Attempt, RunData, RunInit, RunLedger, RunMetrics, RunRecord, RunSync
 from sparksplit.training.spent import of_run
 
 if TYPE_CHECKING:
@@ -81,11 +70,11 @@ def _few(names: Sequence[str], most: int = 20) -> str:
 
 def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]]]:
     """{train, validation: (epoch, values) by round}, with only those that were measured."""
-    found = {
+    measured = {
         "train": [(record.epoch, record.train) for record in history],
         "validation": [(record.epoch, record.validation) for record in history if record.validation is not None],
     }
-    return {name: rounds for name, rounds in found.items() if rounds}
+    return {name: rounds for name, rounds in measured.items() if rounds}
 
 
 def metrics_by_name(history: Sequence[EpochRecord]) -> dict[str, dict[str, list[float | None]]]:
@@ -166,16 +155,22 @@ def _ended(run: RunRecord) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the nodes' results do not tell about a run. total: its seconds; launched: those of the last attempt until
-    its nodes' processes ran."""
+    """The facts about a run that the driver knows and the nodes' results lack."""
 
     run_id: str
+    """The run's identifier."""
     config_hash: str
+    """The hash of the configuration."""
     restarts: int
+    """Automatic restarts after a failure, over all commands."""
     application_id: str
+    """The id of the Spark application."""
     total: float
+    """Seconds of the whole run."""
     launched: float = 0.0
+    """Seconds of the last attempt until its nodes' processes ran."""
     attempts: list[Attempt] | None = None
+    """All attempts, over all commands; None for a run of `compare`."""
 
 
 def record(

@@ -28,7 +28,8 @@ from sparksplit.training.going_on import going_on, told_how
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.missing import AllBack, Missing
-from sparksplit.training.record import RUN, RunRecord, read_history
+from sparksplit.training.progress_record import read_history
+from sparksplit.training.record import RUN, RunRecord
 from sparksplit.training.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.spent import advice
 
@@ -96,12 +97,12 @@ def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | Non
 
     whole_rounds: as in `checkpoints.newest_whole`.
     """
-    found, damaged = checkpoints.newest_whole(run, nodes, whole_rounds)
+    checkpoint, damaged = checkpoints.newest_whole(run, nodes, whole_rounds)
     for problem in damaged:
         say(problem)
     if damaged:
-        say(f"{found} is taken instead" if found else "no checkpoint is whole; the run begins anew")
-    return found
+        say(f"{checkpoint} is taken instead" if checkpoint else "no checkpoint is whole; the run begins anew")
+    return checkpoint
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sparksplit.training.record import EpochSeconds, RunSeconds
+from sparksplit.training.progress_record import EpochSeconds
+from sparksplit.training.record import RunSeconds
 
 TRAINING = ("copy", "compute", "sync")
 """What `train` in run.json consists of; in metrics.jsonl it has the waiting for rows, too."""
@@ -44,8 +45,8 @@ def trained(spent: Mapping[str, float]) -> float:
 
 def of_round(spent: Mapping[str, float]) -> EpochSeconds:
     """The seconds of a round as its record has them."""
-    found = {name: round(spent.get(name, 0.0), 4) for name in (*ROUNDS, "waiting")}
-    return EpochSeconds(train=round(trained(found), 4), total=round(total(found), 4), **found)
+    rounded = {name: round(spent.get(name, 0.0), 4) for name in (*ROUNDS, "waiting")}
+    return EpochSeconds(train=round(trained(rounded), 4), total=round(total(rounded), 4), **rounded)
 
 
 def of_run(nodes: Sequence[Mapping[str, float]], launched: float, wall: float) -> RunSeconds:
@@ -55,13 +56,13 @@ def of_run(nodes: Sequence[Mapping[str, float]], launched: float, wall: float) -
     def mean(name: str) -> float:
         return sum(spent.get(name, 0.0) for spent in nodes) / len(nodes)
 
-    found = {name: mean(name) for name in (*PARTS, "waiting")}
+    means = {name: mean(name) for name in (*PARTS, "waiting")}
     # Node 0 alone exports; the others have ended by then, or wait for it.
-    found["export"] = max(spent.get("export", 0.0) for spent in nodes)
-    left = max(0.0, wall - total(found))
-    found["start"] += min(launched, left)
-    found["end"] = max(0.0, left - launched)
-    rounded = {name: round(seconds, 3) for name, seconds in found.items()}
+    means["export"] = max(spent.get("export", 0.0) for spent in nodes)
+    left = max(0.0, wall - total(means))
+    means["start"] += min(launched, left)
+    means["end"] = max(0.0, left - launched)
+    rounded = {name: round(seconds, 3) for name, seconds in means.items()}
     train = round(sum(rounded[name] for name in TRAINING), 3)
     return RunSeconds(train=train, total=round(total(rounded), 3), **rounded)
 
@@ -102,7 +103,7 @@ def advice(seconds: RunSeconds, on_cluster: bool, config: str | None = None) -> 
     training = spent["train"] + sum(spent[name] for name in ROUNDS if name not in TRAINING)
     shares = [(spent[name] / training, name, *rounds[name]) for name in rounds if training]
     shares += [(spent[name] / seconds.total, name, *whole[name]) for name in whole if seconds.total]
-    worth = [found for found in shares if found[0] > _SHARE and spent[found[1]] >= _WORTH]
+    worth = [candidate for candidate in shares if candidate[0] > _SHARE and spent[candidate[1]] >= _WORTH]
     if not worth:
         return None
     share, _, what, helps = max(worth)

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sparksplit.training.metrics import LOSS, higher_is_better, measured
-from sparksplit.training.record import Best, StoppedEarly, Watched
+from sparksplit.training.progress_record import Watched
+from sparksplit.training.record import Best, StoppedEarly
 
 if TYPE_CHECKING:
     from sparksplit.dataset.manifest import Manifest
     from sparksplit.training.config import EarlyStopConfig, TrainConfig
-    from sparksplit.training.record import Progress
+    from sparksplit.training.progress_record import Progress
 
 
 @dataclass(frozen=True)

@@ -6,21 +6,11 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sparksplit.comparison.content import (
-    FORMAT_VERSION,
-    Answer,
-    DataFacts,
-    Epochs,
-    Interval,
-    Machine,
-    Metric,
-    Pair,
-    Results,
-    Row,
-    Target,
-)
+from sparksplit.comparison.content import FORMAT_VERSION, Answer, DataFacts, Epochs, Machine, Metric, Results, Target
+from sparksplit.comparison.content_table import Interval, Pair, Row
 from sparksplit.comparison.record import ComparedRun
-from sparksplit.training.record import CurvePoint, RunSeconds
+from sparksplit.training.progress_record import CurvePoint
+from sparksplit.training.record import RunSeconds
 from tests.training.records import RUN_JSON
 
 _RUN = ComparedRun.from_json({**RUN_JSON, "key": "a", "way": "single", "seed": 1, "history": []}, "a test")

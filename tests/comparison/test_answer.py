@@ -9,7 +9,7 @@ from scipy import special
 from sparksplit.comparison.analysis.frontier import frontier
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
 from sparksplit.comparison.answer import answer
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Interval, Pair, TimePair, ToTarget
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Interval, Pair, TimePair, ToTarget
 from sparksplit.comparison.numbers import duration
 from tests.comparison.records import compared_run, metric_of, run_seconds, some_results, table_row
 

@@ -21,7 +21,7 @@ from sparksplit.comparison.calibration import (
     handoff_checks,
     total,
 )
-from sparksplit.comparison.content import ToTarget
+from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.costs import (
     ALONE,
     TIME_SLICE,

@@ -26,7 +26,8 @@ from sparksplit.comparison.analysis.runs import (
 from sparksplit.comparison.analysis.table import geometric
 from sparksplit.comparison.analysis.table import row as line_of
 from sparksplit.comparison.calibration import cost_model
-from sparksplit.comparison.content import Deciding, Metric, MetricRange, Target, ToTarget
+from sparksplit.comparison.content import Deciding, Metric, MetricRange, Target
+from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.intervals import interval
 from sparksplit.comparison.record import DivergedRun, Measured, Place
 from sparksplit.comparison.scale import scale

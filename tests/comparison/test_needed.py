@@ -13,7 +13,7 @@ from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
 from sparksplit.comparison.answer import answer
 from sparksplit.comparison.certainty import certainty
-from sparksplit.comparison.content import IN_ALL, TO_TARGET
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET
 from sparksplit.comparison.needed import needs, to_decide
 from sparksplit.comparison.numbers import Quantity, duration
 from sparksplit.comparison.record import DivergedRun

@@ -6,7 +6,7 @@ import pytest
 
 from sparksplit.comparison.analysis.frontier import frontier
 from sparksplit.comparison.answer import answer
-from sparksplit.comparison.content import TO_TARGET
+from sparksplit.comparison.content_table import TO_TARGET
 from tests.comparison.records import metric_of, some_results
 from tests.comparison.test_answer import SINGLE, answered, pair, row, speed
 

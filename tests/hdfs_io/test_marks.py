@@ -14,12 +14,14 @@ from sparksplit.diagnosis.page import PAGE
 from sparksplit.diagnosis.record import DIAGNOSIS
 from sparksplit.inference.writer import PARTITION, WHOLE, final_name
 from sparksplit.prepare import bad_rows
-from sparksplit.training import attempts, checkpoints, finished, initial, record
+from sparksplit.training import attempts, checkpoints, finished, initial
+from sparksplit.training.progress_record import METRICS
+from sparksplit.training.record import RUN
 
 WRITTEN = {
     "preprocess": [manifest.FILE, description.FILE, *SPLITS, block_table.FOLDER, bad_rows.FOLDER],
     "train": [
-        *(record.RUN, record.METRICS, checkpoints.FOLDER, initial.KERAS, finished._SAVED_MODEL, description.FILE),
+        *(RUN, METRICS, checkpoints.FOLDER, initial.KERAS, finished._SAVED_MODEL, description.FILE),
         *("tensorboard", attempts._FILE),
     ],
     "compare": [RESULTS, REPORT, RUNS, Measured.FILE],

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from sparksplit.training.record import EpochRecord, RunRecord
+from sparksplit.training.progress_record import EpochRecord
+from sparksplit.training.record import RunRecord
 from sparksplit.training.spent import ROUNDS
 
 RUN_JSON: dict[str, Any] = {

@@ -6,7 +6,8 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import NodeFailed
 from sparksplit.training import attempts
 from sparksplit.training.attempts import Attempts
-from sparksplit.training.record import Cause, Progress
+from sparksplit.training.progress_record import Progress
+from sparksplit.training.record import Cause
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import epoch
 

@@ -14,7 +14,7 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.training import checkpoints
 from sparksplit.training.checkpoints import Damaged
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 from tests.hdfs_io.leases import seize
 from tests.hdfs_io.outputs import fenced, output
 from tests.nodes import in_threads

@@ -16,7 +16,7 @@ from sparksplit.spark import jvm as limits
 from sparksplit.training import missing
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.missing import AllBack, Missing
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 from tests.jvm import gateway, jvm
 
 SPARK = SimpleNamespace(_gateway=gateway())

@@ -7,7 +7,8 @@ import json
 import pytest
 
 from sparksplit.base.errors import InputError
-from sparksplit.training.record import EpochRecord, RunRecord, read_history
+from sparksplit.training.progress_record import EpochRecord, read_history
+from sparksplit.training.record import RunRecord
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import EPOCH, RUN_JSON, run_json
 

@@ -19,7 +19,7 @@ from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import attempts, checkpoints
 from sparksplit.training.attempts import Attempts
-from sparksplit.training.record import read_history
+from sparksplit.training.progress_record import read_history
 from tests.hdfs_io.outputs import fenced
 from tests.logs import without_times
 from tests.nodes import pid_of

@@ -21,7 +21,7 @@ from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.prepare.sources.identify import identified
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.record import read_history
+from sparksplit.training.progress_record import read_history
 from sparksplit.training.run import train
 from tests.forked import nodes_of
 from tests.nodes import pid_of

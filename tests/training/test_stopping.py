@@ -16,7 +16,8 @@ from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, check_rounds
 from sparksplit.training.config import NOT_IN_HASH, TrainConfig
 from sparksplit.training.inputs import RunInputs
-from sparksplit.training.record import Best, Progress, StoppedEarly
+from sparksplit.training.progress_record import Progress
+from sparksplit.training.record import Best, StoppedEarly
 from sparksplit.training.stopping import Watch, best_of, stopped_early, watch_of
 from tests.training.records import epoch
 

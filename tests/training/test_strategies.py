@@ -12,7 +12,7 @@ import pytest
 from sparksplit.base.errors import RunError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
-from sparksplit.training.record import read_history
+from sparksplit.training.progress_record import read_history
 from tests.forked import nodes_of
 from tests.training.records import check_seconds
 from tests.training.references import (

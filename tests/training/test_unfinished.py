@@ -15,7 +15,7 @@ from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.going_on import going_on, told_how
 from sparksplit.training.inputs import RunInputs, open_data
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 
 DECIDED = {
     "the same command": ({}, {}, "resume"),

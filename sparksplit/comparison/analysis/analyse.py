@@ -18,7 +18,8 @@ from sparksplit.comparison.analysis.runs import (
     target_of,
 )
 from sparksplit.comparison.analysis.table import row
-from sparksplit.comparison.content import Choice, Deciding, Metric, Pair, Row, Target, TimePair
+from sparksplit.comparison.content import Deciding, Metric, Target
+from sparksplit.comparison.content_table import Choice, Pair, Row, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.record import Place
 
@@ -54,8 +55,8 @@ def analyse(
     groups, alone = grouped(runs), finished(references)
     metric = Metric.of(deciding, share, range_of(alone, groups, deciding))
     passes, place = grid(groups), main_place(runs)
-    found = target_of(target, groups, alone, metric, passes)
-    table = [row(group, groups, metric, found, passes, place) for group in groups]
-    pairs, times = compared(groups, metric, found, passes, place, level)
+    goal = target_of(target, groups, alone, metric, passes)
+    table = [row(group, groups, metric, goal, passes, place) for group in groups]
+    pairs, times = compared(groups, metric, goal, passes, place, level)
     few = frontier(table, pairs, times, metric)
-    return Analysis(runs, references, metric, found, passes, place, table, pairs, times, few)
+    return Analysis(runs, references, metric, goal, passes, place, table, pairs, times, few)

@@ -22,7 +22,8 @@ from sparksplit.comparison.analysis.runs import (
 )
 from sparksplit.comparison.analysis.sampling import RowsError, paired
 from sparksplit.comparison.analysis.verdicts import BETTER, UNDECIDED, WORSE, Question, verdicts
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Metric, Pair, Target, TimePair
+from sparksplit.comparison.content import Metric, Target
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.record import Place
 
@@ -67,12 +68,12 @@ def compared(
         questions = [Question(_signed(one.estimate, sign), metric.margin) for one in learnt]
         # Less time is better.
         questions += [Question(_signed(one.estimate, -1)) for _, one in took]
-        found = verdicts(questions, level)
-        pairs += [_pair(one, metric, verdict) for one, verdict in zip(learnt, found[: len(learnt)], strict=True)]
+        decided = verdicts(questions, level)
+        pairs += [_pair(one, metric, verdict) for one, verdict in zip(learnt, decided[: len(learnt)], strict=True)]
         many = {what: sum(kind == what for kind, _ in took) for what in (TO_TARGET, IN_ALL)}
         times += [
             _time_pair(what, one, verdict, level / many[what])
-            for (what, one), verdict in zip(took, found[len(learnt) :], strict=True)
+            for (what, one), verdict in zip(took, decided[len(learnt) :], strict=True)
         ]
     return pairs, times
 
@@ -81,15 +82,15 @@ def _signed(estimate: Estimate | None, sign: int) -> Estimate | None:
     return estimate if estimate is None or sign > 0 else estimate.turned()
 
 
-def _estimated(found: Sequence[_Versus], resolution: float | None = None) -> list[_Versus]:
+def _estimated(versus: Sequence[_Versus], resolution: float | None = None) -> list[_Versus]:
     """With estimates: those with the same other way may share their spread."""
     made: list[_Versus] = []
-    for other in dict.fromkeys(one.other for one in found):
-        some = {one.way: one for one in found if one.other == other}
+    for other in dict.fromkeys(one.other for one in versus):
+        some = {one.way: one for one in versus if one.other == other}
         rows = {way: one.rows for way, one in some.items()}
         known = estimates({way: one.by_seed for way, one in some.items()}, resolution, rows)
         made += [replace(one, estimate=known[way]) for way, one in some.items()]
-    places = {(one.way, one.other): place for place, one in enumerate(found)}
+    places = {(one.way, one.other): place for place, one in enumerate(versus)}
     return sorted(made, key=lambda one: places[one.way, one.other])
 
 
@@ -97,13 +98,13 @@ def _versus(
     values: Mapping[Group, BySeed], given: Mapping[Group, Collection[int]], others: Mapping[Group, Sequence[Group]]
 ) -> list[_Versus]:
     """Each way against `others`, over the seeds for which both have a value."""
-    found = []
+    versus = []
     for way, against in others.items():
         for other in against:
             seeds = sorted(values[way].keys() & values[other].keys())
             differences = {seed: values[way][seed] - values[other][seed] for seed in seeds}
-            found.append(_Versus(way, other, differences, len(set(given[way]) & set(given[other]))))
-    return found
+            versus.append(_Versus(way, other, differences, len(set(given[way]) & set(given[other]))))
+    return versus
 
 
 def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
@@ -120,9 +121,11 @@ def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
         ]
         for group in groups
     }
-    found = [one for one in _versus(values, given, others) if one.by_seed]
-    found = [replace(one, rows=paired(runs[one.way], runs[one.other], metric.name, list(one.by_seed))) for one in found]
-    return _estimated(found, metric.resolution)
+    versus = [one for one in _versus(values, given, others) if one.by_seed]
+    versus = [
+        replace(one, rows=paired(runs[one.way], runs[one.other], metric.name, list(one.by_seed))) for one in versus
+    ]
+    return _estimated(versus, metric.resolution)
 
 
 def _took(
@@ -151,7 +154,7 @@ def _took(
             every = len(hits) == len(real[group]) and None not in hits.values()
             found_at = {run.seed: hit[1] for run in runs if (hit := hits[run.seed]) is not None}
             kinds[TO_TARGET][group] = found_at if every else {}
-    found: list[tuple[str, _Versus]] = []
+    versus: list[tuple[str, _Versus]] = []
     for what in (TO_TARGET, IN_ALL):
         seconds = kinds.get(what, {})
         logs = {
@@ -159,8 +162,8 @@ def _took(
             for group, by_seed in seconds.items()
         }
         some = [one for one in _versus(logs, given, others) if one.by_seed] if logs else []
-        found += [(what, one) for one in _estimated(some)]
-    return found
+        versus += [(what, one) for one in _estimated(some)]
+    return versus
 
 
 def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:

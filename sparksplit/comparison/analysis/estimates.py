@@ -85,7 +85,7 @@ class Estimate:
         return float(optimize.brentq(lambda p: self._reach(p) - above, _SMALLEST, 0.5, xtol=1e-12, rtol=1e-6))
 
     def p_below(self, value: float) -> float:
-        """The same for below."""
+        """How probable a mean as far below `value` would be, were the true mean `value`; one-sided. See `p_above`."""
         return self.turned().p_above(-value)
 
     def turned(self) -> Estimate:
@@ -137,10 +137,10 @@ def _shared(differences: Mapping[Key, Mapping[int, float]]) -> dict[Key, tuple[f
 
     Those share one that have all seeds, do not repeat the other way's results, and pass the test together.
     """
-    most = max((len(found) for found in differences.values()), default=0)
-    spreads = {key: math.sqrt(_variance(list(found.values()))) for key, found in differences.items()}
+    most = max((len(by_seed) for by_seed in differences.values()), default=0)
+    spreads = {key: math.sqrt(_variance(list(by_seed.values()))) for key, by_seed in differences.items()}
     typical = float(np.median(list(spreads.values()))) if spreads else 0.0
-    keys = [key for key, found in differences.items() if len(found) == most and spreads[key] > _REPEATS * typical]
+    keys = [key for key, by_seed in differences.items() if len(by_seed) == most and spreads[key] > _REPEATS * typical]
     if most < 3 or len(keys) < 2 or alike([spreads[key] ** 2 for key in keys], most - 1) <= _ALIKE:
         return {}
     variance = fmean(spreads[key] ** 2 for key in keys)

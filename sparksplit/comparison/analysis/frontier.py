@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from sparksplit.comparison.analysis.runs import BASE
 from sparksplit.comparison.analysis.verdicts import BETTER, GOOD
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Choice, Metric, Pair, Row, TimePair
+from sparksplit.comparison.content import Metric
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Choice, Pair, Row, TimePair
 
 
 def single_of(table: Sequence[Row]) -> Row | None:
@@ -99,9 +100,9 @@ def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePa
     return [replace(min(some or [base], key=key), role=role) for role, some, key in by]
 
 
-def worth_having(found: Sequence[Choice]) -> list[Choice]:
+def worth_having(choices: Sequence[Choice]) -> list[Choice]:
     """The few of a frontier; none where nothing but `single` is decided, which is no choice among ways."""
-    return [] if {(one.way, one.nodes) for one in found} == {BASE[:2]} else list(found)
+    return [] if {(one.way, one.nodes) for one in choices} == {BASE[:2]} else list(choices)
 
 
 def _hours(seconds: float, nodes: int) -> float:

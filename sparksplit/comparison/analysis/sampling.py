@@ -57,7 +57,10 @@ def rows_error(by_seed: Sequence[Array]) -> RowsError | None:
 def paired(
     one: Mapping[int, ComparedRun], other: Mapping[int, ComparedRun], name: str, seeds: Sequence[int]
 ) -> RowsError | None:
-    """The same from the runs of two ways, by seed; None where some of these have no jackknife of the metric `name`."""
+    """What the rows add to the error of the mean difference between two strategies. one, other: their runs, by seed.
+
+    None where the jackknives of the metric `name` are missing or differ in length, or for fewer than two seeds.
+    """
     differences = []
     for seed in seeds:
         both = [(run.jackknife or {}).get(name) for run in (one[seed], other[seed])]

@@ -18,7 +18,8 @@ from sparksplit.comparison.analysis.runs import (
     training_seconds,
     value_of,
 )
-from sparksplit.comparison.content import Deciding, Interval, Row, Target, ToTarget
+from sparksplit.comparison.content import Deciding, Target
+from sparksplit.comparison.content_table import Interval, Row, ToTarget
 from sparksplit.comparison.intervals import interval
 from sparksplit.comparison.record import ComparedRun, Place
 
@@ -79,15 +80,15 @@ def _to_target(
     members: Sequence[object], metric: Deciding, target: Target, passes: Collection[int], place: Place | None
 ) -> ToTarget:
     done = [member for member in members if isinstance(member, ComparedRun) and member.diverged is None]
-    found = [reached(member, target, metric.higher_is_better, passes) for member in done]
+    hits = [reached(member, target, metric.higher_is_better, passes) for member in done]
     lost = [math.inf] * (len(members) - len(done))
     here = [member.place == place and not member.virtual for member in done]
-    seconds = [math.inf if hit is None else hit[1] for hit, own in zip(found, here, strict=True) if own]
-    reached_by = sum(hit is not None for hit in found)
+    seconds = [math.inf if hit is None else hit[1] for hit, own in zip(hits, here, strict=True) if own]
+    reached_by = sum(hit is not None for hit in hits)
     low, high = geometric(seconds) if reached_by == len(members) else (None, None)
     return ToTarget(
         seconds=median([*seconds, *lost]) if seconds else None,
-        passes=median([*(math.inf if hit is None else hit[0] for hit in found), *lost]),
+        passes=median([*(math.inf if hit is None else hit[0] for hit in hits), *lost]),
         reached=reached_by,
         of=len(members),
         low=low,

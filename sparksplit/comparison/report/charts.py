@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
-from sparksplit.comparison.content import Pair, Results, Row
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import Pair, Row
 from sparksplit.comparison.numbers import Quantity, duration, plain, usable
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.pages import drawing
@@ -37,12 +38,12 @@ def described(way: str, nodes: int, letters: int | None = None) -> str:
 
 def survivors(rows: Iterable[Row]) -> str:
     """For which of the table's rows a picture shows only the runs that finished; '' if none diverged."""
-    found = [
+    lost = [
         f"{row.way}, N = {row.nodes}{' virtual' if row.virtual else ''} ({row.runs} of {row.runs + row.diverged})"
         for row in rows
         if row.diverged
     ]
-    return f"Only runs that finished: {'; '.join(found)}." if found else ""
+    return f"Only runs that finished: {'; '.join(lost)}." if lost else ""
 
 
 def forests(results: Results) -> list[Picture]:
@@ -190,9 +191,9 @@ def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
     if not by_passes:
         return None
     points: Curve = []
-    for passes, found in sorted(by_passes.items()):
-        values = [value for _, value in found]
-        seconds = [second for second, _ in found if second is not None]
+    for passes, pairs in sorted(by_passes.items()):
+        values = [value for _, value in pairs]
+        seconds = [second for second, _ in pairs if second is not None]
         mean = fmean(seconds) if seconds else math.nan
         points.append((float(passes), mean, fmean(values), min(values), max(values)))
     return nodes, points

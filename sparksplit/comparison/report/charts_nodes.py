@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from matplotlib.patches import Patch
 
-from sparksplit.comparison.content import Results, Row
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import Row
 from sparksplit.comparison.numbers import Quantity, count, duration, percent, size, usable
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.report.charts import described, survivors, way_marks

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of, worth_having
-from sparksplit.comparison.content import IN_ALL, TO_TARGET, Results, Row
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Row
 from sparksplit.comparison.numbers import MISSING, compact, duration, node_time, usable
 from sparksplit.comparison.report.charts import described, survivors
 from sparksplit.pages import drawing

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from sparksplit.comparison.content import Metric, OnHosts, Results, Row
+from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_costs import HandOffCheck
+from sparksplit.comparison.content_table import OnHosts, Row
 from sparksplit.comparison.numbers import (
     MISSING,
     Quantity,
@@ -23,7 +24,7 @@ from sparksplit.comparison.numbers import (
 from sparksplit.comparison.record import ComparedRun, DivergedRun
 from sparksplit.pages.tables import Cell, Table, number, text
 from sparksplit.training.metrics import LOSS
-from sparksplit.training.record import Values
+from sparksplit.training.progress_record import Values
 
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
 
@@ -35,11 +36,11 @@ def called(item: OnHosts) -> str:
 
 def pairs(results: Results) -> Table | None:
     """The paired differences."""
-    found = results.pairs
-    if not found:
+    pairs = results.pairs
+    if not pairs:
         return None
     rows = []
-    for pair in found:
+    for pair in pairs:
         quantity = Quantity(pair.quantity)
         rows.append(
             [
@@ -54,11 +55,11 @@ def pairs(results: Results) -> Table | None:
         )
     names = ("way", "against", "in", "difference", "interval", "seeds", "verdict")
     caption = f"Differences between runs of the same seed, on the {results.metric.split} rows"
-    known = {pair.rows_error is not None for pair in found if pair.low is not None}
+    known = {pair.rows_error is not None for pair in pairs if pair.low is not None}
     if known:
         caption += f". Interval: over the seeds {'and the rows' if True in known else 'alone, on these very rows'}"
         caption += ", where the runs tell of these" if len(known) > 1 else ""
-    if any(pair.seeds < pair.of for pair in found):
+    if any(pair.seeds < pair.of for pair in pairs):
         caption += ". Seeds: those with which both finished, where others diverged"
     return Table("differences", caption, [(name, "") for name in names], rows, filled_only=True)
 
@@ -87,8 +88,8 @@ def times(results: Results) -> Table | None:
 
 def ways(results: Results, virtual: bool) -> Table | None:
     """What each way did on each number of nodes, on nodes at hand or on virtual ones."""
-    found = [row for row in results.table if row.virtual == virtual]
-    if not found:
+    lines = [row for row in results.table if row.virtual == virtual]
+    if not lines:
         return None
     metric = results.metric
     quantity = Quantity(metric.name)
@@ -114,7 +115,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("reached", "runs that reached the target, of all"),
         ("node time", "to the target: the median time, of all nodes together"),
     ]
-    rows = [_way(row, quantity) for row in found]
+    rows = [_way(row, quantity) for row in lines]
     left_out = (
         {"seconds", "hand-off", "rows/s", "efficiency", "time to target", "node time"}
         if virtual
@@ -160,8 +161,8 @@ def _way(row: Row, quantity: Quantity) -> list[Cell]:
 
 def handoffs(results: Results) -> Table | None:
     """Spark's hand-off to each cluster, beside the prediction."""
-    found = results.cost_model.handoffs if results.cost_model else []
-    if not found:
+    handoffs = results.cost_model.handoffs if results.cost_model else []
+    if not handoffs:
         return None
     rows = [
         [
@@ -173,7 +174,7 @@ def handoffs(results: Results) -> Table | None:
             number(item.error, count(None) if item.error is None else signed(percent(abs(item.error)), item.error)),
             text(_fitted_to(item)),
         ]
-        for item in found
+        for item in handoffs
     ]
     names = ("N", "rows sent", "first", "measured", "predicted", "error", "fitted to")
     return Table("handoffs", "Spark's hand-off, once for all runs of a cluster", [(name, "") for name in names], rows)
@@ -187,8 +188,8 @@ def _fitted_to(check: HandOffCheck) -> str:
 
 def hosts(results: Results) -> Table | None:
     """Scale-up against scale-out: the same nodes on one host and on several."""
-    found = results.scale
-    if not found:
+    scale = results.scale
+    if not scale:
         return None
     rows = [
         [
@@ -199,7 +200,7 @@ def hosts(results: Results) -> Table | None:
             number(row.seconds, compact(row.seconds)),
             text("measured" if row.measured else "predicted"),
         ]
-        for row in found
+        for row in scale
     ]
     names = ("way", "N", "hosts", "link", "seconds", "")
     return Table("hosts", "The same nodes on one host, and on several", [(name, "") for name in names], rows)
@@ -207,15 +208,15 @@ def hosts(results: Results) -> Table | None:
 
 def runs(results: Results) -> Table | None:
     """Every run."""
-    found = [*results.runs, *results.virtual]
-    if not found and not results.diverged:
+    runs = [*results.runs, *results.virtual]
+    if not runs and not results.diverged:
         return None
     metric = results.metric
-    measured = dict.fromkeys(name for run in found for name in _values(run, metric) if name != LOSS)
+    measured = dict.fromkeys(name for run in runs for name in _values(run, metric) if name != LOSS)
     names = [metric.name, *(name for name in measured if name != metric.name)]
     quantities = [Quantity(name) for name in names]
     rows = []
-    for run in found:
+    for run in runs:
         values, seconds = _values(run, metric), run.history[-1].seconds if run.history else None
         rows.append(
             [

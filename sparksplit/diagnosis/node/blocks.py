@@ -64,7 +64,8 @@ def sync_interval(every: int | None, steps: int) -> int:
 
 
 def rotated(names: Sequence[str], by: int) -> list[str]:
-    """The same, beginning elsewhere in each round, so that none always follows the same pause."""
+    """`names`, beginning with another name in each round, so that no variant always follows the same pause. by: the
+    round."""
     start = by % len(names)
     return [*names[start:], *names[:start]]
 

@@ -161,12 +161,12 @@ class Runner:
         variant.per_call = _FEW
         variant.extent = Extent(1) if variant.window is None else Extent(0, variant.window)
         for _ in range(2):
-            found = self.measure(variant)
-            pace = found.seconds / max(1, found.steps)
+            block = self.measure(variant)
+            pace = block.seconds / max(1, block.steps)
             variant.per_call = max(1, int(self.effort.block / CALLS / max(pace, 1e-9)))
         if variant.window is None:
-            variant.extent = Extent(max(1, round(self.effort.reading / max(found.seconds, 1e-9))))
-        return found
+            variant.extent = Extent(max(1, round(self.effort.reading / max(block.seconds, 1e-9))))
+        return block
 
     def measure(self, variant: Variant) -> Block:
         """One block of `variant`."""
@@ -189,9 +189,9 @@ class Runner:
         self._blocks += 1
         self._round += max(1, extent.rounds)
         self._member.state(update=self._blocks)
-        found = self.table(seconds, rows, self._longest)
-        variant.rows_of_step = max(1.0, float(found[:, 1].sum()) / max(1, steps))
-        return Block(float(found[:, 0].max()), int(found[:, 1].sum()), steps, int(found[:, 2].max()))
+        by_node = self.table(seconds, rows, self._longest)
+        variant.rows_of_step = max(1.0, float(by_node[:, 1].sum()) / max(1, steps))
+        return Block(float(by_node[:, 0].max()), int(by_node[:, 1].sum()), steps, int(by_node[:, 2].max()))
 
     def _rounds(self, variant: Variant, rounds: int) -> tuple[float, int, int]:
         """(seconds, rows, rows since the last sync)."""
@@ -210,7 +210,7 @@ class Runner:
         return time.perf_counter() - began, rows, since
 
     def _stretch(self, variant: Variant, count: int) -> tuple[float, int, int]:
-        """The same."""
+        """(seconds, rows, rows since the last sync) of a round's first `count` mini-batches."""
         every, rows, since, done = variant.syncs, 0, 0, 0
         stop = _stops(every)
         stops = lambda step: min(stop(step), count) if step < count else stop(step)  # noqa: E731

@@ -50,7 +50,7 @@ class Sample:
         return self._at_hand or self._source.at_hand()
 
     def held(self, at_hand: AtHand) -> Sample:
-        """The same rows, which are in memory."""
+        """This sample, with its rows in memory. at_hand: where they are."""
         other = Sample(self._source, (), 0, at_hand)
         other.lane_rows = self.lane_rows
         return other

@@ -23,7 +23,7 @@ from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -93,30 +93,30 @@ class _Diagnosis:
             rig = Rig(process, member, self._collective, process.config, rows, runner)
             try:
                 if self._known is not None:
-                    found, full = self._known, rig.whole()
+                    measured, full = self._known, rig.whole()
                     self._runner.calibrate(full)
                 else:
                     variants = Variants(rig)
-                    found = Measured(
+                    measured = Measured(
                         facts=facts(member, rig, variants.sync_bytes),
                         seconds=self._rounds("variants", variants.all, self._effort.rounds, is_enough),
                         handoff=handoff,
                         checkpoint=self._checkpoint(rig),
                     )
                     full = variants.all["full"]
-                if not found.readers:
-                    self._trying(found, None)
-                    found.readers.extend(self._readers(rig, full, found))
-                self._try(rig, full, found)
+                if not measured.readers:
+                    self._trying(measured, None)
+                    measured.readers.extend(self._readers(rig, full, measured))
+                self._try(rig, full, measured)
             finally:
                 rig.close()
-        return found
+        return measured
 
-    def _trying(self, found: Measured, settings: Mapping[str, Json] | None) -> None:
+    def _trying(self, measured: Measured, settings: Mapping[str, Json] | None) -> None:
         """Tell the driver what there is so far, and what is tried next: should this node fail with that, other nodes
         go on without it."""
-        first = self._member.rank == 0  # all have found the same
-        self._member.announce(trying=settings, **({"found": found.to_json()} if first else {}))
+        first = self._member.rank == 0  # all have measured the same
+        self._member.announce(trying=settings, **({"found": measured.to_json()} if first else {}))
 
     def _rounds(
         self, what: str, variants: Mapping[str, Variant], about: int, enough: Callable[[_Seconds, float, Effort], bool]
@@ -150,10 +150,10 @@ class _Diagnosis:
                 variants[str(number)] = rig.whole(number, full)
                 self._runner.measure(variants[str(number)])
         self._trying(known, None)
-        found = self._rounds("readers", variants, self._effort.sweep_rounds, sweep_is_enough)
+        by_number = self._rounds("readers", variants, self._effort.sweep_rounds, sweep_is_enough)
         for variant in variants.values():
             rig.end(variant.rows)
-        return [Readers(int(number), seconds) for number, seconds in found.items()]
+        return [Readers(int(number), seconds) for number, seconds in by_number.items()]
 
     def _checkpoint(self, rig: Rig) -> float | None:
         """The seconds for which training stands still for a checkpoint, which is written beside it."""
@@ -172,21 +172,21 @@ class _Diagnosis:
         # The first one touches its memory for the first time.
         return sorted(seconds[1:])[(_CHECKPOINTS - 1) // 2]
 
-    def _try(self, rig: Rig, full: Variant, found: Measured) -> None:
-        """Try what is recommended or proposed, and keep it in `found`."""
+    def _try(self, rig: Rig, full: Variant, measured: Measured) -> None:
+        """Try what is recommended or proposed, and keep it in `measured`."""
         config = rig.config
-        recommended = advice.recommended(config, found)
-        candidates = [*([] if recommended is None else [recommended]), *advice.proposed(config, found)]
-        done = [*(each.settings for each in found.tried), *(each.settings for each in found.failed)]
+        recommended = advice.recommended(config, measured)
+        candidates = [*([] if recommended is None else [recommended]), *advice.proposed(config, measured)]
+        done = [*(each.settings for each in measured.tried), *(each.settings for each in measured.failed)]
         for candidate in candidates:
             changed = self._with(config, candidate.settings)
             late = candidate is not recommended and self._runner.clock() > self._effort.limit
             if changed is None or late or candidate.settings in done:
                 continue
             self._say("settings", ", ".join(f"{key}: {value}" for key, value in candidate.settings.items()), 0.0)
-            self._trying(found, candidate.settings)
-            found.tried.append(self._pairs(rig, full, changed, candidate.settings))
-        self._trying(found, None)
+            self._trying(measured, candidate.settings)
+            measured.tried.append(self._pairs(rig, full, changed, candidate.settings))
+        self._trying(measured, None)
 
     def _pairs(self, rig: Rig, full: Variant, changed: TrainConfig, settings: Mapping[str, Json]) -> Tried:
         """Both configurations on the same rows, in alternating rounds of blocks that are alike. full: the whole step of
@@ -218,12 +218,12 @@ class _Diagnosis:
         if names & {*_FIXED} or names <= {*_NO_MATTER}:
             return None
         try:
-            found = with_settings(config, settings)
+            changed = with_settings(config, settings)
         except ConfigError:
             return None
-        if found.input_mode == "spark" and (self._spooled is None or self._lanes(found) != self._lanes(config)):
+        if changed.input_mode == "spark" and (self._spooled is None or self._lanes(changed) != self._lanes(config)):
             return None  # a node has been handed the rows of its own lanes, if any
-        return found
+        return changed
 
     def _lanes(self, config: TrainConfig) -> list[int]:
         way = find(config.strategy, self._process.payload.sources.get("strategy"))

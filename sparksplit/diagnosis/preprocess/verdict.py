@@ -20,14 +20,14 @@ from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.formats import format_of
 
 NAMED = 0.1
-"""Of the time: what costs less is not worth a change."""
+"""Share of the wall time: troubles that cost less are not named."""
 LEAST_SECONDS = 0.3
-"""What costs less is as likely chance."""
+"""Seconds: troubles that cost less are not named, because they are likely chance."""
 SLOW_NAMED = 0.2
-"""The same for tasks that are slow without a reason: on a busy machine some always are."""
+"""Share of the wall time: `slow` troubles that cost less are not named. A busy machine always has some slow tasks."""
 DRIVER_NAMED = 0.4
 GC_NAMED = 0.1
-"""Of the tasks' time."""
+"""Share of the tasks' time: less garbage collection is not named."""
 MANY = 8
 """Tasks for each slot, from which they may be too many."""
 START_SHARE = 0.5
@@ -55,7 +55,7 @@ class Setup:
 def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
     """What costs at least a tenth of the time, what costs most first; what nobody can put a figure to comes last."""
     wall = sum(part.seconds for part in parts)
-    found = [
+    candidates = [
         *_uneven(stages, parts, setup),
         *_many(stages, parts, setup),
         *_failed(stages, setup),
@@ -66,7 +66,7 @@ def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) ->
     shares = {"slow": SLOW_NAMED, "driver": DRIVER_NAMED}
     named = [
         one
-        for one in found
+        for one in candidates
         if one.seconds is None or one.seconds >= max(LEAST_SECONDS, wall * shares.get(one.kind, NAMED))
     ]
     return sorted(named, key=lambda one: -(one.seconds or 0.0))
@@ -106,14 +106,14 @@ def _slots(slots: int) -> str:
 def _uneven(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
     """Stages whose slots were not all busy to the end, by reason."""
     kept = kept_bytes(stages)
-    found = [(stage, loss(stage, setup.slots, kept)) for stage in stages]
+    losses = [(stage, loss(stage, setup.slots, kept)) for stage in stages]
     troubles = []
     for kind in ("skew", "slow", "few"):
         # What is lost to the input's partitions and to those of files has different remedies.
         for files in (False, True):
             own = [
                 (stage, getattr(lost, kind), lost.large)
-                for stage, lost in found
+                for stage, lost in losses
                 if (stage.part == "write" if files else _of_input(stage)) and getattr(lost, kind) > 0
             ]
             if not own:

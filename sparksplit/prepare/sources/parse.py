@@ -123,11 +123,11 @@ def good_of(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
-    """The same rows, with single bad ones of a part that follow each other in one piece."""
-    for (name, single), found in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):
-        while some := [item for _, item in islice(found, _TOGETHER)] if single else []:
+    """`rows`, where single bad rows of a part that follow each other become pieces of up to 1,000 bad rows."""
+    for (name, single), items in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):
+        while some := [item for _, item in islice(items, _TOGETHER)] if single else []:
             yield name, BadRows.of(some)  # type: ignore[arg-type]
-        yield from found
+        yield from items
 
 
 def reader_of(source: Source, read: Reader) -> Reader:

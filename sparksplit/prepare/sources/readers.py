@@ -71,12 +71,12 @@ def read(spark: SparkSession, config: InputConfig, asked: Collection[str] = ()) 
             plan = plan_of_files(raw.frame)
             files = [] if plan is None else facts_of_files(spark, raw.frame.inputFiles())
             return Raw({"train": raw}, {"train": files} if files else {}, plan or "")
-        found = {part: found_at(spark, config.paths_of(key)) for part, key in keys.items() if config.paths_of(key)}
+        places = {part: found_at(spark, config.paths_of(key)) for part, key in keys.items() if config.paths_of(key)}
         parts = {
-            part: with_folders(reader(spark, config, place), place, METADATA, asked) for part, place in found.items()
+            part: with_folders(reader(spark, config, place), place, METADATA, asked) for part, place in places.items()
         }
     parts = {part: like_folders(raw, parts["train"]) for part, raw in parts.items()}
-    return Raw(parts, {part: place.files for part, place in found.items()})
+    return Raw(parts, {part: place.files for part, place in places.items()})
 
 
 def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
@@ -92,12 +92,12 @@ def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
         "parquet": {"datetimeRebaseMode": "datetimeRebaseModeInRead", "int96RebaseMode": "int96RebaseModeInRead"},
         "avro": {"datetimeRebaseMode": "datetimeRebaseModeInRead"},
     }.get(kind, {})
-    found = {option: spark.conf.get(f"spark.sql.{kind}.{key}") for option, key in keys.items()}
-    return {option: "CORRECTED" for option, mode in found.items() if mode == "EXCEPTION"}
+    modes = {option: spark.conf.get(f"spark.sql.{kind}.{key}") for option, key in keys.items()}
+    return {option: "CORRECTED" for option, mode in modes.items() if mode == "EXCEPTION"}
 
 
 def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """The same, where Spark has its package for Avro. Raises ConfigError where it has not."""
+    """Avro files. Raises ConfigError where Spark lacks its package for Avro."""
     if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
         error: ConfigError = config.error(
             "format", f"avro needs Spark's package for it, which this Spark has not: add --packages {AVRO}"

@@ -140,7 +140,7 @@ class Selection:
         return _balanced([*checks, self._good_label(places, types)], operator.and_)
 
     def _good_label(self, places: dict[str, Any], types: dict[str, str]) -> Any:
-        """The same for the label alone."""
+        """A SQL condition that every bad label fails. It may be null where a label is null."""
         from pyspark.sql import functions as sql
 
         reader = self.reader

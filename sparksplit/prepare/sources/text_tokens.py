@@ -102,14 +102,14 @@ def _boundary(stream: Any, place: int, unit: str) -> int:
     position = place - 1
     stream.seek(position)
     while content := stream.read(PIECE_BYTES):
-        if found := _SPACE.search(content):
-            return position + found.end()
+        if space := _SPACE.search(content):
+            return position + space.end()
         position += len(content)
     return int(position)
 
 
 def _cut(texts: Iterator[str], unit: str) -> Iterator[str]:
-    """The same text, cut between tokens."""
+    """`texts`, cut anew so that no piece ends within a token."""
     if unit == "characters":
         yield from texts
         return

@@ -76,9 +76,9 @@ class WindowSource(Source):
         columns = list(dict.fromkeys(columns))
         if label in columns:
             raise config.error("label", f"{label!r} is kept, or what windows go by, and cannot be predicted")
-        found = dict(train.types)[order]
-        if found not in _ORDERED:
-            problem = f"column {order!r} is {found}, and must hold times, dates or whole numbers: cast it"
+        kind = dict(train.types)[order]
+        if kind not in _ORDERED:
+            problem = f"column {order!r} is {kind}, and must hold times, dates or whole numbers: cast it"
             raise InputError(f"{self.place}: {problem}") if own is None else own.error("order", problem)
         # Where there is no header, columns go by position.
         places: dict[str, int | str] = {name: name if train.named else place for place, name in enumerate(names)}
@@ -126,8 +126,8 @@ class WindowSource(Source):
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
         """As many windows as there are rows, one for each stride."""
-        found = self._inner.expected_rows(row_bytes)
-        return None if found is None else {part: rows // self._stride for part, rows in found.items()}
+        expected = self._inner.expected_rows(row_bytes)
+        return None if expected is None else {part: rows // self._stride for part, rows in expected.items()}
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         """The parsed rows of each series together, sorted, and what makes windows of them.
@@ -207,7 +207,8 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
 
 
 def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple[list[str], str, str]:
-    """The same for the windows that a model was trained on."""
+    """(the columns that tell series apart, the column that orders them, the label) of the windows that a model was
+    trained on. Raises InputError where `names`, the columns of the input, lack one of them."""
     for name in (*windows.by, windows.order, windows.label):
         if name not in names:
             told = there_are(name, names)
@@ -225,9 +226,9 @@ def _settled(config: InputConfig, trained: Windows | None, own: Windows | None) 
     Raises ConfigError where they differ.
     """
     if trained is None or own is None:
-        found = trained or own
-        assert found is not None
-        return found
+        windows = trained or own
+        assert windows is not None
+        return windows
     if trained != own.model_copy(update={"step": own.step or trained.step}):
         raise config.error("windows", "must be those of what is fitted already (fitted)")
     return trained

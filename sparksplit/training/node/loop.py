@@ -19,7 +19,7 @@ from sparksplit.strategies.syncs import Sync
 from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.schedule import Rounds, next_stop, syncs_left
 from sparksplit.training.node.tally import Clock, Tally
-from sparksplit.training.record import EpochRecord, Progress, Values
+from sparksplit.training.progress_record import EpochRecord, Progress, Values
 from sparksplit.training.report import diverged, finite
 from sparksplit.training.spent import of_round, trained
 from sparksplit.training.stopping import Watch

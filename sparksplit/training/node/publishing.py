@@ -15,7 +15,7 @@ from sparksplit.dataset import description
 from sparksplit.model.export import export
 from sparksplit.model.writing import writing
 from sparksplit.training.node.process import Process
-from sparksplit.training.record import METRICS, EpochRecord
+from sparksplit.training.progress_record import METRICS, EpochRecord
 from sparksplit.training.report import by_rows
 
 TENSORBOARD = "tensorboard"

@@ -17,7 +17,8 @@ from sparksplit.strategies.syncs import Sync
 from sparksplit.training import checkpoints
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
-from sparksplit.training.record import LossScale, Progress, Resumed
+from sparksplit.training.progress_record import Progress, Resumed
+from sparksplit.training.record import LossScale
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
@@ -164,12 +165,12 @@ class State:
 
 def _by_rank(digests: Sequence[str]) -> str:
     """Which ranks have which digest, the rarest first: a few of each, of a few."""
-    found: dict[str, list[str]] = {}
+    by_digest: dict[str, list[str]] = {}
     for rank, digest in enumerate(digests):
-        found.setdefault(digest, []).append(str(rank))
+        by_digest.setdefault(digest, []).append(str(rank))
     parts = [
         f"{digest} on {', '.join(ranks[:_FEW])}{f' and {len(ranks) - _FEW} more' if len(ranks) > _FEW else ''}"
-        for digest, ranks in sorted(found.items(), key=lambda item: len(item[1]))
+        for digest, ranks in sorted(by_digest.items(), key=lambda item: len(item[1]))
     ]
     return "; ".join(parts[:_FEW]) + (f" and {len(parts) - _FEW} others" if len(parts) > _FEW else "")
 

@@ -130,7 +130,7 @@ class Step:
         self.warmup += time.perf_counter() - began
 
     def with_sync(self, sync: Sync, collective: Collective) -> Step:
-        """The same model and graphs, with another sync or for another virtual node."""
+        """A step with this step's model and graphs, for another sync or another virtual node."""
         other = copy.copy(self)
         other._sync, other._collective = sync, collective
         return other
@@ -182,8 +182,8 @@ class Step:
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
         """Loss and metrics over `chunks`, summed over all nodes. Every node must call it."""
         rows = self._see(chunks)
-        found = [np.asarray(each.numpy(), np.float64) for each in self._sums]
-        loss, *weight, total = self._collective.sum([*found, np.array(rows, np.int64)])
+        sums = [np.asarray(each.numpy(), np.float64) for each in self._sums]
+        loss, *weight, total = self._collective.sum([*sums, np.array(rows, np.int64)])
         # Of rows that all weigh nothing there is no mean; 0 would be the best of all losses.
         count = float(weight[0]) or math.nan if weight else max(1, int(total))
         metrics = self.metric_results()
@@ -195,9 +195,9 @@ class Step:
         """How far each lane's rows move loss and metrics, as node.jackknife has it. lanes: (lane, its chunks) for this
         node's lanes that have rows; many: how many lanes there are. Every node must call it."""
         sums = ((lane, self._sums_of(chunks)) for lane, chunks in lanes)
-        found = jackknife(sums, self._sums_of(()), many, self._value_of, self._collective)
+        moves = jackknife(sums, self._sums_of(()), many, self._value_of, self._collective)
         self._metrics.reset()
-        return found
+        return moves
 
     def _sums_of(self, chunks: Iterable[Chunk]) -> dict[str, list[Array]]:
         """By metric, the sums over this node's `chunks` that its value comes from; of the loss: of rows' losses, and of

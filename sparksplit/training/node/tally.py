@@ -13,7 +13,7 @@ import numpy as np
 from sparksplit.collectives import Collective
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry, Ledger
-from sparksplit.training.record import EpochRecord, Progress
+from sparksplit.training.progress_record import EpochRecord, Progress
 from sparksplit.training.spent import Spent, gone_on, total
 
 
@@ -42,9 +42,9 @@ class Clock:
 
     def end_round(self) -> Spent:
         """The round's seconds; what comes is the next round's."""
-        found = self.since_round
+        seconds = self.since_round
         self._round_from = dict(self._spent)
-        return found
+        return seconds
 
     @property
     def spent(self) -> Spent:

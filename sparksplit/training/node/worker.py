@@ -23,7 +23,8 @@ from sparksplit.training.node.saver import Saver
 from sparksplit.training.node.schedule import Schedule, Stretch, is_within_round, step_at
 from sparksplit.training.node.state import State
 from sparksplit.training.node.tally import Clock, Tally
-from sparksplit.training.record import EpochRecord, Progress, RunCollective, Values
+from sparksplit.training.progress_record import EpochRecord, Progress, Values
+from sparksplit.training.record import RunCollective
 from sparksplit.training.report import copies, finite
 from sparksplit.training.stopping import watch_of
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.record import DivergedRun, Place
-from sparksplit.training.record import CurvePoint, RunMetrics
+from sparksplit.training.progress_record import CurvePoint
+from sparksplit.training.record import RunMetrics
 from tests.comparison.records import compared_run
 
 PLACES = [Place("local-cluster on desk", ("a, 2 cores",), threads) for threads in (1, 2)]

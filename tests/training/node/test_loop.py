@@ -19,7 +19,7 @@ from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.loop import Hooks, Loop
 from sparksplit.training.node.schedule import Rounds
 from sparksplit.training.node.tally import Clock, Tally
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 from sparksplit.training.spent import ROUNDS, total
 from sparksplit.training.stopping import Watch
 from tests.nodes import in_threads

@@ -11,7 +11,7 @@ from sparksplit.collectives import Alone
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.training.node import tally
 from sparksplit.training.node.tally import Clock, Tally
-from sparksplit.training.record import Progress
+from sparksplit.training.progress_record import Progress
 from sparksplit.training.spent import of_round, total
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Together

@@ -21,7 +21,7 @@ from sparksplit.training.messages import NodeResult
 from sparksplit.training.node import worker as node_worker
 from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
-from sparksplit.training.record import Progress, Resumed
+from sparksplit.training.progress_record import Progress, Resumed
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Counting, Member, Rows, Together, payload
 
