@@ -29,49 +29,55 @@ def _range(pair: list[float]) -> list[float]:
 
 
 class FeatureConfig(Config):
-    """What becomes of one raw column. Its kind alone may be given in place of the keys."""
+    """How one raw column becomes a feature. The kind alone may stand in place of the keys."""
 
     kind: Kind | None = None
-    """number, category, date (a day or a time), text (its tokens), or ignore: no feature. null: by the column's type:
-    numbers are numbers, text and booleans categories; in a file of text, by its first rows."""
+    """Kind of the feature: number, category, date (a date or a timestamp), text (a sequence of tokens), or ignore (no
+    feature). null: by the column type (numbers: number; texts and booleans: category; dates and timestamps: date). csv
+    and hive-text decide by the first rows."""
     impute: Literal["mean", "median"] | Annotated[float, Field()] = "mean"
-    """number: what a missing value becomes: the training split's mean or median, or a number."""
+    """Replacement for a missing value: the mean or the median of the training split, or a number. Kinds: number."""
     indicator: bool = False
-    """number: whether the model is also told, as 1 or 0, that the value is missing."""
+    """Whether the model gets an additional input: 1 if the value is missing, otherwise 0. Kinds: number."""
     scale: Literal["standard", "unit", "none"] | None = None
-    """number, date's `since`: standard: the training split's mean becomes 0, its standard deviation 1; unit: its
-    minimum 0, its maximum 1. null: as `scaling` says, and standard where that is none."""
+    """Scaling of the feature, fitted on the training split. standard: the mean becomes 0 and the standard deviation 1.
+    unit: the minimum becomes 0 and the maximum 1. none: no scaling. null: the value of `scaling`, or standard if
+    `scaling` is none. Kinds: number, and date with `since`."""
     log1p: bool = False
-    """number: the logarithm of 1 + x in place of x, which must not be below 0 (clip sees to it)."""
+    """Replace the number x by log(1 + x). A training row with x of -1 or less is an error. Use `clip` to avoid this
+    error. Kinds: number."""
     clip: Annotated[list[float], AfterValidator(_range)] | None = None
-    """number: [low, high]: what is beyond becomes that."""
+    """Limits [low, high]. Numbers below low become low, and numbers above high become high. Kinds: number."""
     buckets: Annotated[int, Field(ge=2, le=1000)] | None = None
-    """number: which of so many buckets, of about as many training rows each, in place of the number; what is
-    missing has one of its own. They are of the numbers as they are: the keys above, from impute on, are refused."""
+    """Replace the number by its bucket. There are this many buckets, with about the same number of training rows each.
+    Missing values have a bucket of their own. Not together with `impute`, `indicator`, `scale`, `log1p` or `clip`.
+    Kinds: number."""
     encoding: Encoding | None = None
-    """category, number's buckets: embedding: an input of its own, of indices; one-hot: among the numbers. null:
-    embedding for a category, one-hot for buckets."""
+    """How the model gets an index. embedding: as a separate input of indices. one-hot: among the numbers. null:
+    embedding for a category, one-hot for buckets. Kinds: category, and number with `buckets`."""
     min_count: Annotated[int, Field(ge=1)] = 2
-    """category, text: how many training rows must have a value (or how often a token must occur) to be in the
-    vocabulary; all others are one unknown value."""
+    """A value enters the vocabulary if at least this many training rows contain the value. A token must occur at least
+    this often in the training rows. All rarer values or tokens become one unknown value. Kinds: category, text."""
     vocabulary: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
-    """category, text: how many values or tokens, the most frequent ones, are in the vocabulary at most."""
+    """Largest number of values or tokens in the vocabulary. The vocabulary holds the most frequent values or tokens of
+    the training split. Kinds: category, text."""
     hash: Annotated[int, Field(ge=2, le=2**31 - 2)] | None = None
-    """category: in place of a vocabulary, the number of indices that all values are dealt to by a hash."""
+    """Use a hash with this many indices in place of a vocabulary. Different values may get the same index. Kinds:
+    category."""
     format: Annotated[str, AfterValidator(times.check_format)] | None = None
-    """date: how its texts are written, by Spark's pattern letters, such as MM/dd/yyyy or d.M.yyyy HH:mm. null: as in
-    2024-05-01 or 2024-05-01 12:30:00."""
+    """Format of the dates, in Spark's pattern letters, such as MM/dd/yyyy or d.M.yyyy HH:mm. null: ISO 8601, such as
+    2024-05-01 or 2024-05-01 12:30:00. For columns of texts or whole numbers. Kinds: date."""
     parts: list[Parts] | None = None
-    """date: the parts that the model gets, each as sine and cosine: month, day (of the month), weekday, hour. null:
-    month and weekday, and hour where there is a time of day."""
+    """Parts of the date that the model gets, each as sine and cosine: month, day (of the month), weekday, hour. null:
+    month and weekday, and hour if there is a time of day. Kinds: date."""
     since: Annotated[str, AfterValidator(_day)] | None = None
-    """date: a day; the model also gets the days since then."""
+    """A day, such as 2020-01-01. The model also gets the number of days since this day. Kinds: date."""
     unit: Literal["words", "characters"] = "words"
-    """text: what a token is."""
+    """What a token is: a word or a character. Kinds: text."""
     lowercase: bool = True
-    """text: whether A to Z are read as a to z."""
+    """Whether to convert A to Z to lower case. Kinds: text."""
     length: Annotated[int, Field(ge=1, le=100_000)] = 64
-    """text: how many tokens the model gets; longer texts are cut, shorter ones padded."""
+    """Number of tokens that the model gets. Longer texts are cut, and shorter texts are padded. Kinds: text."""
 
     @model_serializer(mode="wrap")
     def _without_format(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

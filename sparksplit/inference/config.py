@@ -41,37 +41,41 @@ def _partition(values: dict[str, str | int]) -> dict[str, str | int]:
 
 
 class PredictConfig(Config):
-    """A trained model, the rows to predict, and where the predictions go."""
+    """The configuration of `predict`: a trained model, the rows to predict, and the output."""
 
     model: Annotated[str, Field(min_length=1)]
-    """The folder of a run that `train` has completed."""
+    """The output folder of a complete `train` run."""
     input: Annotated[str, Field(min_length=1)] | InputConfig
-    """The rows: the folder of a prepared data set, or, for raw rows, a mapping as for `preprocess`; csv takes the
-    model's dtype and shape where they are null."""
+    """The rows to predict. Prepared data set: its folder. Raw rows: a mapping with the `input` keys of `preprocess`."""
     output: Annotated[str, Field(min_length=1)]
-    """The folder of the predictions; with `partition`, that of the table."""
+    """The folder of the predictions. With `partition`: the folder of the table."""
     partition: Annotated[dict[str, str | int], AfterValidator(_partition)] | None = None
-    """{ds: 2026-11-22}, say: the predictions become the partition ds=2026-11-22 of the table in the folder `output`,
-    and replace no other; several columns make folders in folders. Quote a number that begins with 0."""
+    """Write the predictions as one partition of the table in the folder `output`. For example, {ds: 2026-11-22} writes
+    the partition ds=2026-11-22. Other partitions stay as they are. Several columns make nested folders. Put a number
+    that begins with 0 in quotes."""
     split: SplitName | Annotated[list[SplitName], Field(min_length=1)] | None = None
-    """Which rows. Of a prepared data set: one split or a list of them; null: test. Of raw rows: train (the files to
-    train on) or test (the test files); null: all that there are."""
+    """The splits to predict: one split or a list. For a prepared data set, null is test. For raw rows, the splits are
+    the files of `input.path` (train), `input.validation` and `input.test`. In an idx folder, test is the t10k files.
+    For raw rows, null is all splits."""
     labels: Literal["optional", "required"] = "optional"
-    """Whether rows may lack the label: there are no metrics then. required: such rows end the job."""
+    """Whether the input must have labels. optional: without labels, there are no metrics. required: without labels, the
+    job ends with an error."""
     keep: list[str] | None = None
-    """Columns of the input to carry along, and `label`; null: all that the input keeps, without the label."""
+    """Columns to copy from the input to the predictions. Choose from the columns that the input keeps, and `label`.
+    null: all columns that the input keeps, without the label."""
     top: Annotated[int, Field(gt=0)] | None = None
-    """A classifier's: so many classes of each row, the most probable first, as the lists top_predictions (and
-    top_names) and top_probabilities; null: the probability of every class, as the list probabilities."""
+    """Number of classes to write for each row, the most probable first. The predictions then have the lists
+    top_predictions, top_probabilities and, if classes have names, top_names. null: the list probabilities, with every
+    class. Only for models that predict one class for each row."""
     batch_size: Annotated[int, Field(gt=0)] = 1024
-    """Rows that the model takes at once; bounds an executor's memory."""
+    """Number of rows that the model predicts at once. A smaller number needs less memory in the executors."""
     executors: Annotated[int, Field(gt=0)] = 2
-    """Executors of the local cluster that is started where spark-submit names no master."""
+    """Number of executors in the local cluster. The command starts a local cluster if spark-submit names no master."""
     queue_timeout: Annotated[float, Field(gt=0)] = QUEUE_SECONDS
-    """Seconds to wait until the cluster has granted an executor: a queue may be busy."""
+    """Seconds to wait until the cluster grants an executor. A busy queue may need more."""
     start_timeout: Annotated[float, Field(gt=0)] = START_SECONDS
-    """Seconds from then on until the executor has started. A host that has no copy of the environment's archive takes
-    minutes to fetch it."""
+    """Seconds to wait until a granted executor has started. A host without a copy of the environment's archive needs
+    minutes to fetch the archive."""
 
     @property
     def patience(self) -> Patience:
@@ -92,6 +96,6 @@ class PredictConfig(Config):
 
 
 class DataFramePredict(PredictConfig):
-    """A trained model, the DataFrame whose rows to predict, and where the predictions go."""
+    """The configuration of `predict` for the rows of a DataFrame."""
 
     input: DataFrameInput

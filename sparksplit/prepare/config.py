@@ -35,99 +35,125 @@ Paths = _Path | Annotated[list[_Path], Field(min_length=1)]
 
 
 class InputConfig(Config):
-    """Raw rows: where they are and how to read them."""
+    """Where the raw rows are, and how to read them."""
 
     format: Annotated[str, AfterValidator(known_format)] = "idx"
-    """idx: a folder with MNIST's four standard file names; csv: a file or a folder of them; text: UTF-8, a file or a
-    folder of them, read as one text in the order of their names. Any of them may be .gz. parquet, orc, json, avro:
-    files that Spark reads; tfrecord: files of tf.train.Example; images: PNG and JPEG; table: a table of Spark's catalog
-    (Hive); sql: a query. Or your own function, `package.module:function` or `path/to/file.py:function`: f(spark, path)
+    """Format of the input. idx: a folder with the four standard MNIST file names. csv: files of delimited text.
+    hive-text: the text files of a Hive table. text: UTF-8 files, read as one text in the order of their names. parquet,
+    orc, json, avro: files that Spark reads. tfrecord: files of tf.train.Example. images: PNG and JPEG files. table: a
+    table in Spark's catalog (Hive). sql: a query. The files of idx, csv and text may be compressed (.gz). A function of
+    your own also works: `package.module:function` or `path/to/file.py:function`. The function gets (spark, path) and
     returns a DataFrame."""
     path: Paths | None = None
-    """The IDX folder; the CSV or text file to train on, or a folder of them; what your own function is to be given.
-    parquet, orc, json, avro, tfrecord, images: a file, a folder with its sub-folders (those of partition columns give
-    columns), a pattern or a list of them, wherever Spark can read. Not for table and sql."""
+    """Where the rows are. idx: the folder of the four files. text: a file or a folder. Your own function gets the path
+    as its second argument. table and sql have no path. All other formats take a file, a folder with its sub-folders, a
+    pattern (`days/*.csv`) or a list of these. The files can be wherever Spark can read. Partition folders
+    (`day=2024-01-01`) below the path add columns."""
     validation: Paths | None = None
-    """parquet, orc, json, avro, tfrecord, images: files of your own, given like the path, that stay the validation
-    split."""
+    """Files of your own validation split, given like `input.path`. Without this key, `preprocess` cuts the fraction
+    `validation` from the training rows. Formats: csv, hive-text, parquet, orc, json, avro, tfrecord, images."""
     test: Paths | None = None
-    """Files of your own test split. csv, text: a file or a folder. Other file formats: given like input.path. An IDX
-    folder brings its own, the t10k files."""
+    """Files of your own test split, given like `input.path`. Without this key, `preprocess` cuts the fraction `test`
+    from the training rows. In an idx folder, the t10k files are the test split. Formats: text, csv, hive-text, parquet,
+    orc, json, avro, tfrecord, images."""
     table: Annotated[str, Field(min_length=1)] | None = None
-    """table: its name in Spark's catalog, such as the Hive metastore's: DATABASE.TABLE."""
+    """Name of the table in Spark's catalog, such as a Hive metastore: DATABASE.TABLE. Formats: table."""
     query: Annotated[str, Field(min_length=1)] | None = None
-    """sql: the SELECT whose rows are to be read."""
+    """The SELECT statement that returns the rows. Formats: sql."""
     label: int | str | None = -1
-    """Where rows have columns: the label's by name (in a csv with a header) or position (0 is the first, -1 the last,
-    which is taken for csv alone where nothing is given). null, with any format: no labels. The label of a text is
-    the next token at each position, that of an image the name of its folder where nothing is given."""
+    """Label column, by name or position (0: first, -1: last). In csv and hive-text, a name needs a header or
+    `input.columns`. null: no labels. If the key is not set, csv and hive-text use the last column, and images use the
+    folder name of each file. Other formats with columns, partition folders and `input.column` need the key. Without the
+    key, `predict` uses the label column of the training data, if columns have names. idx has files of labels. The label
+    of a text is the next token at each position."""
     label_type: Literal["auto", "integer", "text", "number"] = "auto"
-    """All but text. integer, text: the labels are classes. number: the labels are numbers to predict. auto decides by
-    the first rows of a csv or hive-text, and otherwise by the column's type. Labels with a point are then numbers,
-    except exactly 0.0 and 1.0: these are integers."""
+    """Type of the labels. integer, text: classes. number: numbers to predict (regression). auto: by the first rows of
+    csv and hive-text, otherwise by the column type. For auto, labels with a decimal point are numbers. If the labels
+    are exactly 0.0 and 1.0, the labels become classes. Formats: all except text."""
     header: bool = True
-    """csv: whether the first line of each file names the columns."""
+    """Whether the first line of each file holds the column names. Formats: csv."""
     columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
-    """csv without a header, hive-text: the columns' names, all of them; otherwise they go by position."""
+    """Names of all columns, in order, for files without a header. Without this key, columns have positions only.
+    Formats: csv, hive-text."""
     delimiter: Annotated[str, AfterValidator(characters.delimiter)] = ","
-    """csv, hive-text (^A there): what separates the columns: one ASCII character, or tab, space, comma, semicolon or
-    pipe by name, or an escape such as \\t, \\x01, \\001 or ^A."""
+    """Character between columns: one ASCII character, a name (tab, space, comma, semicolon, pipe) or an escape such as
+    \\t, \\x01, \\001 or ^A. The default of hive-text is ^A. Formats: csv, hive-text."""
     quote: Annotated[str, AfterValidator(characters.mark)] | None = '"'
-    """csv: the character around a cell that holds delimiters or line ends; null: none."""
+    """Character around a cell that contains delimiters or line ends. null: cells are not quoted. Formats: csv."""
     escape: Annotated[str, AfterValidator(characters.mark)] | None = None
-    """csv: the character that stands before a quote within quotes; null: the quote itself."""
+    """Character before a quote inside a quoted cell. null: the quote character itself, so a quote is written twice.
+    Formats: csv."""
     multiline: bool = False
-    """csv: whether a quoted cell may hold line ends. A file is then read by one task, however large."""
+    """Whether a quoted cell may contain line ends. If true, a single task reads each file, however large the file is.
+    Formats: csv."""
     nulls: list[str] = Field(default_factory=lambda: [""])
-    """csv, hive-text (\\N and the empty cell there): texts that stand for a missing value."""
+    """Texts that stand for a missing value. The default of hive-text is \\N and the empty text. Formats: csv,
+    hive-text."""
     encoding: str = "UTF-8"
-    """csv, hive-text: the files' encoding, by Java's names, such as ISO-8859-1 or windows-1252."""
+    """Encoding of the files, by its name in Java, such as ISO-8859-1 or windows-1252. Formats: csv, hive-text."""
     comment: Annotated[str, AfterValidator(characters.mark)] | None = None
-    """csv, hive-text: lines that begin with this character are left out."""
+    """Skip lines that begin with this character. null: skip no lines. Formats: csv, hive-text."""
     dtype: Dtype | None = None
-    """All but text: the exact type that values are stored in; null: the IDX file's own, otherwise float32."""
+    """Data type of the stored features. null: the type in the idx file, otherwise float32. `predict` uses the model's
+    type for null. For mixed columns (`features`), the type must be a float type, and applies only to numbers with
+    fractions. null then keeps the type of each column. Formats: all except text and images."""
     shape: list[Annotated[int, Field(gt=0)]] | None = None
-    """All but text: the shape of one row's tensor; null: the IDX file's own, otherwise one dimension."""
+    """Shape of one row's tensor. null: the shape in the idx file, otherwise one dimension. `predict` uses the model's
+    shape for null. Not for mixed columns (`features`) or windows. Formats: all except text and images."""
     keep: list[int | str] = Field(default_factory=list)
-    """Where rows have columns: those to carry along as text, by name or position; they are not features."""
+    """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or
+    positions. The model does not see these columns. If the key is not set, `predict` keeps the columns that the
+    training data kept, if columns have names. Formats: all except idx and text."""
     weight: int | str | None = None
-    """Where rows have columns: the one that says how much a row counts in the loss and in the metrics, by name or
-    position: numbers of 0 or more. It is no feature."""
+    """Column with the weight of each row in the loss and in the metrics, by name or position. Weights are numbers of 0
+    or more. The model does not see this column. Not for windows. Formats: all except idx, text and images."""
     missing: Literal["error", "mean"] = "error"
-    """Where rows have columns: error: an empty cell makes its row bad; mean (float dtypes only): it is filled with its
-    column's mean over the training split. Of windows, error leaves out those with an empty cell."""
+    """What to do with missing values in features. error: a row with an empty cell is a bad row. mean: the column's mean
+    over the training split replaces the missing value. mean needs a float `input.dtype`. For windows, error leaves out
+    each window with a missing value. mean leaves out a window only if its label has one. Mixed columns use
+    `features.NAME.impute` instead. Formats: all except idx, text and images."""
     windows: WindowsConfig | None = None
-    """Where rows have columns that are numbers: rows over time become windows, from which the label's next values are
-    predicted; null: rows stay as they are. predict leaves this out, and does what was done for the model."""
+    """Turn time series into windows. Each window holds consecutive rows of a series, and its label is the label column
+    in the rows that follow. All features must be numbers. null: rows stay as they are. In `predict`, leave this key
+    out: the model's windows are used. Formats: all except idx, text and images."""
     size: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)] | None = None
-    """images: [height, width] in pixels that each becomes; required, except to predict (null: the model's)."""
+    """Size in pixels to which each image is resized: [height, width]. `preprocess` needs this key. `predict` uses the
+    model's size for null. Formats: images."""
     channels: Literal[1, 3] = 3
-    """images: 3: red, green and blue; 1: grey."""
+    """Colour channels of each image. 3: red, green and blue. 1: grey. If the key is not set, `predict` uses the model's
+    channels. Formats: images."""
     wait: Annotated[float, BeforeValidator(seconds), Field(gt=0)] | None = None
-    """Files: how long to wait until there are rows at every path: 90s, 30m, 2h; null: not at all. Of `{mon,tue}` both
-    must have some. An empty file or folder counts as not there yet. So does a folder in which Spark or Hadoop is still
-    writing (`_temporary`, `._COPYING_`)."""
+    """Longest time to wait until every path has rows: a number of seconds, or a text such as 90s, 30m or 2h. null: do
+    not wait. For a pattern such as `{mon,tue}`, both alternatives must have rows. Empty files and folders do not count.
+    Folders that Spark or Hadoop is still writing (`_temporary`, `._COPYING_`) do not count either. Only for local files
+    and HDFS. Formats: csv, hive-text, parquet, orc, json, avro, tfrecord, images."""
     exif: bool = True
-    """images: turn and mirror each image as its EXIF orientation says. `predict` does what was done for the model."""
+    """Whether to rotate and mirror each image by its EXIF orientation. `predict` uses the setting of the training data.
+    Formats: images."""
     column: Annotated[str, Field(min_length=1)] | None = None
-    """images: the column of Parquet files at the path that holds encoded images; null: the files at the path are
-    images, and the name of a file's folder is its label."""
+    """Column with the encoded images in Parquet files. null: the files at `input.path` are the images, and the folder
+    name of each file is its label. Formats: images."""
     unit: Literal["characters", "words"] = "characters"
-    """text: what a token is. A word is a run of letters, digits and _, or any one other mark except white space."""
+    """What a token is. A word is a run of letters, digits and _, or a single other character that is not white space.
+    `predict` uses the model's unit. Formats: text."""
     length: Annotated[int, Field(ge=1)] = 40
-    """text: tokens in one sequence."""
+    """Number of tokens in one sequence. `predict` uses the model's length. Formats: text."""
     stride: Annotated[int, Field(ge=1)] | None = None
-    """text: tokens from the start of one sequence to the start of the next, at most the length; null: the length."""
+    """Number of tokens from the start of one sequence to the start of the next, at most `input.length`. null:
+    `input.length`, so that sequences do not overlap. Formats: text."""
     max_sequences: Annotated[int, Field(ge=1)] | None = None
-    """text: use only as much of the text's beginning as gives this many sequences, before cutting splits; null: all."""
+    """Use only the beginning of the text, with enough tokens for this many sequences. The splits are cut afterwards.
+    null: use the whole text. Formats: text."""
     vocabulary: Annotated[int, Field(ge=1)] | None = None
-    """text: keep this many tokens, the most frequent in the training split (ties: the lowest code point first), and
-    read all others as unknown; null: every token of the training split."""
+    """Largest number of tokens in the vocabulary. The most frequent tokens of the training split enter first, in a tie
+    the token with the lowest code point. All other tokens become one unknown token. null: every token of the training
+    split. Formats: text."""
     max_bad_rows: Annotated[int, Field(ge=0)] = 0
-    """Where rows have columns: bad rows to leave out, and keep in bad_rows/ with the reason; one more ends the job."""
+    """Largest number of bad rows to leave out. The output's folder bad_rows/ keeps these rows with the reason. More bad
+    rows end the job with an error. Formats: all except idx and text."""
     max_bad_fraction: Fraction | None = None
-    """Where rows have columns: the job ends if more than this fraction of all rows is bad. Set alone, it replaces
-    max_bad_rows. If both are set, the stricter limit holds."""
+    """Largest fraction of bad rows to leave out, of all rows. Replaces `input.max_bad_rows` if only this key is set. If
+    both keys are set, the stricter limit holds. Formats: all except idx and text."""
 
     @property
     def place(self) -> str:
@@ -201,57 +227,63 @@ class DataFrameInput(InputConfig):
 
 
 class PreprocessConfig(Config):
-    """How raw data becomes a prepared data set."""
+    """The configuration of `preprocess`: raw rows become a prepared data set."""
 
     input: InputConfig = Field(default_factory=InputConfig)
     output: Annotated[str, Field(min_length=1)]
     """The folder of the prepared data set."""
     validation: Fraction = 0.1
-    """The share of the training rows (of the groups, where `cut` keeps groups together) that becomes the validation
-    split; for a text, the stretch that follows the training split's."""
+    """Fraction of the training rows for the validation split. For `cut.by: features` and `cut.by: key`, this is the
+    fraction of the groups. Text: the part after the training text. Not used with `input.validation` or `cut.by:
+    column`."""
     test: Fraction = 0.0
-    """The share of the training rows (of the groups, where `cut` keeps groups together) that becomes the test split,
-    unless the source brings a test split. Text: the end of the text."""
+    """Fraction of the training rows for the test split. For `cut.by: features` and `cut.by: key`, this is the fraction
+    of the groups. Text: the last part of the text. Not used if the input has its own test split (`input.test`, or the
+    t10k files of an idx folder)."""
     seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
-    """All but text: the seed of the hash that cuts validation and test."""
+    """Seed of the hash that assigns rows to validation and test. Formats: all except text."""
     cut: CutConfig = Field(default_factory=CutConfig)
-    """All but text: which rows become validation and test."""
+    """How rows are assigned to train, validation and test. Formats: all except text."""
     features: Features | None = None
-    """Where rows have columns: what becomes of those that are features: {COLUMN: KIND}, or {COLUMN: {kind: KIND, ...}}
-    with the keys of its kind. Columns that are not named go by their types; {}: all of them. null: the same where there
-    are texts or times; columns that are all numbers are one tensor, x."""
+    """How columns become features: {COLUMN: KIND}, or {COLUMN: {kind: KIND, ...}} with the keys of the kind. A column
+    that is not named gets a kind by its type. {}: all columns get a kind by their type. null: like {} if there are
+    texts, dates or timestamps. Otherwise all columns are numbers, and form one tensor, x. Formats: all except idx, text
+    and images."""
     fitted: Annotated[str, Field(min_length=1)] | None = None
-    """An earlier data set or run: what it has fitted (features, scales, classes) is applied as it is, and nothing is
-    fitted on these rows. A data set's lanes and blocks are taken too, so that both can be trained on together."""
+    """Folder of an earlier data set or run. Everything fitted there (features, scales, classes) is applied as it is,
+    and nothing is fitted on the new rows. From a data set, the lanes and blocks are used too, so that `train` can read
+    both data sets together."""
     unseen_labels: Literal["error", "unknown", "drop"] = "error"
-    """All but text: what becomes of validation and test rows with a label that no training row has. error: the job
-    ends; unknown: they get the class `<unknown>`, which the data set then has beside its labels; drop: they are left
-    out, and counted."""
+    """What to do with validation and test rows whose label occurs in no training row. error: the job ends with an
+    error. unknown: the rows get an additional class, `<unknown>`. drop: the rows are left out and counted. Only for
+    labels that are classes. Formats: all except text."""
     scaling: Literal["none", "unit", "standard"] = "none"
-    """unit: the training split's minimum becomes 0, its maximum 1; standard: its mean 0, its standard deviation 1."""
+    """Scaling of the features, fitted on the training split. unit: the minimum becomes 0 and the maximum 1. standard:
+    the mean becomes 0 and the standard deviation 1. none: no scaling, except that mixed columns (`features`) use
+    standard."""
     scaling_by: Literal["tensor", "feature"] = "tensor"
-    """With unit and standard: one scale for the whole tensor (pixels), or one for each value (columns in different
-    units)."""
+    """Number of scales for `scaling: unit` and `scaling: standard`. tensor: one scale for the whole tensor, for example
+    for pixels. feature: one scale for each value, for example for columns in different units."""
     label_scaling: Literal["none", "standard"] | None = None
-    """Labels that are numbers. standard: a model is trained to give them with the training split's mean as 0 and its
-    standard deviation as 1, each number of a label by itself; what is measured, exported and predicted is in the
-    labels' own units. null: standard for a table (`features`), whose other numbers are scaled too, otherwise none."""
+    """Scaling of labels that are numbers. standard: the model is trained on labels with mean 0 and standard deviation
+    1, fitted on the training split. If a label has several numbers, each number has its own scale. Metrics, predictions
+    and the exported model use the original units. null: standard for mixed columns (`features`), otherwise none."""
     lanes: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Fixed row streams that the data set is dealt into; no run can use more nodes than lanes. null: 96, and up to 1536
-    where each lane then has at least 1000 rows and 4 MiB."""
+    """Number of lanes. A lane is a fixed stream of rows, and each lane belongs to one node. A run can therefore not use
+    more nodes than lanes. null: 96, and up to 1536 if each lane then has at least 1000 rows and 4 MiB."""
     file_size: Annotated[int, Field(ge=1)] = 128 * 1024 * 1024
-    """Bytes of rows to aim for in each file, before compression, whatever the lanes; smaller sets have smaller files,
-    of 8 MiB at least, so that several tasks write them."""
+    """Target size of each file in bytes, before compression. The number of lanes does not change this size. Small data
+    sets get smaller files, of at least 8 MiB, so that several tasks can write."""
     block_size: Annotated[int, Field(ge=1024)] = 512 * 1024
-    """Bytes to aim for in a block, the unit that nodes read; a block has 16 to 4096 rows. Past 384 lanes blocks are
-    smaller, so that a node that reads all lanes does not need more memory."""
+    """Target size of each block in bytes. A block is the unit that nodes read, and has 16 to 4096 rows. With more than
+    384 lanes, blocks are smaller, so that a node that reads all lanes does not need more memory."""
     executors: Annotated[int, Field(ge=1)] = 2
-    """Executors of the local cluster that is started where spark-submit names no master."""
+    """Number of executors in the local cluster. The command starts a local cluster if spark-submit names no master."""
     queue_timeout: Annotated[float, Field(gt=0)] = QUEUE_SECONDS
-    """Seconds to wait until the cluster has granted an executor: a queue may be busy."""
+    """Seconds to wait until the cluster grants an executor. A busy queue may need more."""
     start_timeout: Annotated[float, Field(gt=0)] = START_SECONDS
-    """Seconds from then on until the executor has started. A host that has no copy of the environment's archive takes
-    minutes to fetch it."""
+    """Seconds to wait until a granted executor has started. A host without a copy of the environment's archive needs
+    minutes to fetch the archive."""
 
     def config_hash(self, function: str | None = None, fitted: str | None = None) -> str:
         """The hash of everything that can change the result. function: the source text of the user's own function,
@@ -281,6 +313,6 @@ class PreprocessConfig(Config):
 
 
 class DataFramePreprocess(PreprocessConfig):
-    """How the rows of a DataFrame become a prepared data set."""
+    """The configuration of `preprocess` for the rows of a DataFrame."""
 
     input: DataFrameInput

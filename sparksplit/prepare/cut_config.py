@@ -36,25 +36,28 @@ def moment(value: int | str) -> int:
 
 
 class CutConfig(Config):
-    """How training rows are cut into train, validation and test; a text is cut into stretches instead."""
+    """How training rows are cut into train, validation and test. A text is cut into three consecutive parts instead."""
 
     by: By = "row"
-    """row: each by itself, a random cut; features: rows with equal features stay together, whatever their label; key:
-    so do rows that agree in `cut.columns`; time: the latest rows are test, those before them validation; column:
-    `cut.column` names each row's split (train, validation or test; also valid, val, dev). Windows: always time."""
+    """Rule for the cut. row: each row is assigned by itself, at random. features: rows with equal features stay in one
+    split, whatever their labels are. key: rows with equal values in `cut.columns` stay in one split. time: the latest
+    rows are test, and the rows before them are validation. column: `cut.column` names the split of each row: train,
+    validation (also valid, val, dev) or test. Windows are always cut by time."""
     columns: list[int | str] = Field(default_factory=list)
-    """by key: the columns, by name or position. They are not features, and are kept only if `input.keep` names them."""
+    """Key columns, by name or position, for `cut.by: key`. The model does not see these columns. The output has these
+    columns only if `input.keep` names them."""
     column: int | str | None = None
-    """by time: a column of times, dates or whole numbers; by column: the one that names the split. It is not a
-    feature."""
+    """Column for the cut, by name or position. For `cut.by: time`, the column holds timestamps, dates or whole numbers.
+    For `cut.by: column`, the column holds the names of the splits. The model does not see this column."""
     validation_from: Annotated[int | str, AfterValidator(_boundary)] | None = None
-    """by time, instead of the shares: rows from here on are validation. A date or a time (UTC where it names no zone),
-    or a whole number."""
+    """Start of the validation split, for `cut.by: time`: a date, a timestamp or a whole number. A timestamp without a
+    zone is in UTC. The fractions `validation` and `test` are then not used."""
     test_from: Annotated[int | str, AfterValidator(_boundary)] | None = None
-    """by time, instead of the shares: rows from here on are test."""
+    """Start of the test split, for `cut.by: time`: a date, a timestamp or a whole number. A timestamp without a zone is
+    in UTC. The fractions `validation` and `test` are then not used."""
     stratify: bool = False
-    """by row: cut each class by itself, so that every split has it in the share that was asked; a class always leaves a
-    row to train on."""
+    """Cut each class by itself, so that every split has the wanted fraction of every class. Each class keeps at least
+    one training row. Only for `cut.by: row` and labels that are classes."""
 
     @property
     def needed(self) -> list[int | str]:

@@ -18,22 +18,25 @@ def _step(value: int | str) -> int | str:
 
 
 class WindowsConfig(Config):
-    """Windows over time: `window` rows of a series that follow each other, and the label's next `horizon` values."""
+    """Windows of time series: `window` consecutive rows of a series as features, and the next `horizon` values of the
+    label."""
 
     window: Annotated[int, Field(ge=1)]
-    """Rows that a prediction knows: the features are [window, columns], the label's own past among them."""
+    """Number of past rows that the model sees. The features have the shape [window, columns], and include past values
+    of the label column."""
     horizon: Annotated[int, Field(ge=1)] = 1
-    """Rows after these whose label is predicted, all at once."""
+    """Number of future rows to predict. The model predicts the label of all these rows at once."""
     order: int | str
-    """The column that orders the rows of a series: times, dates or whole numbers."""
+    """Column that orders the rows of a series: timestamps, dates or whole numbers."""
     by: list[int | str] = Field(default_factory=list)
-    """The columns that tell series apart, such as a station; none: all rows are one series, which one task reads."""
+    """Columns that identify a series, such as a station. Without columns, all rows are one series, which a single task
+    reads."""
     stride: Annotated[int, Field(ge=1)] = 1
-    """A window begins at every so many rows of a series."""
+    """Start a new window every this many rows of a series."""
     step: Annotated[int, Field(ge=1)] | Annotated[str, AfterValidator(_step)] | None = None
-    """The longest way from a row to the next; a longer one is a gap, which no window reaches over. A whole number where
-    `order` holds these, otherwise such as 15min, 1h or 31d. null: the most frequent way, which takes one more reading
-    of all rows to find."""
+    """Largest step between two consecutive rows of a series. A longer step is a gap, and no window spans a gap. If
+    `input.windows.order` holds whole numbers, give a whole number. Otherwise give a duration such as 15min, 1h or 31d.
+    null: the most frequent step. Finding this step takes one more pass over all rows."""
 
 
 _WHY = {
