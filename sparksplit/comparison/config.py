@@ -52,7 +52,8 @@ class TuneConfig(Config):
     """The hyperparameter search before the strategies are compared."""
 
     tries: Annotated[int, pydantic.Field(ge=2)]
-    """Hyperparameter search: number of values to try for each strategy, number of nodes and control."""
+    """Hyperparameter search: number of values to try for each strategy and number of nodes. Controls are searched too
+    (`nodes` explains them)."""
     seeds: pydantic.PositiveInt = 1
     """Runs of each value that the search tries. The mean of the runs decides. The search uses other seeds than the
     comparison."""
@@ -86,14 +87,14 @@ class CompareConfig(Training):
     the batch size of a strategy on several nodes."""
     virtual: list[pydantic.PositiveInt] = pydantic.Field(default_factory=list)
     """Numbers of virtual nodes, to show what the strategies would learn on more nodes than you have. The time on
-    virtual nodes is not measured. Strategies with the same result on any number of nodes do not run on virtual
-    nodes."""
+    virtual nodes is not measured. Strategies with the same result on any number of nodes, such as batch, do not run on
+    virtual nodes."""
     virtual_seeds: pydantic.PositiveInt = 1
     """Runs of each strategy and number of virtual nodes, each with its own seed."""
     tune: Annotated[int, pydantic.Field(ge=0)] | TuneConfig = 0
-    """Hyperparameter search: number of learning rates to try for each strategy, number of nodes and control. The
-    learning rates are between 1/10 and 10 times the strategy's own. The comparison then uses the learning rate that is
-    best on the validation rows. 0: no search."""
+    """Hyperparameter search: number of learning rates to try for each strategy and number of nodes. Controls are
+    searched too (`nodes` explains them). The learning rates are between 1/10 and 10 times the strategy's own. The
+    comparison then uses the learning rate that is best on the validation rows. 0: no search."""
     seeds: pydantic.PositiveInt = 5
     """Runs of each strategy and number of nodes, with the seeds `seed`, `seed` + 1, ... All strategies use the same
     seeds."""
@@ -113,9 +114,9 @@ class CompareConfig(Training):
     """Target value of the metric on the validation rows. The report shows the time to reach the target. null: 95 % of
     the way from the first to the best value of `single`, measured with separate seeds."""
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
-    """How training rows reach the nodes. tensorflow: each node reads its lanes of the prepared data set. spark: Spark
-    reads the training split and sends the rows to the nodes' local disks, once for all runs of a cluster. spark needs
-    at least one executor more than the largest number of nodes. Further executors make sending faster."""
+    """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
+    spark: Spark reads the training split and sends the rows to the nodes' local disks, once for all runs of a cluster.
+    spark needs at least one executor more than the largest number of nodes. Further executors make sending faster."""
 
     @property
     def tuning(self) -> TuneConfig | None:

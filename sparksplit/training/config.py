@@ -104,8 +104,8 @@ class Training(Config):
     class_weights: Annotated[
         Literal["balanced"] | dict[str, pydantic.NonNegativeFloat] | None, pydantic.BeforeValidator(_by_name)
     ] = None
-    """Weight of a training row, by its class. `balanced` gives all classes the same total weight. A mapping gives
-    labels their weights, and labels without an entry get 1. Weights of the rows themselves are multiplied with the
+    """Weight of a training row, by its class. `balanced` gives all classes the same total weight. A mapping such as
+    {fraud: 10} sets weights by label, and other labels get 1. Weights of the rows themselves are multiplied with the
     class weights. The loss and the gradients of a mini-batch are divided by the sum of its rows' weights. Validation
     and test ignore class weights. null: no class weights."""
     batch_size: pydantic.PositiveInt = 64
@@ -164,7 +164,7 @@ class Training(Config):
     reach HDFS are progress. null: 60 s or 20 median steps, whichever is longer. Before the first steps, null means
     `phase_timeout`."""
     phase_timeout: pydantic.PositiveFloat = 1800
-    """Seconds without progress after which a node counts as hanging in any other phase. These phases are: building
+    """Seconds without progress after which a node counts as hanging outside training steps. The limit covers building
     graphs, validation, writing a checkpoint or the model, and waiting for Spark's rows."""
 
     ports: Annotated[str, pydantic.AfterValidator(_ports)] | None = None
@@ -236,9 +236,9 @@ class TrainConfig(Training):
     `early_stop.metric` decides which validation is best; without `early_stop`, the loss decides. null: true with
     `early_stop`, otherwise false."""
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
-    """How training rows reach the nodes. tensorflow: each node reads its lanes of the prepared data set. spark: Spark
-    reads the training split and sends the rows once, to the nodes' local disks. spark needs at least one executor more
-    than there are nodes. Further executors make sending faster."""
+    """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
+    spark: Spark reads the training split and sends the rows once, to the nodes' local disks. spark needs at least one
+    executor more than there are nodes. Further executors make sending faster."""
     order: Literal["exact", "arrival"] = "exact"
     """When training starts with `input_mode: spark`. exact: after all rows have arrived. arrival: the first epoch
     trains on rows as they arrive, in any order. With arrival, a run cannot resume in the middle of the first epoch."""
