@@ -1,4 +1,4 @@
-"""`sparksplit check`, and `spark-submit jobs/check.py`: is this cluster ready for a run?"""
+"""`sparksplit check`, and `spark-submit jobs/check.py`: check that a cluster is ready for a run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ def _planned(config: CheckConfig) -> Planned:
 
 COMMAND = Command(
     name="check",
-    summary="Is this cluster ready: settings, versions, a folder, memory, GPUs, ports, clocks; from every executor.",
+    summary="Check that a cluster is ready, from every executor: settings, versions, a folder, memory, GPUs, ports and "
+    "clocks.",
     config=CheckConfig,
     run=run,
     flags=("path", "nodes", "timeout", "train", "data"),

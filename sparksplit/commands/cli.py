@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from sparksplit.commands.command import Command
 
 COMMANDS = {
-    "quickstart": "everything below on a small real data set, on this machine, without any service",
-    "preprocess": "raw data to a prepared data set",
-    "train": "train one model on the nodes of a Spark cluster",
-    "compare": "several ways to split the work, side by side: which one to use, with evidence",
-    "predict": "batch inference on Spark",
-    "diagnose": "where the time of a training or a preparation goes, and what would help",
-    "devices": "what each node's devices can do, and what a training step costs on them",
-    "check": "is this cluster ready: folders, versions, memory, GPUs, ports, settings",
-    "package": "the archives that spark-submit needs",
+    "quickstart": "try preprocess, train, predict and compare on a small real data set, on this machine",
+    "preprocess": "turn raw data into a prepared data set",
+    "train": "train one Keras model on the nodes of a Spark cluster",
+    "compare": "compare strategies for distributed training, and recommend one with evidence",
+    "predict": "run batch inference on Spark",
+    "diagnose": "measure where the time of `train` or `preprocess` goes, and what would help",
+    "devices": "measure what each node's devices can do, and the time of a training step",
+    "check": "check that a cluster is ready: folders, versions, memory, GPUs, ports, settings",
+    "package": "build the archives that spark-submit needs",
 }
-"""Name and summary of each; its module in this folder has the same name, and is imported only when it is called."""
+"""Name and summary of each command. The module in this folder has the same name. It is imported only when called."""
 
 STATUSES = (
-    "exit status: 0 done, or nothing to do; 1 the run failed; 2 the command line, the configuration or the input is",
-    "wrong; 3 another command that still runs fills the output; 128 + its number after a signal (Ctrl-C: 130)",
+    "exit status: 0 success, or nothing to do; 1 the run failed; 2 wrong command line, configuration or input;",
+    "3 another running command writes to the output; 128 + signal number after a signal (Ctrl-C: 130)",
 )
 """The contract with schedulers, as --help prints it."""
 

@@ -111,8 +111,8 @@ class Command:
         parser.add_argument(
             "--config",
             metavar="FILE",
-            help="the configuration (YAML)"
-            + ("" if self.default_config else "; not needed where --set gives all required keys"),
+            help="configuration file (YAML)"
+            + ("" if self.default_config else "; not needed if --set gives all required keys"),
         )
         parser.add_argument(
             "--set",
@@ -132,32 +132,33 @@ class Command:
             parser.add_argument(
                 "--overwrite",
                 action="store_true",
-                help="replace this command's own output; a finished one stays until the new one is complete",
+                help="replace an earlier output of this command; a finished output stays until the new one is complete",
             )
         if self.resumable:
             unfinished = parser.add_mutually_exclusive_group()
             unfinished.add_argument(
                 "--resume",
                 action="store_true",
-                help="go on with an unfinished run on another number of nodes, too; with the same configuration and "
-                "data a run goes on from its last whole checkpoint without this",
+                help="continue an unfinished run, even with another number of nodes. Not needed with the same "
+                "configuration and data: the run then continues from its last complete checkpoint",
             )
             unfinished.add_argument(
                 "--restart",
                 action="store_true",
-                help="begin an unfinished run anew, without its checkpoints",
+                help="start an unfinished run again from the beginning, without its checkpoints",
             )
         if self.rehearses:
             parser.add_argument(
                 "--dry-run",
                 action="store_true",
-                help="read a sample and print what would be made of it; nothing is written",
+                help="read a sample and print what the command would make of it; nothing is written",
             )
         if self.applies:
             parser.add_argument(
                 "--apply",
                 action="store_true",
-                help="write into the configuration's file what was measured to help and leaves the result the same",
+                help="write the settings that were measured to help into the configuration file; only settings that "
+                "leave the result the same",
             )
         parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")
         return parser

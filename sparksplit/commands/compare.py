@@ -1,4 +1,4 @@
-"""`sparksplit compare`, and `spark-submit jobs/compare.py`: ways to split the work, side by side, with evidence."""
+"""`sparksplit compare`, and `spark-submit jobs/compare.py`: strategies for distributed training, with evidence."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _to_target(to: ToTarget | None) -> str:
 
 COMMAND = Command(
     name="compare",
-    summary="Run several ways to split the work side by side, and say with evidence which to use.",
+    summary="Compare strategies for distributed training, and recommend one with evidence.",
     config=CompareConfig,
     run=run,
 )

@@ -24,7 +24,7 @@ def run(config: DevicesConfig, options: Options) -> None:
 
 COMMAND = Command(
     name="devices",
-    summary="What devices driver and executors have; what copies, matrix products and a training step cost on them.",
+    summary="Measure the devices of the driver and the executors: copies, matrix products and a training step.",
     config=DevicesConfig,
     run=run,
     flags=("output", "train", "data", "nodes", "timeout", "limit"),

@@ -111,9 +111,9 @@ def _write(file: ConfigFile, record: PreprocessDiagnosis) -> None:
 
 COMMAND = Command(
     name="diagnose",
-    summary="Where the time of a training or a preparation goes, by leaving parts out, and what would help. --config "
-    "names the configuration of either; the output is beside its output. The keys below are those of train; preprocess "
-    "--help lists the others.",
+    summary="Measure where the time of train or preprocess goes, and what would help. It measures by leaving parts of "
+    "the work out. --config names a configuration of train or preprocess; the result is written beside its output. The "
+    "keys below belong to train; preprocess --help lists the keys of preprocess.",
     config=TrainConfig,
     run=run,
     overwrites=False,

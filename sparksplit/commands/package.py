@@ -18,7 +18,7 @@ def run(config: PackageConfig, options: Options) -> None:
 
 COMMAND = Command(
     name="package",
-    summary="The archives that spark-submit needs: the project's packages, and the Python environment.",
+    summary="Build the archives that spark-submit needs: the project's packages, and the Python environment.",
     config=PackageConfig,
     run=run,
     flags=("output", "environment"),

@@ -43,7 +43,7 @@ def _count(number: int, what: str) -> str:
 
 COMMAND = Command(
     name="predict",
-    summary="Batch inference on Spark: prepared or raw rows in, predictions out, metrics where labels are present.",
+    summary="Run batch inference on Spark, on prepared or raw rows. If rows have labels, it also computes metrics.",
     config=PredictConfig,
     run=run,
 )

@@ -57,7 +57,7 @@ def summary(data: PreparedDataSet) -> str:
 
 COMMAND = Command(
     name="preprocess",
-    summary="Raw data to a prepared data set: Parquet, manifest and fitted preprocessing.",
+    summary="Turn raw data into a prepared data set: Parquet files, manifest and fitted preprocessing.",
     config=PreprocessConfig,
     run=run,
     rehearses=True,

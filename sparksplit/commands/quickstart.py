@@ -34,18 +34,18 @@ from sparksplit.training.record import RUN, RunRecord
 
 
 class QuickstartConfig(Config):
-    """The four commands' configurations, in one file; the paths between them are filled in."""
+    """The configurations of four commands in one file. The paths between the commands are filled in."""
 
     output: str = "quickstart-output"
-    """The folder that prepared/, run/, predictions/ and comparison/ go into."""
+    """Output folder for prepared/, run/, predictions/ and comparison/."""
     preprocess: PreprocessConfig
-    """As for `sparksplit preprocess`; input.path is scikit-learn's digits, output is prepared/."""
+    """Keys of `sparksplit preprocess`. By default, input.path is scikit-learn's digits, and output is prepared/."""
     train: TrainConfig
-    """As for `sparksplit train`; data is prepared/, output is run/."""
+    """Keys of `sparksplit train`. By default, data is prepared/, and output is run/."""
     predict: PredictConfig
-    """As for `sparksplit predict`; model is run/, input is prepared/, output is predictions/."""
+    """Keys of `sparksplit predict`. By default, model is run/, input is prepared/, and output is predictions/."""
     compare: CompareConfig
-    """As for `sparksplit compare`; data is prepared/, output is comparison/."""
+    """Keys of `sparksplit compare`. By default, data is prepared/, and output is comparison/."""
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -87,7 +87,7 @@ def run(config: QuickstartConfig, options: Options) -> None:
         ("preprocess: the digits to a prepared data set", lambda: preprocess.run(config.preprocess, options)),
         (f"train: {nodes} nodes, strategy: {config.train.strategy}", lambda: train.run(config.train, options)),
         ("predict: the test split", lambda: predict.run(config.predict, options)),
-        ("compare: the ways to split the work", lambda: compare.run(config.compare, options)),
+        ("compare: strategies for distributed training", lambda: compare.run(config.compare, options)),
     )
     executors = max(nodes, *config.compare.nodes, config.preprocess.executors, config.predict.executors)
     # If everything is there already, no command will ask for Spark.
@@ -115,7 +115,7 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
     yield f"               {filesystem.join(run, 'saved_model')} (for TensorFlow Serving)"
     yield f"metrics        {filesystem.join(run, RUN)}, {filesystem.join(predictions, places.metrics)}"
     yield f"predictions    {places.folder(predictions)}"
-    yield f"report         {filesystem.join(config.compare.output, REPORT)} (open it: which way to split the work)"
+    yield f"report         {filesystem.join(config.compare.output, REPORT)} (open it: which strategy to use)"
     yield ""
     yield "To go on:"
     yield from _further(config)
@@ -141,8 +141,8 @@ def _program(name: str) -> str:
 
 COMMAND = Command(
     name="quickstart",
-    summary="Preprocess, train, predict and compare on scikit-learn's handwritten digits, on this machine, without any "
-    "service.",
+    summary="Try preprocess, train, predict and compare on scikit-learn's handwritten digits. It runs on this machine "
+    "and needs no cluster.",
     config=QuickstartConfig,
     run=run,
     default_config=lambda: shipped("conf/quickstart.yaml"),

@@ -1,4 +1,4 @@
-"""`sparksplit train`, and `spark-submit jobs/train.py`: train one model, one way, on the nodes of a Spark cluster."""
+"""`sparksplit train`, and `spark-submit jobs/train.py`: train one model on the nodes of a Spark cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(config: TrainConfig, options: Options) -> None:
 
 COMMAND = Command(
     name="train",
-    summary="Train one Keras model, one way, on the nodes of a Spark cluster.",
+    summary="Train one Keras model on the nodes of a Spark cluster.",
     config=TrainConfig,
     run=run,
     resumable=True,

@@ -18,7 +18,7 @@ _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last 
 _OF_A_WAY = "belongs to a way: give it within `strategies`, beside that way's `strategy`"
 _ALL_ARE_THERE = "is for train: a run of a comparison begins when all rows are there"
 NO_WAY_HAS = {"early_stop": _EQUAL_PASSES, "keep_best": _EQUAL_PASSES, "order": _ALL_ARE_THERE}
-"""Keys of `train` that no way of a comparison has, each with why."""
+"""Keys of `train` that no strategy of a comparison may have, each with the reason."""
 _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
 
 
@@ -49,80 +49,91 @@ _Ends = Annotated[list[float], pydantic.Field(min_length=2, max_length=2), pydan
 
 
 class TuneConfig(Config):
-    """What is tried for each way before ways are compared."""
+    """The hyperparameter search before the strategies are compared."""
 
     tries: Annotated[int, pydantic.Field(ge=2)]
-    """How many values."""
+    """Hyperparameter search: number of values to try for each strategy and number of nodes. Controls are searched too
+    (`nodes` explains them)."""
     seeds: pydantic.PositiveInt = 1
-    """Runs of each try, on seeds that nothing is compared on; their mean decides."""
+    """Runs of each value that the search tries. The mean of the runs decides. The search uses other seeds than the
+    comparison."""
     keys: dict[Annotated[str, pydantic.AfterValidator(_can_be_tuned)], _Ends] = pydantic.Field(default_factory=dict)
-    """Ranges, on a log scale, by dotted keys of `optimizer` and `sync`, such as {sync.every: [4, 128]}; together with
-    the learning rate, whose range can be given here, too: optimizer.learning_rate: [0.001, 1]."""
+    """Ranges for the hyperparameter search, on a log scale, such as {sync.every: [4, 128]}. Possible keys are the
+    numbers of `optimizer` and `sync`. The search includes the learning rate, from 1/10 to 10 times its value. Another
+    range can be given: {optimizer.learning_rate: [0.001, 1]}. A schedule needs a range for one of its arguments, such
+    as optimizer.learning_rate.initial_learning_rate."""
 
 
 class CompareConfig(Training):
-    """Everything that `compare` needs to know: what to compare, and the training keys that all runs share."""
+    """All keys of `compare`: what to compare, and the training keys that all runs share."""
 
     renamed = {"ways": "strategies"}  # noqa: RUF012 (pydantic knows its type from Config)
     refused = {**NO_WAY_HAS, **dict.fromkeys(("collective", "init", "local_batch_size", "sync"), _OF_A_WAY)}  # noqa: RUF012
 
     output: str
-    """The comparison's folder: results.json, report.html, and runs/ with a record of each run."""
+    """Output folder of the comparison: results.json, report.html, and runs/ with a record of each run."""
     strategies: Annotated[
         list[str | dict[str, Any]],
         pydantic.Field(
             min_length=1,
             default_factory=lambda: list(_STRATEGIES),
-            description="Names of ways, or mappings of training keys, such as {strategy: local, sync: {every: 32}}. "
-            + " ".join(f"{name}: {way.told}." for name, way in STRATEGIES.items()),
+            description="Strategies to compare: names, or mappings of training keys such as {strategy: local, "
+            "sync: {every: 32}}. " + " ".join(f"{name}: {way.told}." for name, way in STRATEGIES.items()),
         ),
     ]
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]
-    """Numbers of nodes; each way runs on each of them. On 1 node all ways are one run of `single`, those with an
-    outer optimiser run by themselves, too, and so do the controls of ways on several nodes."""
+    """Numbers of nodes to compare. Each strategy runs on each number of nodes. On 1 node, all strategies are one run of
+    `single`. Strategies with an outer optimiser, and controls, also run on 1 node. A control gives 1 node the keys and
+    the batch size of a strategy on several nodes."""
     virtual: list[pydantic.PositiveInt] = pydantic.Field(default_factory=list)
-    """Numbers of virtual nodes, beyond the nodes at hand: what the strategies would learn there, without a time."""
+    """Numbers of virtual nodes, to show what the strategies would learn on more nodes than you have. The time on
+    virtual nodes is not measured. Strategies with the same result on any number of nodes, such as batch, do not run on
+    virtual nodes."""
     virtual_seeds: pydantic.PositiveInt = 1
-    """Seeds of the virtual runs."""
+    """Runs of each strategy and number of virtual nodes, each with its own seed."""
     tune: Annotated[int, pydantic.Field(ge=0)] | TuneConfig = 0
-    """How many learning rates, from 1/10 to 10 times its own, are tried for each way and number of nodes, and for each
-    control, before they are compared with the one that is best on the validation rows; 0: untuned."""
+    """Hyperparameter search: number of learning rates to try for each strategy and number of nodes. Controls are
+    searched too (`nodes` explains them). The learning rates are between 1/10 and 10 times the strategy's own. The
+    comparison then uses the learning rate that is best on the validation rows. 0: no search."""
     seeds: pydantic.PositiveInt = 5
-    """Runs of each way and number of nodes, with the seeds `seed`, `seed` + 1, ...: the same for all ways."""
+    """Runs of each strategy and number of nodes, with the seeds `seed`, `seed` + 1, ... All strategies use the same
+    seeds."""
     max_seeds: pydantic.PositiveInt | None = None
-    """While not all differences are decided, twice as many seeds are run, up to this many; each look is paid for with a
-    part of the chance of being wrong. null: only `seeds`."""
+    """Largest number of seeds. While a difference is undecided, the comparison doubles the number of seeds, up to this
+    number. Every extra look is tested more strictly, so the overall error rate stays at 5 %. null: only `seeds`."""
     metric: str | None = None
-    """The metric that decides: one of the metrics, or loss; null: accuracy for classes, otherwise the loss."""
+    """Metric that decides which strategy learns better: one of `metrics`, or loss. null: accuracy for classes,
+    otherwise the loss."""
     metric_better: Literal["lower", "higher"] | None = None
-    """Which values of the metric are better; null: known from what the metric is. Needed if that does not tell."""
+    """Whether lower or higher values of `metric` are better. null: derived from the metric. Required if the metric does
+    not define a direction."""
     margin: Annotated[float, pydantic.Field(gt=0, lt=1)] = 0.003
-    """Differences of the metric that lie within it count as none: a share of the way from an untrained model's value to
-    that of a trained `single`."""
+    """Largest difference of the metric that counts as no difference. The unit is the distance between the metric of an
+    untrained model and of a trained `single`. 0.003 means 0.3 % of this distance."""
     target: float | None = None
-    """A value of the metric on the validation rows: the time to reach it is reported; null: what `single`, on seeds of
-    its own, reaches 95 % of the way from its first value to its best."""
+    """Target value of the metric on the validation rows. The report shows the time to reach the target. null: 95 % of
+    the way from the first to the best value of `single`, measured with separate seeds."""
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
-    """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
-    hands it over to the nodes' local disks, once for all runs of a cluster. That takes one executor beyond the nodes',
-    or more to be faster."""
+    """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
+    spark: Spark reads the training split and sends the rows to the nodes' local disks, once for all runs of a cluster.
+    spark needs at least one executor more than the largest number of nodes. Further executors make sending faster."""
 
     @property
     def tuning(self) -> TuneConfig | None:
-        """What is tried; None if nothing is."""
+        """The hyperparameter search; None without one."""
         if isinstance(self.tune, TuneConfig):
             return self.tune
         return TuneConfig(tries=self.tune) if self.tune else None
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The values that can change what a comparison says; its times depend on input_mode."""
+        """The values that can change the results of a comparison. Its times depend on input_mode."""
         values = self.model_dump(mode="json")
         return {key: value for key, value in values.items() if key == "input_mode" or key not in NOT_IN_HASH}
 
     @property
     def looks(self) -> list[int]:
-        """The numbers of seeds after which it is seen whether all is decided."""
+        """The numbers of seeds after which the comparison looks whether all differences are decided."""
         return looks(self.seeds, self.max_seeds)
 
     @pydantic.field_validator("max_seeds")

@@ -1,4 +1,4 @@
-"""The keys of a configuration that say which model is trained, by which optimizer."""
+"""The configuration of the model and the optimizer."""
 
 from __future__ import annotations
 
@@ -23,28 +23,30 @@ def _known_model(name: str) -> str:
 
 
 class ModelConfig(Config):
-    """Which model."""
+    """The model to train."""
 
     build: Annotated[str, pydantic.AfterValidator(_known_model)] = "mlp"
-    """mlp, cnn, lstm, tabular or text; or `package.module:function` or `path/to/file.py:function`, which returns an
-    uncompiled Keras model."""
+    """Model to train: mlp, cnn, lstm, tabular or text. Your own: `package.module:function` or
+    `path/to/file.py:function` that returns an uncompiled Keras model."""
     params: dict[str, Any] = pydantic.Field(default_factory=dict)
-    """Keyword arguments of that function."""
+    """Keyword arguments for the function that `model.build` names."""
 
 
 class OptimizerConfig(Config):
-    """A Keras optimizer; further keys are its own arguments, such as momentum or clipnorm."""
+    """A Keras optimizer. Further keys are arguments of the optimizer, such as momentum or clipnorm."""
 
     model_config = pydantic.ConfigDict(extra="allow")
 
     name: str = "sgd"
-    """A Keras optimizer by its name: sgd, adam, adadelta, ..."""
+    """Keras optimizer: sgd, adam, adadelta, ... Its other arguments are further keys, such as optimizer.momentum or
+    optimizer.clipnorm."""
     learning_rate: pydantic.PositiveFloat | dict[str, Any] = 0.01
-    """A number, or a Keras schedule: {name: CosineDecay, initial_learning_rate: 0.1, decay_steps: 1000}."""
+    """Learning rate: a number, or a Keras schedule such as {name: CosineDecay, initial_learning_rate: 0.1, decay_steps:
+    1000}."""
 
 
 class ModelKeys(Protocol):
-    """The keys of a training's configuration that this room reads."""
+    """The keys of the training configuration that sparksplit.model reads."""
 
     @property
     def model(self) -> ModelConfig: ...

@@ -10,46 +10,53 @@ from sparksplit.base.config import Config
 
 
 class PackageConfig(Config):
-    """What to package, and where to."""
+    """What to package, and the output folder."""
 
     output: str
-    """The local folder for sparksplit.zip, the jobs and the configurations."""
+    """Local output folder for sparksplit.zip, the jobs and the configurations."""
     environment: bool = False
-    """Also pack this Python environment (0.8 GB, in half a minute), for clusters without the packages."""
+    """Also pack this Python environment, for clusters without the packages. The archive takes 0.8 GB and half a
+    minute."""
 
 
 class CheckConfig(Config):
     """What to check."""
 
     path: str | None = None
-    """A folder, such as hdfs:///tmp: a small file is written there and read back, by the driver and every executor."""
+    """Folder to test, such as hdfs:///tmp. The driver and every executor write a small file there and read the file
+    back. null: no folder is tested."""
     nodes: pydantic.PositiveInt | None = None
-    """How many nodes a run is to have; null: as many as `train` says, or else as there are executors."""
+    """Number of nodes that a run needs. null: the number in the `train` configuration; without that file, the number of
+    executors."""
     train: str | None = None
-    """A configuration of `train`: its nodes are asked for, and what they spool with input_mode: spark is compared with
-    what is free on the executors' local disks."""
+    """Configuration file of a `train` run that the cluster must be ready for. The check asks for the executors that the
+    run needs. With `input_mode: spark`, the check also compares the size of the rows with the free space on the
+    executors' local disks."""
     data: str | None = None
-    """The data set of that run, if not the configuration's own."""
+    """Prepared data set that replaces `data` of the configuration in `train`. null: the data set that the configuration
+    names."""
     timeout: pydantic.PositiveFloat = 120
-    """Seconds to wait for executors to be granted."""
+    """Seconds to wait until the cluster has granted the executors."""
 
 
 class DevicesConfig(Config):
-    """What to measure, and where to leave it."""
+    """What to measure, and the output file."""
 
     output: Annotated[str, pydantic.Field(min_length=1)] = "devices.json"
-    """The file to leave; an earlier one of this command is replaced."""
+    """Output file. An earlier output file of `devices` is replaced."""
     train: str | None = None
-    """A configuration file of `train`: executors also look at an update of its model; null: they do not."""
+    """Configuration file of `train`. The executors then also measure one update of its model. null: no model is
+    measured."""
     data: str | None = None
-    """A prepared data set that replaces the one which that file names; null: the file's."""
+    """Prepared data set that replaces `data` of the configuration in `train`. null: the data set that the configuration
+    names."""
     nodes: pydantic.PositiveInt | None = None
-    """How many executors to measure, all at once; null: all that there are."""
+    """Number of executors to measure, all at the same time. null: all executors."""
     timeout: pydantic.PositiveFloat = 120
-    """Seconds to wait for executors to be granted."""
+    """Seconds to wait until the cluster has granted the executors."""
     limit: pydantic.PositiveFloat = 120
-    """Seconds that the devices of one process may take to be measured, and an update of the model again; what has been
-    found by then is kept."""
+    """Seconds for measuring the devices of one process, and again for an update of the model. Results from before the
+    limit are kept."""
 
     @pydantic.model_validator(mode="after")
     def _data_is_used(self) -> DevicesConfig:

@@ -18,7 +18,7 @@ class Strategy:
 
     alone: whether it runs on one node only. any_nodes: whether the result is the same for any number of nodes.
     scaled_rate: whether the learning rate grows with the nodes. settings: whether it heeds the configuration's `sync`.
-    told: what it is, in a line for the user; empty: not said.
+    told: what it is, for the user; empty: not said.
     """
 
     split: Split
@@ -48,34 +48,34 @@ STRATEGIES = {
         StepSync,
         alone=True,
         any_nodes=True,
-        told="one node trains on all rows, and exchanges nothing: what the others are compared with",
+        told="one node trains on all rows and exchanges nothing. The other strategies are compared with `single`",
     ),
     "batch": Strategy(
         BatchSplit(),
         StepSync,
         any_nodes=True,
-        told="the nodes share the rows of every mini-batch, and sum their gradients at every step; what is learnt is "
+        told="the nodes share the rows of every mini-batch, and sum their gradients at every step. The model learns "
         "the same on any number of nodes",
     ),
     "epoch": Strategy(
         EpochSplit(),
         StepSync,
         scaled_rate=True,
-        told="each of N nodes runs every N-th epoch over all rows; gradients are averaged at every step, at N times "
-        "the learning rate (Horovod's recipe for Keras)",
+        told="each of N nodes runs every N-th epoch over all rows. Gradients are averaged at every step, and the "
+        "learning rate is multiplied by N (Horovod's recipe for Keras)",
     ),
     "epoch-delayed": Strategy(
         EpochSplit(),
         RoundSync,
-        told="as `epoch`, but each node applies its own gradients, at the given learning rate; weights are averaged at "
-        "the end of each epoch",
+        told="like `epoch`, but each node applies its own gradients, with the given learning rate. Weights are "
+        "averaged at the end of each epoch",
     ),
     "local": Strategy(
         LaneSplit(),
         LocalSync,
         settings=True,
-        told="each node trains on its own part of the rows; weights are averaged every H steps (`sync.every`) and at "
-        "the end of each epoch, and an outer optimiser (`sync.outer`: none, momentum or nesterov) applies their change",
+        told="each node trains on its own part of the rows. Weights are averaged every H steps (`sync.every`) and at "
+        "the end of each epoch. An outer optimiser (`sync.outer`: none, momentum or nesterov) applies the change",
     ),
 }
 

@@ -10,19 +10,20 @@ from sparksplit.base.config import Config
 
 
 class SyncConfig(Config):
-    """When nodes with `strategy: local` agree, and how."""
+    """When and how nodes with `strategy: local` average their weights."""
 
     every: pydantic.PositiveInt = 32
-    """A node's own steps between two syncs (H); the end of an epoch is one too."""
+    """Steps of a node between two syncs with `strategy: local` (H). The nodes also sync at the end of each epoch."""
     outer: Literal["none", "momentum", "nesterov"] = "none"
-    """What applies the averaged change of the weights: none (local SGD), momentum (SlowMo), nesterov (DiLoCo)."""
+    """Outer optimiser: how `strategy: local` applies the averaged change of the weights. none: local SGD. momentum:
+    SlowMo. nesterov: DiLoCo."""
     outer_learning_rate: pydantic.PositiveFloat | None = None
-    """The outer optimiser's; null: 1 for momentum, 0.7 for nesterov."""
+    """Learning rate of the outer optimiser. null: 1 for momentum, 0.7 for nesterov."""
     outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
-    """The outer optimiser's; null: 0.7 for momentum, 0.9 for nesterov."""
+    """Momentum of the outer optimiser. null: 0.7 for momentum, 0.9 for nesterov."""
     after: pydantic.NonNegativeInt = 0
-    """Updates made with strategy: batch before the local ones begin (post-local SGD), up to the end of the epoch that
-    the last of them is in."""
+    """Post-local SGD: begin as `strategy: batch` for this many updates. The run then changes to `strategy: local` at
+    the end of the current epoch. 0: local from the start."""
 
     @pydantic.model_validator(mode="after")
     def _outer_is_used(self) -> SyncConfig:

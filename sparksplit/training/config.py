@@ -21,7 +21,7 @@ from sparksplit.strategies.config import SyncConfig
 
 
 def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
-    """Check that a name is in the table, or a function's. what: such functions return, for instance `a strategy`."""
+    """Check that a name is in the table or names a function. what: the function's result, such as `a strategy`."""
 
     def check(name: str) -> str:
         if name not in table and not is_own(name):
@@ -33,7 +33,7 @@ def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
 
 
 def _by_name(weights: Any) -> Any:
-    """Weights by the names of the classes, which YAML may have read as numbers or as true and false."""
+    """Weights by class name as text. YAML may have read a name as a number, true or false."""
     if not isinstance(weights, dict):
         return weights
     return {str(name).lower() if isinstance(name, bool) else str(name): weight for name, weight in weights.items()}
@@ -45,126 +45,139 @@ def _ports(text: str) -> str:
 
 
 class CheckpointConfig(Config):
-    """When to write checkpoints. There is always one at the run's end."""
+    """When a run writes checkpoints. A run always writes a checkpoint at its end."""
 
     seconds: pydantic.PositiveFloat | None = 60
-    """Seconds after which the next checkpoint is due. It is written, while training goes on, as soon as all nodes agree
-    and the last one has been written. null: by `every` alone."""
+    """Seconds between two checkpoints. Training goes on while a checkpoint is written. The nodes write the checkpoint
+    at their next common step or sync, but never before the previous checkpoint is complete. null: only the checkpoints
+    of `checkpoint.every`."""
     every: Literal["epoch"] | pydantic.PositiveInt | None = None
-    """Checkpoints besides: `epoch`, at each epoch's end; or a number of updates (training waits where the last one is
-    still being written). null: none."""
+    """Extra checkpoints. `epoch` writes a checkpoint at the end of each epoch; a number writes a checkpoint after every
+    this many updates. Training waits if the previous checkpoint is still being written. With strategies epoch-delayed
+    and local, only `epoch` is possible. null: no extra checkpoints."""
     keep: pydantic.PositiveInt = 3
-    """How many of the last checkpoints are kept; and the last one that another number of nodes can go on from."""
+    """Number of recent checkpoints to keep. One older checkpoint is kept too, if only that checkpoint can be resumed
+    with another number of nodes."""
     grace: pydantic.NonNegativeFloat = 10
-    """Seconds that nodes have for one more checkpoint after Ctrl-C or SIGTERM. They write it where they agree next. If
-    that comes too late, the run goes on from the checkpoint before. A cluster that would kill sooner gets at most 8. A
-    second signal ends the run at once."""
+    """Seconds for a last checkpoint after Ctrl-C or SIGTERM. If the nodes need longer, the run can resume only from the
+    checkpoint before. At most 8 s are used in cluster deploy mode, or if a node gets the signal. A second signal ends
+    the run at once."""
 
 
 class EarlyStopConfig(Config):
     """When a run ends before its last epoch."""
 
     metric: str = "loss"
-    """What has to improve on the validation rows: loss, or one of the metrics."""
+    """Metric to watch on the validation rows: `loss`, or one of `metrics`."""
     patience: pydantic.PositiveInt = 3
-    """Validations without an improvement after which the run ends. There is one at the end of each epoch or, where the
-    nodes split the epochs, of each round."""
+    """End the run after this many validations without an improvement. The run validates at the end of each epoch. With
+    strategies epoch and epoch-delayed, the run validates after each round of N epochs on N nodes."""
     min_delta: pydantic.NonNegativeFloat = 0.0
-    """An improvement is better than the last one by more than this."""
+    """Smallest improvement that counts. The metric must be better than at the last improvement by more than this."""
     mode: Literal["min", "max"] | None = None
-    """Whether lower or higher values are better; null: known from what the metric is. Needed if that does not tell."""
+    """Whether lower (min) or higher (max) values of the metric are better. null: derived from the metric. Required if
+    the metric does not define a direction."""
 
 
 class VirtualNodes(Config):
-    """Nodes that one process plays in turn, with the arithmetic of real ones."""
+    """Virtual nodes: one process plays several nodes in turn, with the arithmetic of real nodes."""
 
     virtual: pydantic.PositiveInt
-    """How many."""
+    """Number of virtual nodes, all in one process."""
 
 
 class Training(Config):
-    """What `train` and `compare` have in common."""
+    """The keys that `train` and `compare` share."""
 
     data: Paths
-    """The prepared data set: a folder that `preprocess` has left; or several, as a list or a pattern (`days/ds=*`),
-    which are trained on as one."""
+    """Prepared data set: the output folder of `preprocess`. A list of folders, or a pattern such as `days/ds=*`, trains
+    on several data sets as one."""
     model: ModelConfig = ModelConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     loss: str | dict[str, Any] | None = None
-    """A Keras loss by name, or {name: ..., argument: ...}; null: sparse_categorical_crossentropy for classes
-    (binary_crossentropy where the model has one output for two of them), otherwise mean_squared_error."""
+    """Keras loss: a name, or {name: ..., argument: ...}. null: sparse_categorical_crossentropy for classes,
+    mean_squared_error for numbers. For a model with one output for two classes, null means binary_crossentropy."""
     metrics: list[str] | None = None
-    """Keras metrics by name, and auc (of two classes), precision, recall, f1 (of two classes the second's, otherwise
-    the mean over the classes), mae, rmse, r2; null: accuracy for classes, otherwise mean_absolute_error."""
+    """Metrics to compute: names of Keras metrics, or auc (two classes), precision, recall, f1, mae, rmse, r2. With two
+    classes, precision, recall and f1 describe the second class. With more classes, precision, recall and f1 are means
+    over the classes. null: accuracy for classes, mean_absolute_error for numbers."""
     class_weights: Annotated[
         Literal["balanced"] | dict[str, pydantic.NonNegativeFloat] | None, pydantic.BeforeValidator(_by_name)
     ] = None
-    """What a training row counts by its class: balanced (all classes count the same, with the rows' own weights where
-    they have some), or a mapping of labels to weights, in which those that are not named have 1. Loss and gradients
-    of a mini-batch are divided by the sum of its rows' weights. Validation and test do not use them. null: each row
-    counts 1."""
+    """Weight of a training row, by its class. `balanced` gives all classes the same total weight. A mapping such as
+    {fraud: 10} sets weights by label, and other labels get 1. Weights of the rows themselves are multiplied with the
+    class weights. The loss and the gradients of a mini-batch are divided by the sum of its rows' weights. Validation
+    and test ignore class weights. null: no class weights."""
     batch_size: pydantic.PositiveInt = 64
-    """Rows of one global mini-batch (B)."""
+    """Global batch size: rows of one mini-batch (B). With strategies epoch and epoch-delayed, each of the N nodes has
+    its own mini-batch of B rows. With epoch, one update averages the gradients of N mini-batches."""
     accumulate: pydantic.PositiveInt = 1
-    """In how many parts each node computes its rows of a mini-batch, one after the other, before one exchange and one
-    update: the model's activations then take the memory of one part. The result is the same within rounding, except
-    through BatchNorm and Dropout."""
+    """Gradient accumulation: each node splits its share of a mini-batch into this many micro-batches, to save memory.
+    The nodes still exchange and update once per mini-batch. The result is the same up to rounding, except with
+    BatchNorm or Dropout."""
     epochs: pydantic.PositiveInt = 10
-    """Passes over the training split (E)."""
+    """Number of epochs (E): passes over the training split. Strategies epoch and epoch-delayed round up to a multiple
+    of the number of nodes."""
     readers: pydantic.NonNegativeInt = 1
-    """Threads per node that read ahead and assemble mini-batches; 0: none, so that each step waits for its rows."""
+    """Data loader threads per node. They read ahead and assemble mini-batches. 0: no threads, and each step waits for
+    its rows."""
     transform: str | None = None
-    """`package.module:function` or `path/to/file.py:function`, applied to rows as they are read: f(tensors, label,
-    seeds) returns (tensors, label); seeds holds one uint64 per row, made from row_id, seed and epoch."""
+    """Your own function that changes training rows when they are read: `package.module:function` or
+    `path/to/file.py:function`. f(tensors, label, seeds) returns (tensors, label). `seeds` holds one uint64 per row,
+    made from row_id, seed and epoch."""
     window: pydantic.PositiveInt | None = None
-    """Blocks per lane whose rows are shuffled together; a node holds two windows of each of its lanes in memory. null:
-    4, or as many as a node that has all lanes can hold in 384 MiB, at least one."""
+    """Shuffle window: the rows of this many blocks per lane are shuffled together. A node holds two windows of each of
+    its lanes in memory. null: 4, or fewer if a node with all lanes would need more than 384 MiB, but at least 1."""
     cache_mb: pydantic.NonNegativeInt = 512
-    """A node whose rows fit into this many MiB keeps them in memory instead of reading them in every epoch."""
+    """Memory of each node for rows, in MiB. A node whose rows fit keeps its rows in memory. Otherwise the node reads
+    its rows again in every epoch."""
     dtype: Literal["float32", "float64", "mixed_bfloat16", "mixed_float16"] = "float32"
-    """Keras's float type; or one of its policies mixed_bfloat16 and mixed_float16, with which layers compute in 16
-    bits, and weights, losses and sums have 32. With mixed_float16 gradients are computed of a multiple of the loss,
-    which grows and shrinks by itself; an update in which they overflow is left out, on all nodes that share it."""
+    """Keras float type, or a Keras mixed precision policy: mixed_bfloat16 or mixed_float16. With mixed precision,
+    layers compute in 16 bits, and weights, losses and sums have 32 bits. mixed_float16 scales the loss, and adjusts the
+    scale by itself. All nodes that share an update skip the update if its gradients overflow."""
     device: Literal["auto", "cpu"] = "auto"
-    """What nodes compute on: auto, the GPU that the node is given, and otherwise its processors; cpu, its processors,
-    whatever GPUs there are."""
+    """Device that the nodes compute on. auto: the GPU that Spark assigns to the node, otherwise the CPU. cpu: the CPU,
+    even if there is a GPU."""
     jit_compile: bool = False
-    """Have XLA compile the model's forward and backward pass. It takes seconds for each number of rows that a node may
-    have of a mini-batch, and the last bits are others."""
+    """Compile the model's forward and backward pass with XLA. Compilation takes seconds for each different number of
+    rows that a node can have in a mini-batch. The last bits of the results differ from a run without XLA."""
     deterministic: bool = True
-    """Only operations that give the same bits each time. false: also those without such a kernel; the same run then may
-    have other bits each time, also after a restart."""
+    """Use only operations that give the same bits each time. false: also use operations without a deterministic kernel.
+    The same run may then give different bits, also after a restart."""
     threads: pydantic.NonNegativeInt = 0
-    """TensorFlow threads per operation on each node; 0: the cores that Spark grants to the node's task,
-    spark.task.cpus. Another number may change the last bits of what is computed."""
+    """TensorFlow threads per operation on each node. 0: the cores that Spark grants to the node's task
+    (spark.task.cpus). Another number may change the last bits of the results."""
     seed: pydantic.NonNegativeInt = 1
-    """Seed of the weights, the order of rows, the transform and Dropout."""
+    """Random seed of the initial weights, the order of rows, the transform and Dropout."""
     max_restarts: pydantic.NonNegativeInt = 3
-    """How often a run restarts by itself, from its last checkpoint (in a comparison: from its beginning), after a node
-    was lost or something failed that may pass; ten minutes without a failure, with a checkpoint, begin the count anew.
-    What would fail again is not tried again."""
+    """Maximum number of automatic restarts from the last checkpoint, after a node, disk or network failure. A run of
+    `compare` restarts from its beginning. The counter resets after ten minutes without a failure, if there is a new
+    checkpoint. Errors in your code or configuration are never retried."""
     queue_timeout: pydantic.PositiveFloat = QUEUE_SECONDS
-    """Seconds to wait until the cluster has granted all executors: a queue may be busy."""
+    """Seconds to wait until the cluster has granted all executors, for example in a busy queue."""
     start_timeout: pydantic.PositiveFloat = START_SECONDS
-    """Seconds from then on until executors and nodes have started. A host that has no copy of the environment's archive
-    takes minutes to fetch it. Also the limit for a node that makes no progress in its start."""
+    """Seconds to wait for executors and nodes to start, after the cluster has granted the executors. A host without a
+    copy of the environment's archive takes minutes to fetch the archive. The limit also ends a node that makes no
+    progress during its start."""
     stall_timeout: pydantic.PositiveFloat | None = None
-    """Seconds without progress in training (updates, rows read, tries to reach HDFS) after which a node counts as
-    hanging; null: the larger of 60 s and 20 median steps, phase_timeout before there are any."""
+    """Seconds without progress in training after which a node counts as hanging. Updates, rows read and attempts to
+    reach HDFS are progress. null: 60 s or 20 median steps, whichever is longer. Before the first steps, null means
+    `phase_timeout`."""
     phase_timeout: pydantic.PositiveFloat = 1800
-    """Seconds without progress after which a node counts as hanging while it makes its graphs, validates, writes a
-    checkpoint or the model, or waits for Spark's rows."""
+    """Seconds without progress after which a node counts as hanging outside training steps. The limit covers building
+    graphs, validation, writing a checkpoint or the model, and waiting for Spark's rows."""
 
     ports: Annotated[str, pydantic.AfterValidator(_ports)] | None = None
-    """The ports that driver and nodes may listen on, such as 40000-40100; the first that is free is taken. A host needs
-    three for each of its nodes, and one for the driver. null: free ones that the system picks."""
+    """Ports that the driver and the nodes may listen on, such as 40000-40100. Each process takes the first free ports.
+    A host needs three ports for each of its nodes, and one port for the driver. null: free ports that the system
+    picks."""
     bind: Annotated[str, pydantic.AfterValidator(check_bind)] | None = None
-    """The network that driver and nodes listen on: a subnet such as 10.1.0.0/16, or an interface such as eth1, in which
-    each host has an address. null: the driver spark.driver.bindAddress, a node its address that leads to the driver.
-    TensorFlow's own server (collective: tensorflow) listens on all interfaces whatever this says."""
+    """Network that the driver and the nodes listen on: a subnet such as 10.1.0.0/16, or an interface such as eth1. Each
+    host needs an address in this network. null: the driver uses spark.driver.bindAddress, and a node uses its address
+    that leads to the driver. The server of `collective: tensorflow` always listens on all interfaces."""
     tls: bool = False
-    """Encrypt what driver and nodes exchange, and the rows that Spark sends them, with certificates made for the run.
-    collective: tensorflow is not encrypted whatever this says."""
+    """Encrypt the traffic between driver and nodes, and the rows that Spark sends to the nodes. Each run makes its own
+    certificates. `collective: tensorflow` is never encrypted."""
 
     @pydantic.field_validator("accumulate")
     @classmethod
@@ -175,61 +188,65 @@ class Training(Config):
 
     @property
     def network(self) -> Network:
-        """Where the run's processes listen."""
+        """The network that the run's processes listen on."""
         return Network(parse_ports(self.ports) if self.ports else None, self.bind, self.tls)
 
     @property
     def limits(self) -> Limits:
-        """What counts as a hang."""
+        """The time limits for nodes and executors."""
         return Limits(self.stall_timeout, self.start_timeout, self.phase_timeout, self.queue_timeout)
 
 
 class TrainConfig(Training):
-    """Everything that `train` needs to know."""
+    """All keys of `train`."""
 
     renamed = {"split": "strategy", "transport": "collective", "handoff": "tls"}  # noqa: RUF012 (pydantic knows its type from Config)
 
     output: str
-    """The run's folder: model, checkpoints, run.json, metrics.jsonl, TensorBoard events."""
+    """Output folder of the run: model, checkpoints, run.json, metrics.jsonl and TensorBoard events."""
     nodes: pydantic.PositiveInt | VirtualNodes = 1
-    """TensorFlow processes, one per Spark executor (N); `single` has one. {virtual: N}: one process that plays N nodes
-    in turn, to see what they would learn; it takes the time of all of them."""
+    """Number of nodes (N). A node is one TensorFlow process, on one Spark executor. `strategy: single` needs 1 node.
+    {virtual: N} plays N nodes in one process, to show what N nodes would learn. The process takes the time of all N
+    nodes."""
     min_nodes: pydantic.PositiveInt | None = None
-    """With how few nodes a run goes on, from its last checkpoint, where after a failure executors for all have not come
-    back within start_timeout; once they have, and there is a new checkpoint, it goes on with all. null: never with
-    fewer. With strategy: batch the result stays the same within rounding; with others it does not, and run.json says
-    so."""
+    """Smallest number of nodes that a run may use. If executors are missing after `start_timeout`, the run goes on with
+    fewer nodes, from its last checkpoint. All nodes join again once their executors are there and a new checkpoint is
+    written. null: never fewer than `nodes`. With `strategy: batch`, the result stays the same up to rounding. With
+    other strategies the result changes, and run.json records the nodes."""
     strategy: Annotated[str, _one_of(STRATEGIES, "a strategy")] = "single"
-    """How nodes share the work: single (one node), batch (the nodes share every mini-batch), epoch (each node runs
-    every N-th epoch over all rows; gradients are averaged at every step, and the learning rate is N times the given
-    one, warmed up over the first epoch), epoch-delayed (like epoch, but each node applies its own gradients at the
-    given rate; weights are averaged at the end of each epoch), or local (each node trains on its own rows; weights are
-    averaged now and then). Or your own: `package.module:function` or `path/to/file.py:function` that returns a
-    sparksplit.strategies.Strategy."""
+    """How the nodes share the work. single: one node. batch: the nodes share every mini-batch. epoch: each of N nodes
+    runs every N-th epoch over all rows. Gradients are averaged at every step. The learning rate is multiplied by N,
+    with a warm-up over the first epoch. epoch-delayed: like epoch, but each node applies its own gradients, with the
+    given learning rate. Weights are averaged at the end of each epoch. local: each node trains on its own rows. Weights
+    are averaged every `sync.every` steps and at the end of each epoch. Your own: `package.module:function` or
+    `path/to/file.py:function` that returns a sparksplit.strategies.Strategy."""
     local_batch_size: pydantic.PositiveInt | None = None
-    """Rows of each node's own mini-batches with strategy: local; null: batch_size div nodes."""
+    """Rows of each node's own mini-batches with `strategy: local`. null: `batch_size` divided by the number of nodes,
+    rounded down, at least 1."""
     init: Annotated[str, pydantic.Field(min_length=1)] | None = None
-    """A completed run's folder, or a .keras file: the layers of the same name and shapes begin with its weights, the
-    others afresh, and so does the optimizer."""
+    """Initial weights: the output folder of a completed run, or a .keras file. Layers with the same name and shapes
+    take these weights. Other layers and the optimizer start fresh."""
     sync: SyncConfig = SyncConfig()
     checkpoint: CheckpointConfig = CheckpointConfig()
     early_stop: EarlyStopConfig | None = None
-    """End the run when the validation rows show no more improvement, on all nodes after the same update; {} takes the
-    defaults of its keys. null: it runs to its last epoch."""
+    """Early stopping: end the run when the validation metric no longer improves. All nodes stop after the same update.
+    {} uses the defaults of all `early_stop` keys. null: no early stopping."""
     keep_best: bool | None = None
-    """Whether the model gets the weights of the best validation, by early_stop.metric (without early_stop, by the
-    loss), instead of the last ones; null: true with early_stop, otherwise false."""
+    """Use the weights of the best validation, instead of the last weights, for the test and the exported model.
+    `early_stop.metric` decides which validation is best; without `early_stop`, the loss decides. null: true with
+    `early_stop`, otherwise false."""
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
-    """tensorflow: each node reads its lanes of the prepared data set itself; spark: Spark reads the training split and
-    hands it over, once, to the nodes' local disks. That takes one executor beyond the nodes', or more to be faster."""
+    """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
+    spark: Spark reads the training split and sends the rows once, to the nodes' local disks. spark needs at least one
+    executor more than there are nodes. Further executors make sending faster."""
     order: Literal["exact", "arrival"] = "exact"
-    """exact: training begins when all rows are there; arrival, with input_mode spark: the first epoch trains on rows as
-    they arrive, in any order, and a run cannot be resumed in the middle of it."""
+    """When training starts with `input_mode: spark`. exact: after all rows have arrived. arrival: the first epoch
+    trains on rows as they arrive, in any order. With arrival, a run cannot resume in the middle of the first epoch."""
     collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "auto"
-    """What sums gradients over the nodes: auto (the first of these that the nodes can have), shared (memory that they
-    share: all on one host), mixed (memory within each host, TCP between hosts), ring (TCP alone), all with the same
-    bits; or tensorflow (its collectives: NCCL on GPUs). Or your own: `package.module:function` or
-    `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
+    """How the nodes sum gradients and weights. auto: the first of shared, mixed and ring that the nodes can use.
+    shared: shared memory, for nodes on one host. mixed: shared memory within each host, TCP between hosts. ring: TCP
+    only. All of these give the same bits. tensorflow: TensorFlow's own collectives (NCCL on GPUs). Your own:
+    `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
 
     @property
     def virtual(self) -> bool:
@@ -238,17 +255,17 @@ class TrainConfig(Training):
 
     @property
     def node_count(self) -> int:
-        """N, virtual or not."""
+        """Number of nodes (N), real or virtual."""
         return self.nodes.virtual if isinstance(self.nodes, VirtualNodes) else self.nodes
 
     @property
     def feeders(self) -> int:
-        """How many executors are needed beyond the nodes', to feed them."""
+        """Number of executors that feed the nodes, in addition to the nodes' own executors."""
         return 1 if self.input_mode == "spark" else 0
 
     @property
     def processes(self) -> int:
-        """TensorFlow processes."""
+        """Number of TensorFlow processes."""
         return 1 if isinstance(self.nodes, VirtualNodes) else self.nodes
 
     @property
@@ -271,7 +288,7 @@ class TrainConfig(Training):
 
 
 def misfit(config: TrainConfig, way: Strategy) -> str | None:
-    """What in `config` does not go with its strategy; None if everything does."""
+    """The first key of `config` that does not fit its strategy, as an error text; None if all keys fit."""
     return next(_misfits(config, way), None)
 
 
@@ -316,4 +333,4 @@ NOT_IN_HASH = frozenset(
         "phase_timeout",
     )
 )
-"""Keys that cannot change the result, and `data` and `init`, of which the content counts and not the place."""
+"""Keys that cannot change the result; and `data` and `init`, of which only the content counts, not the path."""
