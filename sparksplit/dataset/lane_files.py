@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 from isal import isal_zlib
 
 from hdfs_io import filesystem
-from hdfs_io.errors import using
-from sparksplit.base.errors import InputError, RunError, SparksplitError
+from hdfs_io.errors import InputError, RunError, SparksplitError, using
 from sparksplit.dataset import feature_scaling, plan, row_ids
 from sparksplit.dataset.description import WEIGHT, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from sparksplit.dataset.feature_spec import Feature
