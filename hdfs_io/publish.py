@@ -190,6 +190,8 @@ class Output:
         mark = mark_of(filesystem.read_bytes(filesystem.join(path, CONFIG)))
         command = mark.get("command")
         if command != self.command and not (command is None and only_marks(names)):
+            if command is None:
+                raise UsageError(f"{path}: its mark, {CONFIG}, is damaged; remove the folder, or choose another")
             is_one = COMMANDS.get(str(command), "another output of sparksplit")
             raise UsageError(f"{path}: is {is_one}, not {COMMANDS[self.command]}; choose another folder")
         keys = mark.get("keys")

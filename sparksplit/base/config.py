@@ -135,7 +135,9 @@ def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = 
     """
     origin = origin or Origin(None)
     for key in keys_with_passwords(values):
-        place = origin.place(key).partition("=")[0]  # without the value of a --set
+        place = origin.place(key)
+        if place.startswith("--set "):
+            place = place.partition("=")[0]  # without its value
         raise ConfigError(": ".join(filter(None, (place, ".".join(origin.prefix + key), _PASSWORD))))
     try:
         config = model.model_validate(values)

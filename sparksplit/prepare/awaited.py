@@ -6,6 +6,7 @@ import re
 import time
 
 from hdfs_io import filesystem
+from hdfs_io.errors import Missing
 from hdfs_io.listing import choices, expand, files_in
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
@@ -50,7 +51,10 @@ def _missing(path: str, config: InputConfig) -> list[str]:
 def _are_there(paths: list[str]) -> bool:
     """Whether there are rows in these files and folders, and nobody is writing into one."""
     there = [path for path in paths if filesystem.exists(path)]
-    return not any(map(_is_filled, there)) and any(map(files_in, there))
+    try:
+        return not any(map(_is_filled, there)) and any(map(files_in, there))
+    except Missing:  # removed meanwhile: somebody writes it anew
+        return False
 
 
 def _is_filled(path: str) -> bool:

@@ -15,10 +15,10 @@ PATIENCE = 15.0
 """Seconds for an answer that the JVM gives at once."""
 AGAIN = 1.0
 """Seconds for each of the next answers, once it has not given one."""
-SILENCE = 60.0
+SILENCE = 120.0
 """Seconds without an answer that end a call which may take hours: a JVM that collects garbage needs some of them."""
 LOOK = 5.0
-"""Seconds between two of those connections."""
+"""Seconds between two looks at whether it answers."""
 _SILENT = (
     "Spark's own process, the JVM, does not answer: it is stopped, or its memory is full; end it, or give it more"
     " spark.driver.memory"
@@ -30,13 +30,13 @@ class _Limits:
 
     Each new connection has a limit until the JVM has answered there for the first time.
 
-    silent: whether the JVM has not answered in time. stopping: whether a new connection has the short limit. watched:
-    the connections of threads within `watched`, by the thread.
+    silent: whether the JVM has not answered in time. dead: whether it has not for SILENCE seconds. stopping: whether a
+    new connection has the short limit. watched: the connections of threads within `watched`, by the thread.
     """
 
     def __init__(self, client: Any) -> None:
         self.given, self.make = client.java_parameters, client._create_new_connection
-        self.own, self.silent, self.stopping = threading.local(), False, False
+        self.own, self.silent, self.dead, self.stopping = threading.local(), False, False, False
         self.watched: dict[int, Any] = {}
         client.java_parameters, client._create_new_connection = self, self.connect
 
@@ -52,7 +52,7 @@ class _Limits:
     def read_timeout(self) -> Any:
         if self.until is not None:
             return _seconds(self.until)
-        return self.patience if self.stopping or self.silent else SILENCE
+        return self.patience if self.stopping or self.dead else SILENCE
 
     @property
     def patience(self) -> float:
@@ -65,8 +65,9 @@ class _Limits:
             connection = self.make()
         except Exception:
             self.silent = time.monotonic() >= begin + patience
+            self.dead = self.dead or (self.silent and patience >= SILENCE)
             raise
-        self.silent = False
+        self.silent = self.dead = False
         if self.until is None:
             connection.socket.settimeout(self.given.read_timeout or None)
         if (thread := threading.get_ident()) in self.watched:
@@ -109,11 +110,15 @@ def watched(gateway: Any) -> Iterator[None]:
     The block then raises RunError. Another thread finds out, by a new connection now and then.
     """
     client = gateway._gateway_client
+    if not hasattr(client, "java_parameters"):  # one connection for all threads (PYSPARK_PIN_THREAD=false)
+        yield
+        return
     limits, thread, over, cut = limits_of(client), threading.get_ident(), threading.Event(), threading.Event()
 
     def watch() -> None:
         unanswered, heard = 0, time.monotonic()
         while not over.wait(0 if unanswered else LOOK):
+            limits.own.until = time.monotonic() + PATIENCE
             try:
                 limits.connect().close()
                 unanswered, heard = 0, time.monotonic()
@@ -121,29 +126,40 @@ def watched(gateway: Any) -> Iterator[None]:
                 unanswered = unanswered + 1 if limits.silent else 0
             # Not at the first: this process may have been stopped together with the JVM, and looks too late.
             if unanswered > 1 and time.monotonic() >= heard + SILENCE and not over.is_set():
-                cut.set()
-                _cut(client, limits.watched.get(thread))
+                limits.dead = True
+                if _cut(client, limits.watched.get(thread)):
+                    cut.set()
 
-    before, limits.watched[thread] = limits.watched.get(thread), client.get_thread_connection()
-    threading.Thread(target=watch, name="the JVM's watch", daemon=True).start()
+    nested = thread in limits.watched
     try:
+        limits.watched[thread] = client.get_thread_connection()
+        threading.Thread(target=watch, name="the JVM's watch", daemon=True).start()
         yield
     except Exception as error:
-        if cut.is_set() or limits.silent:
+        if (cut.is_set() or limits.silent or limits.dead) and _is_of_the_jvm(error):
             raise RunError(_SILENT) from error
         raise
     finally:
         over.set()
-        if before is None:
-            del limits.watched[thread]
+        if not nested:
+            limits.watched.pop(thread, None)
 
 
-def _cut(client: Any, connection: Any) -> None:
-    """End the call that waits for an answer on another thread's `connection`, if one does."""
-    if connection is not None and connection not in client.deque:
-        connection.initiated_from_client = False  # py4j would send the call once more
-        with suppress(OSError, AttributeError):  # the thread itself has just closed it
-            connection.socket.shutdown(socket.SHUT_RDWR)
+def _is_of_the_jvm(error: BaseException) -> bool:
+    """Whether py4j or pyspark has raised `error`, or it is Spark's as `spark_errors` tells it; what is known better
+    stays what it is."""
+    cause = error.__cause__ if type(error) is RunError else error
+    return type(cause).__module__.partition(".")[0] in ("pyspark", "py4j")
+
+
+def _cut(client: Any, connection: Any) -> bool:
+    """End the call that waits for an answer on another thread's `connection`; whether one did."""
+    if connection is None or connection in client.deque:
+        return False
+    connection.initiated_from_client = False  # py4j would send the call once more
+    with suppress(OSError, AttributeError):  # the thread itself has just closed it
+        connection.socket.shutdown(socket.SHUT_RDWR)
+    return True
 
 
 def _set(client: Any, limits: _Limits, until: float | None) -> None:

@@ -24,7 +24,7 @@ _LACKING_HINT = (
     "has it, or send sparksplit along with --py-files"
 )
 _NO_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: error=\d+, (?P<why>[^\n]+)')
-_OUR_OWN = re.compile(r"^sparksplit\.base\.errors\.\w+: ")
+_OUR_OWN = re.compile(r"^(?:hdfs_io|sparksplit\.base)\.errors\.\w+: ")
 _CALLED = re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
 _LOST = re.compile(

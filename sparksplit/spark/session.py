@@ -38,7 +38,6 @@ from sparksplit.spark.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark
 from sparksplit.spark.requirements import mebibytes, raise_first, standalone_problems, start_problems
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
@@ -69,7 +68,7 @@ def spark_session(
     running = _running_session()
     if running is not None:
         atexit.unregister(_stop_at_exit)  # once is enough
-        atexit.register(_stop_at_exit)
+        atexit.register(_stop_at_exit, os.getpid())
         with interruptible_program(running), watched(running.sparkContext._gateway), spark_errors():
             yield running
         return
@@ -314,31 +313,43 @@ def _stop(spark: SparkSession) -> None:
     stopper.join(STOP_SECONDS)
 
 
-def _stop_quietly(spark: SparkSession | SparkContext) -> None:
+def _stop_quietly(spark: SparkSession) -> None:
     from pyspark import SparkContext
 
     try:
         own = SparkContext._gateway
-        if own is not None and own.proc is not None and not _debugging():
-            # Its threads print what they find closed at the end, bypassing all loggers.
-            java = own.jvm.java
-            java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+        if own is not None and own.proc is not None:
+            _hush(own)
         spark.stop()
     except Exception as error:  # its JVM may be gone already, which is what we wanted
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
 
 
-def _stop_at_exit() -> None:
+def _hush(own: Any) -> None:
+    """Keep the JVM's threads from printing what they find closed at the end, which bypasses all loggers."""
+    if not _debugging():
+        java = own.jvm.java
+        java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
+
+
+def _stop_at_exit(process: int) -> None:
     """Stop the session of a program that ends without `spark.stop()`, where its JVM ends with it.
 
-    Otherwise a local cluster's executors end before Spark, which tries to start them again and prints tracebacks.
+    Otherwise a local cluster's executors end before Spark, which tries to start them again and prints tracebacks. A
+    child of `process` leaves the session alone. The JVM's part is stopped alone: pyspark's own part waits for its
+    server, without a limit.
     """
     from pyspark import SparkContext
 
     own, context = SparkContext._gateway, SparkContext._active_spark_context
-    if context is not None and own is not None and own.proc is not None:
+    if os.getpid() != process or context is None or own is None or own.proc is None:
+        return
+    try:
         with py4j_quiet(), limited(own):  # no thread: Python starts none while it ends
-            _stop_quietly(context)
+            _hush(own)
+            context._jsc.stop()
+    except Exception as error:  # its JVM may be gone already, which is what we wanted
+        logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
 
 
 def _end(mark: str) -> None:

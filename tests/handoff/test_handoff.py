@@ -397,7 +397,7 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
             NodeFailed,
         ),
         (
-            "Traceback (most recent call last):\n  File x\nsparksplit.base.errors.RunError: hand-off to node 1 at "
+            "Traceback (most recent call last):\n  File x\nhdfs_io.errors.RunError: hand-off to node 1 at "
             "10.0.0.2:4100: failed to connect to all addresses\n",
             NodeFailed,
         ),

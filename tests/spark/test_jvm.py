@@ -15,7 +15,7 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
-from sparksplit.base.errors import Interrupted, NodeFailed, RunError
+from sparksplit.base.errors import InputError, Interrupted, NodeFailed, RunError
 from sparksplit.cluster import stuck
 from sparksplit.cluster.requirements import explained
 from sparksplit.cluster.tensorflowonspark import Job
@@ -85,6 +85,23 @@ def test_a_call_that_may_take_hours_ends_where_the_jvm_stands_still(answers: int
                 context.unpersist()
             assert time.monotonic() - begin < 0.15
     assert limits.limits_of(context._gateway._gateway_client).watched == {}
+
+
+@pytest.mark.parametrize("error", [InputError("rows.csv: is damaged"), NodeFailed("node 3: out of memory", 3)])
+def test_what_is_known_better_stays_what_it_is_though_the_jvm_is_silent(error: Exception) -> None:
+    with jvm(1) as context, pytest.raises(type(error)) as caught, watched(context._gateway):
+        with suppress(RunError), limited(context._gateway):
+            context.collect()
+            context.collect()
+        raise error
+    assert caught.value is error
+
+
+def test_after_a_silence_without_a_call_another_error_stays_what_it_is() -> None:
+    with jvm(2) as context, pytest.raises(ZeroDivisionError), watched(context._gateway):
+        context.collect()
+        time.sleep(0.5)
+        raise ZeroDivisionError
 
 
 def test_a_call_may_take_longer_than_a_jvm_that_stands_still_is_waited_for() -> None:
@@ -196,9 +213,12 @@ def test_a_program_that_ends_without_stopping_spark_stops_what_ends_with_it(
         said: list[str] = []
         client = context._gateway._gateway_client
         own = SimpleNamespace(_gateway_client=client, proc=object() if is_ours else None, jvm=MagicMock())
-        active = SimpleNamespace(stop=lambda: said.append("asked") or context.stop() or said.append("stopped"))
+        stop = lambda: said.append("asked") or context.stop() or said.append("stopped")  # noqa: E731
+        active = SimpleNamespace(_jsc=SimpleNamespace(stop=stop))
         monkeypatch.setattr(SparkContext, "_gateway", own)
         monkeypatch.setattr(SparkContext, "_active_spark_context", active)
-        session._stop_at_exit()
+        session._stop_at_exit(os.getpid() + 1)  # as a forked child would: the session is its parent's
+        assert said == []
+        session._stop_at_exit(os.getpid())
         monkeypatch.undo()
     assert said == (["asked", "stopped"] if answers else ["asked"]) * is_ours

@@ -36,7 +36,7 @@ LOST = (
         ),
         (
             "Traceback (most recent call last):\n  File 'x.py'\n"
-            "sparksplit.base.errors.RunError: /data/x: cannot be written: No space left on device\n\n\tat z",
+            "hdfs_io.errors.RunError: /data/x: cannot be written: No space left on device\n\n\tat z",
             "a task failed: /data/x: cannot be written: No space left on device",
         ),
         (
