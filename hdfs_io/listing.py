@@ -125,13 +125,19 @@ def files_in(path: str) -> list[tuple[str, FileFacts]]:
 
 
 def choices(path: str) -> list[list[str]]:
-    """The patterns without braces that `path` stands for, those of each folder together: `{mon,tue}/*.{csv,tsv}` has
-    two for `mon` and two for `tue`. The folder ends before the first other wildcard."""
+    """The patterns without braces that `path` stands for, those that begin alike together: `{mon,tue}/*.{csv,tsv}` has
+    two for `mon` and two for `tue`. The beginning ends before the first other wildcard."""
     found: dict[str, list[str]] = {}
     for one in [path] if filesystem.exists(path) else alternatives(path):
         wild = _WILD.search(one)
-        found.setdefault(one[: wild.start()].rpartition("/")[0] if wild else one, []).append(one)
+        found.setdefault(one[: wild.start()] if wild else one, []).append(one)
     return list(found.values())
+
+
+def above(pattern: str) -> str:
+    """The folder that `pattern` looks into: what it names before its first wildcard; itself without one."""
+    wild = _WILD.search(pattern)
+    return pattern[: wild.start()].rpartition("/")[0] or "." if wild else pattern
 
 
 def is_hidden(name: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 _SCHEME = r"\s*[a-z][\w+.:-]*://"
 _USER = r"(?!\[)[^/?#\s:@]*:(?!\d+([,;+/?#]|$))[^\s@]+@"  # a port is none; a secret may have slashes
-_PARAMETER = r"\S*[?&;][\w-]*(password|passwd|pwd|secret|token|sig|signature)=[^\s&;]"
+_PARAMETER = r"\S*[?&;#][\w-]*(password|passwd|pwd|secret|token|sig|signature)=[^\s&;]"
 _PASSWORD = re.compile(f"{_SCHEME}({_USER}|{_PARAMETER})", re.IGNORECASE)
 
 

@@ -21,6 +21,8 @@ _FOLDERS = (
     "(numpy|pandas|scipy|sklearn)/(.*/)?tests",
 )
 _UNUSED = re.compile(rf"({'|'.join(_FOLDERS)})/")
+_COMPILED = re.compile(r"^(.+)/__pycache__/([^/]+?)\.[^/]+\.pyc$")
+"""Not every installer lists these; alone they would make an empty package of their folder."""
 _TESTS = re.compile(r"extra\s*==\s*['\"]test['\"]")
 
 
@@ -30,7 +32,9 @@ def unused(prefix: Path) -> Callable[[str], bool]:
     developers: set[str] = set()
     sites = [str(site.relative_to(prefix)) for site in prefix.glob("lib/python*/site-packages")]
     for site in sites:
-        known = {_name(one.metadata["Name"]): one for one in distributions(path=[str(prefix / site)])}
+        # An interrupted installation leaves metadata without a name.
+        found = [one for one in distributions(path=[str(prefix / site)]) if one.metadata["Name"]]
+        known = {_name(one.metadata["Name"]): one for one in found}
         for name in only_for_tests(
             {name: one.requires or [] for name, one in known.items()},
             {name for name, one in known.items() if one.read_text("REQUESTED") is not None},
@@ -39,7 +43,8 @@ def unused(prefix: Path) -> Callable[[str], bool]:
 
     def is_unused(file: str) -> bool:
         site = next((site for site in sites if file.startswith(f"{site}/")), None)
-        return file in developers or (site is not None and bool(_UNUSED.match(file, len(site) + 1)))
+        named = site is not None and _UNUSED.match(file, len(site) + 1)
+        return bool(named) or _COMPILED.sub(r"\1/\2.py", file) in developers
 
     return is_unused
 

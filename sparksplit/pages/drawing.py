@@ -22,7 +22,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from matplotlib.textpath import TextToPath
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
 
 from sparksplit.pages.colours import themed
@@ -260,12 +260,18 @@ def log_axis(axis: Any, write: Callable[[float], str]) -> None:
         return re.sub(r"\.0+ ", " ", write(value))
 
     between = [(1.0, 2.0, 5.0)] if decades < 30 else [(1.0, 3.0)] if decades < 1000 else []
-    for subs, most in (*((subs, 8) for subs in between), *(((1.0,), most) for most in (8, 4, 3, 2))):
-        locator = LogLocator(10, subs=subs, numticks=most)
-        shown = [label(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
+
+    def ticks(locator: Any) -> list[str]:
+        return [label(tick) for tick in locator.tick_values(low, high) if low <= tick <= high]
+
+    round_ones: list[Any] = [LogLocator(10, subs=subs, numticks=8) for subs in between]
+    round_ones += [LogLocator(10, subs=(1.0,), numticks=most) for most in (8, 4, 3, 2)]
+    some = [each for each in round_ones if len(ticks(each)) > 1]
+    # Within a part of a decade there are less than two such values: then evenly spaced ones.
+    for locator in some or [MaxNLocator(nbins=most, steps=[1, 2, 5, 10]) for most in (4, 3, 2)]:
         # matplotlib counts labels of five letters. Labels of a y axis lie one above the other.
-        room = sum(max(1.0, (len(text) + 1) / 5) if axis.axis_name == "x" else 1.0 for text in shown)
-        if len(shown) > 1 and room <= axis.get_tick_space():
+        room = sum(max(1.0, (len(text) + 1) / 5) if axis.axis_name == "x" else 1.0 for text in ticks(locator))
+        if room <= axis.get_tick_space():
             break
     axis.set_major_locator(locator)
     axis.set_major_formatter(FuncFormatter(label))

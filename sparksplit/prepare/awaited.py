@@ -7,7 +7,7 @@ import time
 
 from hdfs_io import filesystem
 from hdfs_io.errors import Missing
-from hdfs_io.listing import choices, expand, files_in
+from hdfs_io.listing import above, choices, expand, files_in
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
@@ -45,7 +45,14 @@ def _missing(path: str, config: InputConfig) -> list[str]:
     """What `path` names that is not there: of `{mon,tue}`, each."""
     if not format_of(config.format).patterns:
         return [] if _are_there([path]) else [path]
-    return [each[0] for each in choices(path) if not _are_there([found for one in each for found in expand(one)])]
+    return [each[0] for each in choices(path) if not _is_whole(each)]
+
+
+def _is_whole(patterns: list[str]) -> bool:
+    """Whether these patterns of one beginning match some rows, and nobody is writing where they look."""
+    if any(map(_holds_unfinished, map(above, patterns))):
+        return False
+    return _are_there([one for pattern in patterns for one in expand(pattern)])
 
 
 def _are_there(paths: list[str]) -> bool:
@@ -58,5 +65,15 @@ def _are_there(paths: list[str]) -> bool:
 
 
 def _is_filled(path: str) -> bool:
-    """Whether something is being written into the folder `path`. HDFS does not answer what is below a file."""
-    return filesystem.is_folder(path) and any(map(_UNFINISHED.fullmatch, filesystem.listing(path)))
+    """Whether something is being written into the folder `path` or below it.
+
+    HDFS does not answer what is below a file.
+    """
+    if not filesystem.is_folder(path):
+        return False
+    below = {part for name in filesystem.tree(path) for part in name.split("/")}
+    return _holds_unfinished(path) or any(map(_UNFINISHED.fullmatch, below))
+
+
+def _holds_unfinished(folder: str) -> bool:
+    return filesystem.is_folder(folder) and any(map(_UNFINISHED.fullmatch, filesystem.listing(folder)))

@@ -50,6 +50,7 @@ def prefix(tmp_path: Path) -> Path:
         (folder / "RECORD").write_text(f"{name}/__init__.py,,\n../../../bin/{name},,\n")
         if requested:
             (folder / "REQUESTED").touch()
+    (tmp_path / SITE / "half-1.dist-info").mkdir()  # an interrupted installation's
     return tmp_path
 
 
@@ -58,7 +59,9 @@ def prefix(tmp_path: Path) -> Path:
     [
         (f"{SITE}/one/__init__.py", True),
         ("bin/one", True),
+        (f"{SITE}/one/__pycache__/__init__.cpython-311.pyc", True),
         (f"{SITE}/two/__init__.py", False),
+        (f"{SITE}/two/__pycache__/__init__.cpython-311.pyc", False),
         ("bin/two", False),
         ("bin/python3.11", False),
         (f"{SITE}/tensorflow/include/a/b.h", True),

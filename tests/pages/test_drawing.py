@@ -75,6 +75,20 @@ def test_ticks_of_a_logarithmic_axis_have_room_beside_another_picture(high):
     assert not any(box.count_overlaps(inside[:place]) for place, box in enumerate(inside))
 
 
+@pytest.mark.parametrize("factor", [1.2, 1.5, 2.0, 2.25, 3.0, 8.0, 40.0, 3000.0])
+@pytest.mark.parametrize("low", [0.0117, 1.02, 11.9, 260.0])
+def test_every_logarithmic_axis_has_two_ticks(low, factor):
+    with canvas(2.0) as (_, axes):
+        for axis, scale, limits in (
+            (axes.xaxis, axes.set_xscale, axes.set_xlim),
+            (axes.yaxis, axes.set_yscale, axes.set_ylim),
+        ):
+            scale("log")
+            limits(low, low * factor)
+            log_axis(axis, compact)
+            assert sum(low <= tick <= low * factor for tick in axis.get_majorticklocs()) >= 2
+
+
 def test_columns_without_anything_are_left_out_of_tables():
     table = Table(
         "k",

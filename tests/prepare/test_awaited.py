@@ -115,6 +115,30 @@ def test_what_is_empty_is_not_there_yet(tmp_path, meanwhile):
     assert len(slept) == 4
 
 
+def test_what_is_written_below_or_beside_is_waited_for(tmp_path, meanwhile):
+    happens, slept = meanwhile
+    folder = tmp_path / "day"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub" / "a.csv").write_text("1,2")
+    copied, beside = folder / "sub" / "b.csv._COPYING_", folder / "c.csv._COPYING_"
+    copied.write_text("1,2")
+    happens += [lambda: copied.rename(folder / "sub" / "b.csv")]
+    awaited.await_input(of(folder, wait="1h"), str(tmp_path / "out"), overwrite=False)
+    beside.write_text("1,2")
+    (folder / "a.csv").write_text("1,2")
+    happens += [lambda: beside.rename(folder / "c.csv")]
+    awaited.await_input(of(f"{folder}/*.csv", wait="1h"), str(tmp_path / "out"), overwrite=False)
+    assert len(slept) == 2
+
+
+def test_each_of_the_names_in_braces_is_waited_for(tmp_path, meanwhile):
+    happens, slept = meanwhile
+    (tmp_path / "mon-1.csv").write_text("1,2")
+    happens += [lambda: (tmp_path / "tue-1.csv").write_text("1,2")]
+    awaited.await_input(of(f"{tmp_path}/{{mon,tue}}-*.csv", wait="1h"), str(tmp_path / "out"), overwrite=False)
+    assert len(slept) == 1
+
+
 def test_when_the_time_is_over_the_path_is_named(tmp_path, monkeypatch):
     now = iter(range(0, 100, 5))
     monkeypatch.setattr(awaited.time, "monotonic", lambda: next(now))

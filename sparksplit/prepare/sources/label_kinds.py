@@ -38,8 +38,12 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
         return ("integer" if whole else "text") if asked == "auto" else asked, None
     if (cells := train.cells) is not None:
         places = [cells.names.index(name)] if name in cells.names else []
-        texts = [fields[place] for fields in cells.sample for place in places if not cells.is_missing(fields[place])]
-        return _of_texts(texts, cells.say(name)) if asked == "auto" else (asked, None)
+        texts = [fields[place] for fields in cells.sample for place in places]
+        known = [text for text in texts if not cells.is_missing(text) and text.strip().lower() != "nan"]
+        if asked == "auto" and texts and not known:
+            why: ConfigError = config.error("label_type", f"must be given: the first {len(texts)} labels are missing")
+            raise why
+        return _of_texts(known, cells.say(name)) if asked == "auto" else (asked, None)
     kind = dict(train.types)[name]
     whole = kind in WHOLE or (kind.startswith("decimal(") and kind.endswith(",0)"))
     natural = "integer" if whole else "number" if is_number(kind) else "text"

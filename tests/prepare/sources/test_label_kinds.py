@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from sparksplit.base.errors import ConfigError
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources.cells import Cells
 from sparksplit.prepare.sources.label_kinds import is_number, kind_of_label, settled
@@ -40,6 +41,7 @@ def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: st
         (["0.0", "a"], "text", False),
         (["0.5", "", "NA"], "number", False),
         (["3", " ", " NA"], "integer", False),
+        (["nan", "0.5", "NaN"], "number", False),
     ],
 )
 def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:
@@ -48,6 +50,14 @@ def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:
     found, said = kind_of_label(InputConfig(path="a.csv"), parts, "y")
     assert found == kind and (said is not None) == told
     assert kind_of_label(InputConfig(path="a.csv", label_type="number"), parts, "y") == ("number", None)
+
+
+def test_where_all_of_the_first_labels_are_missing_the_key_is_asked_for() -> None:
+    cells = replace(CELLS, sample=(["1", ""], ["2", "NA"]))
+    parts = {"train": RawFrame(None, cells=cells)}  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="label_type: must be given: the first 2 labels are missing"):
+        kind_of_label(InputConfig(path="a.csv"), parts, "y")
+    assert kind_of_label(InputConfig(path="a.csv", label_type="text"), parts, "y") == ("text", None)
 
 
 @pytest.mark.parametrize(("values", "kind"), [({"1", "20"}, "integer"), ({"1", "01"}, "text"), ({"1.0"}, "text")])
