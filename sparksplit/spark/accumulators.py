@@ -48,9 +48,8 @@ class _Server(socketserver.ThreadingMixIn, accumulators.AccumulatorServer):
         super().finish_request(request, client_address)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # pyspark would print a traceback for every stranger; whoever had the token is Spark.
-        stranger = isinstance(sys.exc_info()[1], OSError)
-        level = logging.DEBUG if stranger else logging.ERROR
+        # pyspark would print a traceback for every stranger, and for Spark's own end. Else a user's accumulator failed.
+        level = logging.DEBUG if isinstance(sys.exc_info()[1], OSError | EOFError) else logging.ERROR
         logging.getLogger(__name__).log(level, "at the accumulators' port: %s", client_address, exc_info=True)
 
 

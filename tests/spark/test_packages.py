@@ -49,7 +49,7 @@ def test_a_package_that_cannot_be_fetched_is_named_in_one_line():
     ended = in_session("pass", "org.apache.spark:spark-avro_2.12:3.5.99")
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == (
-        "sparksplit.base.errors.RunError: Spark did not start: org.apache.spark:spark-avro_2.12:3.5.99 could not be "
+        "hdfs_io.errors.RunError: Spark did not start: org.apache.spark:spark-avro_2.12:3.5.99 could not be "
         "fetched from Maven Central (is there a network?); where there is none, name its jar in spark.jars, or put it "
         "into Spark's folder jars"
     )
