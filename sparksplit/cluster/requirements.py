@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REASON_SECONDS = {"yarn": 4.0, "other": 0.5}
+REASON_SECONDS = {"yarn": 10.0, "other": 0.5}
 """How long Spark may take to learn why it has lost an executor, by its master."""
 LATELY_SECONDS = 120.0
 """What Spark had lost longer ago than this, when a failure is explained, was not its cause. It is more than ending all

@@ -309,7 +309,9 @@ class Driver:
         err = re.sub(
             r"^java\.util\.concurrent\.RejectedExecutionException: Task scala\..*\n(\tat .*\n)+", "", err, flags=re.M
         )
-        return self.process.returncode, out.splitlines(), without_times(err).splitlines()
+        # A busy machine says what it waits for.
+        lines = [line for line in without_times(err).splitlines() if not line.startswith("waiting for Spark to start")]
+        return self.process.returncode, out.splitlines(), lines
 
     def wait_for_tasks(self) -> None:
         """Until Spark's tasks run."""
