@@ -331,7 +331,7 @@ def test_how_the_ways_were_tuned_and_that_they_were_not():
 def test_the_page_says_what_the_ways_are(page):
     words = visible(page)
     ways = words[words.index("All ways") : words.index("Pictures")]
-    for line in ("epoch-delayed As epoch , but each node applies its own", "local Each node trains on its own part"):
+    for line in ("epoch-delayed Like epoch , but each node applies its own", "local Each node trains on its own part"):
         assert line in ways.replace("`", "")
     silent = [row for row in changed()["table"] if not row["strategy"].startswith("epoch")]
-    assert "epoch-delayed As" not in pages.words(changed(table=silent))
+    assert "epoch-delayed Like" not in pages.words(changed(table=silent))
