@@ -6,7 +6,7 @@ import pytest
 from sparksplit.base.version import __version__
 from sparksplit.training import report
 from sparksplit.training.record import RunInit
-from tests.training.records import epoch, run_record
+from tests.training.records import EPOCH, epoch, run_record
 
 HISTORY = [
     epoch(1, train={"loss": 2.0, "accuracy": 0.5}, validation={"loss": 2.5, "accuracy": 0.25}),
@@ -36,7 +36,7 @@ def test_a_curve_tells_updates_from_steps():
             number,
             updates=number,
             steps=40 * number,
-            seconds={"train": 1.25, "total": 2.0},
+            seconds=EPOCH["seconds"] | {"train": 1.25, "total": 2.0},
             train={"loss": None},
             validation=None,
         )
