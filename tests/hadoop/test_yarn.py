@@ -165,7 +165,7 @@ def ok(application):
 
 @pytest.fixture(scope="module")
 def local(shipped, spark, zygote, tmp_path_factory):
-    """The same jobs in a local folder, on a local cluster and forked nodes."""
+    """A local folder that the jobs have filled, on a local cluster and forked nodes."""
     folder = tmp_path_factory.mktemp("local")
     (folder / "rows.csv").write_bytes((shipped / "rows.csv").read_bytes())
     found = configs(folder, shipped / "mine.py")
