@@ -73,7 +73,7 @@ def lines(found: PreprocessDiagnosis) -> Iterator[str]:
 
 def untried(trouble: Trouble) -> str:
     """Why nothing that helps was tried."""
-    return trouble.not_tried or "it cannot be changed while Spark runs"
+    return trouble.not_tried or "only settings that can change while Spark runs are tried"
 
 
 def said(tried: Tried) -> str:

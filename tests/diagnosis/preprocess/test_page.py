@@ -56,7 +56,7 @@ def test_it_names_what_the_numbers_depend_on(page: str) -> None:
         "master spark://driver:7077",
         "input 8 files, 52.0 MB; 8 of them one task&#39;s each",
         "largest file /raw/large.csv.gz, 39.0 MB",
-        "What helps against spill was not tried: it cannot be changed while Spark runs.",
+        "What helps against spill was not tried: only settings that can change while Spark runs are tried.",
         "pyspark 3.5.9",
     ):
         assert text in words, text
