@@ -72,7 +72,7 @@ MAY_IMPORT = {
         "training",
         "comparison",
     },
-    "inference": {"base", "hdfs_io", "spark", "dataset", "features", "prepare", "training"},
+    "inference": {"base", "hdfs_io", "spark", "dataset", "features", "prepare", "model", "training"},
     "operations": {
         "base",
         "hdfs_io",

@@ -22,6 +22,7 @@ from typing import Any
 
 from sparksplit.cluster import node_main
 from sparksplit.cluster.channel.wire import die_with_parent
+from sparksplit.model.tensorflow import import_tensorflow
 
 _LATER = (
     "collectives.auto",
@@ -59,6 +60,7 @@ def main(path: str) -> None:
 
 def _import_all() -> None:
     """All that nodes import; nothing of it may start TensorFlow's runtime, which does not survive a fork."""
+    import_tensorflow()
     for name in ("tensorboard.summary", *(f"sparksplit.{name}" for name in _LATER)):
         importlib.import_module(name)
 

@@ -22,6 +22,7 @@ from sparksplit.base import measures
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.dataset.description import Description
+from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.training.record import RUN, RunRecord
 
 Array = npt.NDArray[Any]
@@ -115,8 +116,7 @@ def _load(trained: TrainedModel, threads: int) -> Model:
 
 def _tensorflow(threads: int) -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         if "TF_NUM_INTEROP_THREADS" not in os.environ:  # somebody's own setting, and this process's other work

@@ -11,6 +11,7 @@ from sparksplit.base.records import JsonObject
 from sparksplit.base.user_functions import FunctionError
 from sparksplit.cluster import Member
 from sparksplit.collectives import Collective, join
+from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.rows.feed import RowSource
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult, Payload
@@ -81,8 +82,7 @@ def configure(config: TrainConfig, threads: int) -> None:
     if config.device == "cpu":
         # Before TensorFlow is imported: asking for its GPUs begins to use them.
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    import tensorflow as tf
-
+    tf = import_tensorflow()
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     if config.device == "cpu":
