@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit.spark.session import spark_session
 from tests.forked import Zygote, nodes_of
+from tests.java import use_shared_classes
 from tests.standalone import StandaloneCluster
 
 # What a shell starts in the background ignores Ctrl-C, and hands that on to what tests start and interrupt.
@@ -32,6 +33,7 @@ _LEAVE_SECONDS = 10.0
 # Tests play several nodes as threads of one process, and a node that waits for its peers keeps one of these.
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "8")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+use_shared_classes()
 
 
 @pytest.fixture(scope="session", autouse=True)
