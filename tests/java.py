@@ -19,14 +19,22 @@ import pyspark
 
 from sparksplit.spark.java import java_home
 
-# java_home() asks Java itself where it is; the answer must be this folder. A mismatch is silent: `-Xlog:disable`.
+# java_home() asks Java itself where it is; the answer must be this folder. The archive fits one class path alone, and a
+# session of ours has one of its own, through a link. A mismatch is silent: `-Xlog:disable`.
 _SCRIPT = """#!/bin/sh
 if [ "$1" = -XshowSettings:properties ]; then
-  exec 3>&1
   {java} "$@" 2>&1 | sed 's|java.home = .*|java.home = '{home}'|' >&2
   exit
 fi
-exec {java} -XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:disable "$@"
+for argument; do
+  shift
+  case $argument in
+    {conf}:*/sparksplit-session-*/spark/jars/\\* | {conf}/:{jars}/\\*) argument={jars}/\\* ;;
+  esac
+  set -- "$@" "$argument"
+done
+[ ! -e {archive} ] || set -- -XX:SharedArchiveFile={archive} -Xlog:disable "$@"
+exec {java} "$@"
 """
 
 _FOLDER = Path(__file__).parent.parent / "build" / "tests-java"
@@ -54,11 +62,14 @@ def main() -> int:
         if entry.name != "bin" and not link.is_symlink():
             link.symlink_to(entry)
     script = home / "bin" / "java"
-    script.write_text(_SCRIPT.format(java=shlex.quote(str(java / "bin" / "java")), home=home, archive=_archive(home)))
+    spark = Path(pyspark.__file__).parent
+    paths = {"java": java / "bin" / "java", "archive": _archive(home), "conf": spark / "conf", "jars": spark / "jars"}
+    script.write_text(_SCRIPT.format(home=home, **{name: shlex.quote(str(path)) for name, path in paths.items()}))
     script.chmod(0o755)
     unfinished = home / "unfinished.jsa"
     unfinished.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
         _record(unfinished, folder)
     if not unfinished.exists():
         print(f"test: {java} left no archive of Spark's classes; its JVMs start without one")
@@ -79,7 +90,6 @@ def _archive(home: Path) -> Path:
 
 def _record(archive: Path, folder: str) -> None:
     """Run what most tests need of Spark, in one JVM that writes its classes to `archive` when it ends."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F  # noqa: N812
