@@ -13,6 +13,7 @@ from benchmarks import diagnose_plan as plan
 from benchmarks import diagnose_transform
 from sparksplit.diagnosis.preprocess.parts import loss, parts_of
 from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, troubles_of
+from sparksplit.prepare.config import PreprocessConfig
 from tests.diagnosis.preprocess.tables import stage
 
 
@@ -75,9 +76,10 @@ def test_two_slots_lose_so_many_times_what_the_next_limit_costs() -> None:
         assert lost.skew == pytest.approx(planted.strength * alone, rel=1e-3)
         assert lost.few + lost.slow == pytest.approx(0)
         # As much again is written, evenly.
-        write = stage("write", [rows * row / 4] * 4, slots=2, start=parse.completed, number=1, shuffled=True)
+        write = stage("write", [rows * row / 4] * 4, slots=2, start=parse.completed, shuffled=True)
         parts = parts_of([parse, write], parse.submitted - alone, write.completed, 2)
-        setup = Setup(slots=2, format="csv", file_size=1 << 27, prepared_bytes=rows * 240, files=None)
+        config = PreprocessConfig.model_validate({"input": {"format": "csv", "path": "/raw"}, "output": "set"})
+        setup = Setup(slots=2, config=config, prepared_bytes=rows * 240, files=None)
         troubles = troubles_of([parse, write], parts, setup)
         assert limit_of(troubles) == "skew"
         assert all((each.seconds or 0) * 1.49 <= lost.skew for each in troubles[1:])

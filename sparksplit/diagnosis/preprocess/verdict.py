@@ -1,7 +1,7 @@
 """What is wrong with a preparation, in the order of what it costs, and what to change. Pure functions.
 
-A trouble is named for what its tasks' times and rows show, and only where that costs a tenth of the time; so a
-preparation whose work is shared evenly has none, however slow it is.
+A trouble shows in the tasks' times and rows. It is named where it costs a tenth of the time. So a preparation whose
+slots share the work evenly has no trouble, however slow it is.
 """
 
 from __future__ import annotations
@@ -10,289 +10,203 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
-from typing import Required, TypedDict
 
 from sparksplit.base.records import Json
-from sparksplit.comparison.numbers import percent
-from sparksplit.diagnosis.preprocess.parts import DRIVERS, kept_bytes, loss
+from sparksplit.comparison.numbers import percent, size
+from sparksplit.diagnosis.preprocess.parts import DRIVERS, Loss, kept_bytes, loss
 from sparksplit.diagnosis.preprocess.record import KINDS, Files, Kind, Part, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
+from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.formats import format_of
 
 NAMED = 0.1
 """Share of the wall time: troubles that cost less are not named."""
+NAMED_OF = {"slow": 0.2, "driver": 0.4}
+"""The share for single kinds. A busy machine always has some slow tasks, and each preparation needs its driver."""
 LEAST_SECONDS = 0.3
-"""Seconds: troubles that cost less are not named, because they are likely chance."""
-SLOW_NAMED = 0.2
-"""Share of the wall time: `slow` troubles that cost less are not named. A busy machine always has some slow tasks."""
-DRIVER_NAMED = 0.4
+"""Troubles that cost less are not named, because they are likely chance."""
 GC_NAMED = 0.1
 """Share of the tasks' time: less garbage collection is not named."""
 MANY = 8
 """Tasks for each slot, from which they may be too many."""
-START_SHARE = 0.5
-"""Of a task's time: more for its start than for its rows."""
 PIECE_BYTES = 128 * 2**20
-"""Of a file of the input, as it is stored: what Spark gives to a task, where it can."""
+"""The size of an input file that Spark gives to one task."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What help depends on.
-
-    slots: tasks at a time. format: of the input. file_size: as configured. files: the input's, where they can be seen.
-    windows: whether rows are windows over time.
-    """
+    """What the help depends on."""
 
     slots: int
-    format: str
-    file_size: int
+    """Tasks that can run at the same time."""
+    config: PreprocessConfig
+    """The configuration."""
     prepared_bytes: int
+    """Bytes of the prepared data set."""
     files: Files | None
-    windows: bool = False
+    """The input's files; None where they cannot be seen."""
 
 
 def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    """What costs at least a tenth of the time, what costs most first; what nobody can put a figure to comes last."""
+    """The troubles that are worth naming. The most expensive comes first; unknown costs come last."""
     wall = sum(part.seconds for part in parts)
-    candidates = [
-        *_uneven(stages, parts, setup),
-        *_many(stages, parts, setup),
+    every = [
+        *_uneven(stages, setup),
+        *_many(stages, setup),
         *_failed(stages, setup),
-        *_gc(parts, setup),
-        *_spill(parts, setup),
+        *_memory(stages, parts, setup),
         *_driver(parts),
     ]
-    shares = {"slow": SLOW_NAMED, "driver": DRIVER_NAMED}
     named = [
         one
-        for one in candidates
-        if one.seconds is None or one.seconds >= max(LEAST_SECONDS, wall * shares.get(one.kind, NAMED))
+        for one in every
+        if one.seconds is None or one.seconds >= max(LEAST_SECONDS, wall * NAMED_OF.get(one.kind, NAMED))
     ]
     return sorted(named, key=lambda one: -(one.seconds or 0.0))
 
 
 def limit_of(troubles: Sequence[Trouble]) -> Kind:
-    """The kind of what costs most; work where nothing that is known to cost time is wrong."""
-    known = [one.kind for one in troubles if one.seconds is not None]
-    return known[0] if known else "work"
+    """The kind of the most expensive trouble; work where no trouble has a known cost."""
+    return next((one.kind for one in troubles if one.seconds is not None), "work")
 
 
 def sentence(parts: Sequence[Part], troubles: Sequence[Trouble], setup: Setup) -> str:
-    """What the limit is, in one sentence."""
+    """The limit, in one sentence."""
     wall = sum(part.seconds for part in parts)
-    known = [one for one in troubles if one.seconds is not None]
-    if known:
-        first = known[0]
-        assert first.seconds is not None
-        where = "" if first.kind == "driver" else f" in {_listed(first.parts)}"
-        return f"{KINDS[first.kind]}: it costs {first.seconds:.1f} of {wall:.1f} s{where}"
+    for one in troubles:
+        if one.seconds is not None:
+            return f"{KINDS[one.kind]}: it costs {one.seconds:.1f} of {wall:.1f} s in {', '.join(one.parts)}"
     most = max(parts, key=lambda part: part.seconds)
-    share = most.seconds / wall if wall else 0.0
     return (
-        f"{KINDS['work']}: nothing costs a tenth of the {wall:.1f} s but what has to be done, {most.name} most of all"
-        f" ({percent(share)}); {_slots(setup.slots)} are busy, and only more of them, or faster ones, would help"
+        f"{KINDS['work']}: no trouble costs a tenth of the {wall:.1f} s, and {most.name} takes most of them "
+        f"({percent(most.seconds / wall if wall else None)}). Only more or faster slots would help ({setup.slots} now)"
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _slots(slots: int) -> str:
-    return f"{slots} slot{'' if slots == 1 else 's'}"
-
-
-def _uneven(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
+def _uneven(stages: Sequence[Stage], setup: Setup) -> list[Trouble]:
     """Stages whose slots were not all busy to the end, by reason."""
     kept = kept_bytes(stages)
     losses = [(stage, loss(stage, setup.slots, kept)) for stage in stages]
     troubles = []
     for kind in ("skew", "slow", "few"):
-        # What is lost to the input's partitions and to those of files has different remedies.
+        # The partitions of files to write, and those of the input, have different remedies. A shuffle's are small.
         for files in (False, True):
-            own = [
-                (stage, getattr(lost, kind), lost.large)
-                for stage, lost in losses
-                if (stage.part == "write" if files else _of_input(stage)) and getattr(lost, kind) > 0
+            lost = [
+                (getattr(each, kind), stage, each)
+                for stage, each in losses
+                if (stage.part == "write" if files else stage.part not in ("open", "write") and not stage.shuffles)
             ]
-            if not own:
+            seconds = sum(each[0] for each in lost)
+            if not seconds:
                 continue
-            seconds = sum(each[1] for each in own)
-            named = [part.name for part in parts if any(s.part == part.name and cost > 0.1 for s, cost, _ in own)]
-            stage, _, large = max(own, key=lambda each: each[1])
-            why = _why(kind, stage, large, setup)
-            helps = _help(kind, files, setup)
-            troubles.append(Trouble(kind=kind, parts=named or [stage.part], seconds=seconds, why=why, **helps))
+            _, stage, worst = max(lost, key=lambda each: each[0])
+            names = [stage.part for cost, stage, _ in lost if cost > 0.1] or [stage.part]
+            help_, settings = _help(kind, files, setup)
+            why = _why(kind, stage, worst, setup)
+            troubles.append(_trouble(kind, names, seconds, why, help_, settings))
     return troubles
 
 
-def _of_input(stage: Stage) -> bool:
-    """Whether a stage's partitions are those of the input. What tasks have sent to each other has partitions by its
-    size, and is little; so is what `open` looks at."""
-    return stage.part not in ("open", "write") and not stage.shuffles
+def _trouble(
+    kind: Kind, parts: Sequence[str], seconds: float | None, why: str, help_: list[str], settings: dict[str, Json]
+) -> Trouble:
+    return Trouble(kind=kind, parts=list(dict.fromkeys(parts)), seconds=seconds, why=why, help=help_, settings=settings)
 
 
-def _why(kind: str, stage: Stage, large: float | None, setup: Setup) -> str:
+def _why(kind: str, stage: Stage, lost: Loss, setup: Setup) -> str:
     times = sorted(task.seconds for task in stage.done)
-    slowest, others = times[-1], times[:-1]
-    idle = max(0.0, 1 - stage.busy / (setup.slots * stage.seconds)) if stage.seconds else 0.0
-    rest = f", the median of the other {len(others)} {median(others):.1f} s" if others else ""
-    took = f"in {stage.part}, the slowest of {len(times)} tasks took {slowest:.1f} s{rest}"
-    waste = f"; {_slots(setup.slots)} were idle for {percent(idle)} of that stage"
+    others = f", the median of the other {len(times) - 1} {median(times[:-1]):.1f} s" if len(times) > 1 else ""
+    text = f"in {stage.part}, the slowest of {len(times)} tasks took {times[-1]:.1f} s{others}"
     if kind == "skew":
-        return f"{took}, with {large or 0:.1f} times the mean's rows{waste}"
-    if kind == "slow":
-        return f"{took}, with as many rows as the others{waste}"
-    return f"{stage.part} has {len(times)} task{'' if len(times) == 1 else 's'} for {_slots(setup.slots)}{waste}"
+        return f"{text}, with {lost.large:.1f} times the mean's rows"
+    return f"{text}, with as many rows as the others" if kind == "slow" else f"{text}; slots: {setup.slots}"
 
 
-class _Help(TypedDict, total=False):
-    """Of a Trouble: what to change, and the settings among that, which can be tried."""
-
-    help: Required[list[str]]
-    settings: dict[str, Json]
+_Help = tuple[list[str], dict[str, Json]]
+"""What to change, and the settings among these changes that can be tried."""
 
 
 def _help(kind: str, files: bool, setup: Setup) -> _Help:
     if kind == "slow":
-        return {
-            "help": [
-                "look at the host of the slow task (Spark's page of the stage names it): its disk, load and memory",
-                "spark.speculation: true starts a second attempt of tasks that are slow by chance",
-            ]
-        }
+        return [
+            "look at the host of the slow task (Spark's page of the stage names it): its disk, load and memory",
+            "spark.speculation: true starts a second attempt of tasks that are slow by chance",
+        ], {}
     return _for_files(setup) if files else _for_input(setup)
 
 
 def _for_files(setup: Setup) -> _Help:
-    size = max(1 << 20, ceil(setup.prepared_bytes / setup.slots))
-    if size >= setup.file_size:
-        return {"help": ["more rows: so small a set has files of 8 MiB at least, one task each"]}
-    return {"help": [f"file_size: {size}, so that each slot writes a file"], "settings": {"file_size": size}}
+    wanted = max(1 << 20, ceil(setup.prepared_bytes / setup.slots))
+    if wanted >= setup.config.file_size:
+        return ["more rows: so small a set has files of 8 MiB at least, one task each"], {}
+    return [f"file_size: {wanted}, so that each slot writes a file"], {"file_size": wanted}
 
 
 def _for_input(setup: Setup) -> _Help:
     files = setup.files
-    if setup.windows:
-        return {"help": ["input.windows.by: a series is one task's work, and without `by` all rows are one series"]}
+    if setup.config.input.windows is not None:
+        return ["input.windows.by: a series is one task's work, and without `by` all rows are one series"], {}
     if files is None:
-        return {"help": ["more partitions of about equal size where the rows come from"]}
-    if files.whole == 0 and format_of(setup.format).columns:
-        size = max(1 << 20, ceil(files.bytes / (2 * setup.slots)))
-        key = "spark.sql.files.maxPartitionBytes"
-        return {"help": [f"{key}: {size} cuts the files into more pieces"], "settings": {key: size}}
-    largest = f"{files.largest} ({_bytes(files.largest_bytes)} of {_bytes(files.bytes)})"
-    one_task = f"{largest} is one task's work, however many slots there are"
-    if setup.format == "idx":
-        return {"help": [f"unpack the .gz files: {one_task}"]}
-    count = pieces(files.bytes, setup.slots)
-    advice = f"write the rows into {count} files of about {_bytes(files.bytes / count)}, such as by Spark's repartition"
-    return {"help": [f"{advice}({count}): {one_task}"]}
+        return ["more partitions of about equal size where the rows come from"], {}
+    if files.whole == 0 and format_of(setup.config.input.format).columns:
+        wanted, key = max(1 << 20, ceil(files.bytes / (2 * setup.slots))), "spark.sql.files.maxPartitionBytes"
+        return [f"{key}: {wanted} cuts the files into more pieces"], {key: wanted}
+    # Each slot gets as many files as any other slot.
+    count = setup.slots * max(1, ceil(files.bytes / (setup.slots * PIECE_BYTES)))
+    return [
+        f"write the rows into {count} files of about {size(files.bytes / count)}, such as by Spark's "
+        f"repartition({count}): {files.largest} ({size(files.largest_bytes)} of {size(files.bytes)}) is one task's "
+        "work, however many slots there are",
+        "or unpack files that are compressed as a whole (.gz): several tasks can share a large file then",
+    ], {}
 
 
-def pieces(size: int, slots: int) -> int:
-    """In how many files so many bytes are shared evenly, of PIECE_BYTES at the most: each slot gets as many."""
-    return slots * max(1, ceil(size / (slots * PIECE_BYTES)))
-
-
-def _many(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    seconds, where, most = 0.0, [], 0
-    for stage in stages:
-        tasks = stage.done
-        if len(tasks) < MANY * setup.slots:
-            continue
-        starting = sum(task.seconds - task.run for task in tasks if task.run)
-        if starting >= START_SHARE * stage.busy:
-            seconds += starting / setup.slots
-            where.append(stage.part)
-            most = max(most, len(tasks))
-    if not where:
+def _many(stages: Sequence[Stage], setup: Setup) -> list[Trouble]:
+    starts = [(sum(task.seconds - task.run for task in stage.done if task.run), stage) for stage in stages]
+    many = [(s, stage) for s, stage in starts if len(stage.done) >= MANY * setup.slots and s >= stage.busy / 2]
+    if not many:
         return []
-    names = [part.name for part in parts if part.name in where]
-    why = f"up to {most} tasks in a stage, for {_slots(setup.slots)}, and half of their time is their start"
-    if "write" in where:
-        size = min(128 << 20, max(2 * setup.file_size, ceil(setup.prepared_bytes / (4 * setup.slots))))
-        help_, settings = [f"file_size: {size}, for fewer files"], {"file_size": size}
-    else:
-        help_, settings = ["put the input's many small files together, for instance 128 MB each"], {}
-    return [Trouble(kind="many", parts=names, seconds=seconds, why=why, help=help_, settings=dict(settings))]
+    names = [stage.part for _, stage in many]
+    help_, settings = ["put the input's many small files together, for instance 128 MB each"], dict[str, Json]()
+    if "write" in names:
+        wanted = min(128 << 20, max(2 * setup.config.file_size, ceil(setup.prepared_bytes / (4 * setup.slots))))
+        help_, settings = [f"file_size: {wanted}, for fewer files"], {"file_size": wanted}
+    most = max(len(stage.done) for _, stage in many)
+    why = f"up to {most} tasks in a stage, for {setup.slots} slots, and half of their time is their start"
+    return [_trouble("many", names, sum(seconds for seconds, _ in many) / setup.slots, why, help_, settings)]
 
 
 def _failed(stages: Sequence[Stage], setup: Setup) -> list[Trouble]:
-    failed = [(stage.part, task) for stage in stages for task in stage.tasks if task.failed]
-    if not failed:
-        return []
-    seconds = sum(task.seconds for _, task in failed) / setup.slots
-    return [
-        Trouble(
-            kind="failed",
-            parts=list(dict.fromkeys(part for part, _ in failed)),
-            seconds=seconds,
-            why=f"{len(failed)} attempt{'' if len(failed) == 1 else 's'} failed; of all slots' time {seconds:.1f} s",
-            help=["see why: executors that are killed for memory need a larger spark.executor.memoryOverhead"],
+    failed = [(stage.part, task.seconds) for stage in stages for task in stage.tasks if task.failed]
+    seconds = sum(each[1] for each in failed) / setup.slots
+    help_ = ["see why: executors that are killed for memory need a larger spark.executor.memoryOverhead"]
+    why = f"attempts at tasks that failed: {len(failed)}"
+    return [_trouble("failed", [each[0] for each in failed], seconds, why, help_, {})] if failed else []
+
+
+def _memory(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
+    more = "spark.executor.memory: twice what it is"
+    troubles = []
+    if full := {part.name: part.gc for part in parts if part.gc >= GC_NAMED}:
+        seconds = sum(stage.gc for stage in stages if stage.part in full) / setup.slots
+        shares = ", ".join(f"{percent(share)} of the tasks' time in {name}" for name, share in full.items())
+        help_ = [more, "fewer spark.executor.cores with the same memory"]
+        troubles.append(_trouble("gc", [*full], seconds, f"garbage collection takes {shares}", help_, {}))
+    if spilled := [stage for stage in stages if stage.spilled]:
+        why = (
+            f"{size(sum(stage.spilled for stage in spilled))} of rows that did not fit into memory were written to "
+            "disk and read again; Spark does not say how long that took"
         )
-    ]
-
-
-def _gc(parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    high = [part for part in parts if part.gc >= GC_NAMED]
-    seconds = sum(part.gc * part.task_seconds for part in high) / setup.slots
-    if not high:
-        return []
-    worst = max(high, key=lambda part: part.gc * part.task_seconds)
-    return [
-        Trouble(
-            kind="gc",
-            parts=[part.name for part in high],
-            seconds=seconds,
-            why=f"in {worst.name} garbage collection takes {percent(worst.gc)} of the tasks' time",
-            help=["spark.executor.memory: twice what it is", "fewer spark.executor.cores with the same memory"],
-        )
-    ]
-
-
-def _spill(parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    spilled = [part for part in parts if part.spilled_disk]
-    if not spilled:
-        return []
-    disk = sum(part.spilled_disk for part in spilled)
-    return [
-        Trouble(
-            kind="spill",
-            parts=[part.name for part in spilled],
-            seconds=None,
-            why=f"{_bytes(sum(part.spilled for part in spilled))} of rows did not fit into memory, and were written to"
-            f" disk as {_bytes(disk)} and read again; Spark does not say how long that took",
-            help=["spark.executor.memory: twice what it is", "faster disks for spark.local.dir"],
-        )
-    ]
+        help_ = [more, "faster disks for spark.local.dir"]
+        troubles.append(_trouble("spill", [stage.part for stage in spilled], None, why, help_, {}))
+    return troubles
 
 
 def _driver(parts: Sequence[Part]) -> list[Trouble]:
-    own = [part for part in parts if part.name in DRIVERS]
-    if not own:
-        return []
-    said = ", ".join(f"{part.seconds:.1f} s {_DRIVER[part.name]}" for part in own)
-    return [
-        Trouble(
-            kind="driver",
-            parts=[part.name for part in own],
-            seconds=sum(part.seconds for part in own),
-            why=said,
-            help=[
-                "of a small set most is the same for any number of rows: prepare more at a time",
-                "of many files: put small files together, and look at the NameNode's load",
-            ],
-        )
+    alone = {part.name: part.seconds for part in parts if part.name in DRIVERS}
+    why = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in alone.items())
+    help_ = [
+        "of a small set most is the same for any number of rows: prepare more at a time",
+        "of many files: put small files together, and look at the NameNode's load",
     ]
-
-
-_DRIVER = {"open": "before the first rows were read", "driver": "between Spark's jobs", "publish": "after the last one"}
-
-
-def _bytes(size: float) -> str:
-    for power, name in ((3, "GB"), (2, "MB"), (1, "kB")):
-        if size >= 1000**power:
-            return f"{size / 1000**power:.1f} {name}"
-    return f"{size:.0f} bytes"
+    return [_trouble("driver", [*alone], sum(alone.values()), why, help_, {})] if alone else []
