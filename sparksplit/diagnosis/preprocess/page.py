@@ -61,9 +61,6 @@ def _parts_table(record: PreprocessDiagnosis) -> Table:
         ("share", "of the preparation"),
         ("waiting", "the time that would be saved if all slots were busy to the end"),
         ("tasks", "that succeeded"),
-        ("slowest", "task of the stage that lost most"),
-        ("others", "the median of the other tasks of that stage"),
-        ("collecting", "share of the tasks' time in which garbage was collected"),
     ]
     rows = [
         [
@@ -73,9 +70,6 @@ def _parts_table(record: PreprocessDiagnosis) -> Table:
             number(part.seconds, percent(part.seconds / record.seconds)),
             number(part.waiting, duration(part.waiting or None)),
             number(part.tasks, count(part.tasks)),
-            number(part.slowest, duration(part.slowest)),
-            number(part.median, duration(part.median)),
-            number(part.gc, percent(part.gc)),
         ]
         for part in record.parts
     ]

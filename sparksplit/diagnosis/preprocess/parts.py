@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heapreplace
-from statistics import fmean, median
+from statistics import fmean
 
 from sparksplit.diagnosis.preprocess.record import Part
 from sparksplit.diagnosis.preprocess.stages import OTHER, Stage, Task
@@ -89,10 +89,16 @@ def kept_bytes(stages: Sequence[Stage]) -> dict[int, int]:
 
 def parts_of(stages: Sequence[Stage], began: float, ended: float, slots: int) -> list[Part]:
     """The parts of a preparation from `began` to `ended`. slots: tasks that can run at the same time."""
-    spans = _spans(stages, began, ended)
-    kept = kept_bytes(stages)
-    every = [_part(name, spans[name], [s for s in stages if s.part == name], slots, kept) for name in ORDER]
-    return [part for part in every if part.seconds > 0 or part.tasks]
+    spans, kept = _spans(stages, began, ended), kept_bytes(stages)
+    waiting, tasks = defaultdict[str, float](float), defaultdict[str, int](int)
+    for stage in stages:
+        waiting[stage.part] += loss(stage, slots, kept).seconds
+        tasks[stage.part] += len(stage.done)
+    return [
+        Part(name=name, seconds=spans[name], waiting=min(spans[name], waiting[name]), tasks=tasks[name])
+        for name in ORDER
+        if spans[name] > 0 or tasks[name]
+    ]
 
 
 def _spans(stages: Sequence[Stage], began: float, ended: float) -> dict[str, float]:
@@ -107,21 +113,3 @@ def _spans(stages: Sequence[Stage], began: float, ended: float) -> dict[str, flo
             alone = "driver"
     spans["publish"] += ended - clock
     return spans
-
-
-def _part(name: str, seconds: float, stages: Sequence[Stage], slots: int, kept: dict[int, int]) -> Part:
-    losses = [(loss(stage, slots, kept).seconds, stage.busy, stage) for stage in stages if stage.done]
-    if not losses:
-        return Part(name=name, seconds=seconds)
-    worst = max(losses, key=lambda each: each[:2])[2]
-    times = sorted(task.seconds for task in worst.done)
-    busy = sum(stage.busy for stage in stages)
-    return Part(
-        name=name,
-        seconds=seconds,
-        waiting=min(seconds, sum(each[0] for each in losses)),
-        tasks=sum(len(stage.done) for stage in stages),
-        slowest=times[-1],
-        median=median(times[:-1]) if len(times) > 1 else None,
-        gc=sum(stage.gc for stage in stages) / busy if busy else 0.0,
-    )

@@ -38,12 +38,6 @@ class Part:
     """Seconds that the part would save if all slots were busy to the end."""
     tasks: int = 0
     """The number of tasks that succeeded."""
-    slowest: float | None = None
-    """Seconds of the slowest task, in the stage that lost most."""
-    median: float | None = None
-    """The median seconds of the other tasks of that stage; None without other tasks."""
-    gc: float = 0.0
-    """The share of the tasks' time that was spent on garbage collection."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -113,10 +113,8 @@ def task_of(task: dict[str, Any]) -> Task:
     )
 
 
-def _time(text: str | int) -> float:
-    """Seconds since 1970. The API writes 2026-11-23T09:30:00.250GMT, or milliseconds."""
-    if isinstance(text, int):
-        return text / 1000
+def _time(text: str) -> float:
+    """Seconds since 1970. The API writes 2026-11-23T09:30:00.250GMT."""
     return datetime.strptime(text.removesuffix("GMT"), "%Y-%m-%dT%H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
 
 

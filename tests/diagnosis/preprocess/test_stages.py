@@ -31,7 +31,7 @@ TASK: dict[str, Any] = {
 
 
 def test_a_stage_with_its_tasks() -> None:
-    failed = {"index": 0, "launchTime": 1_795_426_200_300, "duration": 10, "status": "FAILED"}
+    failed = {"index": 0, "launchTime": TASK["launchTime"], "duration": 10, "status": "FAILED"}
     stage = stage_of(STAGE, [TASK, failed, {**TASK, "status": "RUNNING"}])
     assert (stage.part, stage.completed - stage.submitted) == ("write", pytest.approx(4.25))
     assert (stage.shuffles, stage.gc, stage.spilled) == (True, 0.2, 20)
