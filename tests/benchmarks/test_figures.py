@@ -151,24 +151,25 @@ def test_the_clocks_cost_is_that_of_neighbouring_blocks() -> None:
 
 # benchmarks/slow_link.py
 
+RUN = {
+    "nodes": 2,
+    "hosts": ["10.77.0.1", "10.77.0.2"],
+    "rows_per_second": 2000.0,
+    "sync_bytes_per_node": 30_000_000,
+    "seconds": {"feed": 0.5, "train": 3.5, "sync": 2.5, "waiting": 0.5, "validation": 0.5},
+    "metrics": {"validation": {"accuracy": [0.5, 0.75]}, "test": {"accuracy": 0.9}},
+}
+
 
 def test_time_on_a_slow_link_holds_the_exchanges_and_not_validation() -> None:
-    run = {
-        "nodes": 2,
-        "hosts": ["10.77.0.1", "10.77.0.2"],
-        "rows_per_second": 2000.0,
-        "sync_bytes_per_node": 30_000_000,
-        "seconds": {"feed": 0.5, "train": 3.5, "sync": 2.5, "waiting": 0.5, "validation": 0.5},
-        "metrics": {"validation": {"accuracy": [0.5, 0.75]}, "test": {"accuracy": 0.9}},
-    }
-    row = slow_link.figures("local H=8", run, "100 Mbit/s")
+    row = slow_link.figures("local H=8", RUN, "100 Mbit/s")
     assert (row["seconds"], row["rows_per_second"], row["accuracy"]) == (4.0, 2000.0, 0.9)
     assert (row["sync_seconds"], row["waiting_seconds"], row["bytes_per_node"]) == (2.5, 0.5, 30_000_000)
 
 
 def test_the_ratio_of_a_slow_link_leaves_out_the_loopback() -> None:
     rates = (("batch", 2, 100.0), ("local H=32", 2, 1550.0), ("batch", 1, 9.0), ("local H=32", 1, 9.0))
-    rows = [{"way": way, "hosts": hosts, "rows_per_second": rate} for way, hosts, rate in rates]
+    rows = [slow_link.figures(name, RUN, "") | {"hosts": hosts, "rows_per_second": rate} for name, hosts, rate in rates]
     assert slow_link.ratio(rows) == 15.5
 
 
