@@ -1,6 +1,7 @@
 """Collectives between nodes that are threads of this process, and whose hosts are made up."""
 
 from sparksplit.collectives.mixed import Mixed
+from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.shared import Shared
 from sparksplit.collectives.together import meeting
 from sparksplit.network.listening import ANY
@@ -21,24 +22,27 @@ def on(hosts, gather):
     return moved
 
 
-def size(hosts):
-    """The number of nodes."""
-    return hosts if isinstance(hosts, int) else len(hosts)
+def size(form):
+    """The number of nodes of `formed_as`."""
+    kind, place = form.split()
+    return len(place) if kind == "mixed" else int(place)
 
 
-def formed_on(hosts, waiting=lambda rank: lambda _: None, network=ANY, secrets=None):
-    """Each node's collective. hosts: a number of nodes on one host, which share memory; or the host of each rank, a
-    letter, for the mixed collective"""
+def formed_as(form, waiting=lambda rank: lambda _: None, network=ANY, secrets=None):
+    """Each node's collective. form: `ring 3` or `shared 3` for three nodes, or `mixed aab` for nodes on two hosts"""
 
     def connect(rank, gather):
+        kind, place = form.split()
         secret = secrets[rank] if secrets else SECRET
-        if isinstance(hosts, int):
-            return Shared.connect(rank, hosts, secret, gather, waiting(rank))
-        gather = on(hosts, gather)
+        if kind == "ring":
+            return Ring.connect(rank, int(place), "127.0.0.1", secret, gather, 20.0, waiting(rank), network)
+        if kind == "shared":
+            return Shared.connect(rank, int(place), secret, gather, waiting(rank))
+        gather = on(place, gather)
         with meeting(gather) as met:
             return Mixed.across(met, rank, "127.0.0.1", secret, gather, waiting(rank), network, timeout=20)
 
-    return in_threads(size(hosts), connect)
+    return in_threads(size(form), connect)
 
 
 def closed(formed):

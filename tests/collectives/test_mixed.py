@@ -4,7 +4,7 @@ import numpy as np
 
 from sparksplit.collectives.mixed import counterparts
 from sparksplit.collectives.together import runs_of
-from tests.collectives.formed import closed, formed_on
+from tests.collectives.formed import closed, formed_as
 from tests.collectives.test_ring import sums
 from tests.nodes import in_threads
 
@@ -20,7 +20,7 @@ def test_runs_are_ranks_that_follow_one_another_on_one_host():
 
 def test_a_node_that_sums_nothing_has_waited_only_until_the_others_came():
     """Of the shorter run's counterparts there is one: the longer one's second node has none."""
-    formed = formed_on("aab")
+    formed = formed_as("mixed aab")
     in_threads(3, lambda rank, _: sums(formed[rank], *[[np.ones(4 << 20, np.float32)]] * 3))
     waited = [(node.waited, node.seconds) for node in formed]
     closed(formed)

@@ -11,18 +11,17 @@ import pytest
 
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import segment, together
-from sparksplit.collectives.base import _MOST_PLANS
 from sparksplit.collectives.shared import Shared
 from sparksplit.collectives.together import Apart
 from sparksplit.network.tls import Served
-from tests.collectives.formed import SECRET, closed, formed_on
+from tests.collectives.formed import SECRET, closed, formed_as
 from tests.collectives.processes import in_use
 from tests.collectives.test_ring import sums
 from tests.nodes import in_threads
 
 
 def test_results_are_aligned_cannot_be_written_to_and_survive_one_more_call():
-    formed = formed_on(2)
+    formed = formed_as("shared 2")
 
     def work(rank, _):
         first = formed[rank].sum([np.ones(3, np.float32), np.ones((5, 2), np.float32)])
@@ -37,7 +36,7 @@ def test_results_are_aligned_cannot_be_written_to_and_survive_one_more_call():
 
 
 def test_sums_outlive_what_they_were_made_with():
-    formed = formed_on(2)
+    formed = formed_as("shared 2")
     found = in_threads(2, lambda rank, _: formed[rank].sum([np.full(5, rank + 1.0)]))
     closed(formed)
     formed.clear()
@@ -51,20 +50,10 @@ def test_a_python_built_for_an_old_glibc_shares_memory_too(monkeypatch):
             if name.startswith(("memfd_create", "MFD_", "F_SEAL_", "F_ADD_SEALS")):
                 monkeypatch.delattr(module, name)
     Served("127.0.0.1")  # TLS keeps its key in such a file, too
-    formed = formed_on(2)
+    formed = formed_as("shared 2")
     assert [found[0][0].tolist() for found in in_threads(2, lambda rank, _: sums(formed[rank], [np.ones(2)]))] == [
         [2, 2]
     ] * 2
-    closed(formed)
-
-
-def test_plans_are_kept_for_the_last_shapes_only():
-    formed = formed_on(2)
-    calls = [[np.full(size, 1.5)] for size in [*range(1, 50), 1, 2, 3]]
-    for found in in_threads(2, lambda rank, _: sums(formed[rank], *calls)):
-        assert [result.tolist() for [result] in found] == [[3.0] * len(array) for [array] in calls]
-    for node in formed:
-        assert len(node._plans) == _MOST_PLANS
     closed(formed)
 
 
@@ -125,17 +114,17 @@ def test_one_node_that_cannot_is_told_on_all(monkeypatch):
 
     monkeypatch.setattr(together, "_take", refused)
     with pytest.raises(Apart, match=r"in time; node 1 cannot share memory with the others: Permission denied$"):
-        formed_on(2)
+        formed_as("shared 2")
     monkeypatch.setattr(together.platform, "machine", lambda: "aarch64")
     with pytest.raises(Apart, match=r"needs x86's order of writes \(this is aarch64\)$"):
-        formed_on(2)
+        formed_as("shared 2")
 
 
 def test_memory_that_is_not_there_is_an_error(monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    formed = formed_on(2)
+    formed = formed_as("shared 2")
     monkeypatch.setattr(segment.os, "posix_fallocate", full)
 
     def work(rank, _):
@@ -146,11 +135,11 @@ def test_memory_that_is_not_there_is_an_error(monkeypatch):
 
     in_threads(2, work)
     with pytest.raises(Apart, match=r"no \S* bytes of memory for nodes of one host to share: No space left on device"):
-        formed_on(2)
+        formed_as("shared 2")
 
 
 def test_memory_has_no_name_and_keeps_its_size():
-    formed = formed_on(2)
+    formed = formed_as("shared 2")
     in_threads(2, lambda rank, _: sums(formed[rank], [np.ones(100)]))
     assert not in_use(set())
     descriptor = segment.allocated(1 << 20)
@@ -167,7 +156,7 @@ def test_memory_that_cannot_be_handed_out_is_an_error_on_all(monkeypatch):
     def refused(*_):
         raise OSError(109, "Too many references: cannot splice")
 
-    formed = formed_on(2)
+    formed = formed_as("shared 2")
     monkeypatch.setattr(segment.socket, "send_fds", refused)
 
     def work(rank, _):
@@ -186,4 +175,4 @@ def test_a_first_node_that_may_not_listen_is_told_on_all(monkeypatch):
 
     monkeypatch.setattr(together.socket, "socket", Confined)
     with pytest.raises(Apart, match=r"^node 0 cannot listen for the others: Permission denied$"):
-        formed_on(2)
+        formed_as("shared 2")
