@@ -278,8 +278,7 @@ def diagnosed(config: dict[str, Any], output: Path) -> dict[str, Any]:
 def diagnosed_preparation(config: dict[str, Any], pairs: int | None = None) -> dict[str, Any]:
     """diagnosis.json of a preparation of data. pairs: how often what would help is tried; None: as the command does"""
     from sparksplit.base.config import parse
-    from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
-    from sparksplit.diagnosis.preprocess.trying import PAIRS
+    from sparksplit.diagnosis.preprocess.run import PAIRS, diagnose_preprocess
     from sparksplit.prepare.config import PreprocessConfig
 
     return diagnose_preprocess(parse(PreprocessConfig, config), PAIRS if pairs is None else pairs).to_json()

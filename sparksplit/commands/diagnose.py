@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Console
 
 from hdfs_io import filesystem
+from hdfs_io.publish import Output
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
-from sparksplit.base.records import Json
+from sparksplit.base.records import Record
 from sparksplit.commands.command import Command
 from sparksplit.diagnosis.apply import SAFE_TO_PREPARE, ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
 from sparksplit.diagnosis.preprocess.page import render as render_preparation
-from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
 from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
-from sparksplit.diagnosis.preprocess.text import show as show_preparation
-from sparksplit.diagnosis.record import DIAGNOSIS, Diagnosis, of
+from sparksplit.diagnosis.preprocess.text import lines
+from sparksplit.diagnosis.record import DIAGNOSIS, Advice, of
 from sparksplit.diagnosis.run import claimed, diagnose, leave
 from sparksplit.diagnosis.text import show
 from sparksplit.prepare.config import PreprocessConfig
@@ -61,50 +61,38 @@ def _training(config: TrainConfig, options: Options) -> None:
             hosts=measured.facts.hosts,
             versions=versions(),
         )
-        content = json.dumps(record.to_json(), indent=1).encode() + b"\n"
-        path = leave(output, {DIAGNOSIS: content, PAGE: render(record).encode()})
-    show(record, Console(), [filesystem.join(path, PAGE), filesystem.join(path, DIAGNOSIS)])
-    if file is not None:
-        _apply(file, record)
-
-
-def _apply(file: ConfigFile, record: Diagnosis) -> None:
-    """Write what was recommended, if it helps."""
-    if record.recommended is None or not record.recommended.helps:
-        print(f"--apply: {file.file} stays as it is: nothing was measured to help that leaves the weights the same")
-        return
-    applied = file.write(record.recommended.settings)
-    for line in (*applied.changed, *applied.left):
-        print(line)
+        files = _left(output, record, render(record))
+    show(record, Console(), files)
+    _apply(file, [] if record.recommended is None else [record.recommended])
 
 
 def _preparation(config: PreprocessConfig, options: Options) -> None:
     file = ConfigFile(config.origin, SAFE_TO_PREPARE) if options.apply else None
     with claimed(config, config.output) as output:
         record = diagnose_preprocess(config)
-        content = json.dumps(record.to_json(), indent=1).encode() + b"\n"
-        path = leave(output, {DIAGNOSIS: content, PAGE: render_preparation(record).encode()})
-    show_preparation(record)
-    print(f"diagnosis  {filesystem.join(path, PAGE)}, {filesystem.join(path, DIAGNOSIS)}")
-    if file is not None:
-        _write(file, record)
+        files = _left(output, record, render_preparation(record))
+    print(*lines(record), ", ".join(files), sep="\n")
+    _apply(file, record.tried)
 
 
-def _write(file: ConfigFile, record: PreprocessDiagnosis) -> None:
-    """Write the settings of a preparation that were measured to help, and say what else is to be done."""
-    helpful = [each for each in record.tried if each.helps]
-    settings: dict[str, Json] = {}
-    for each in helpful:
-        settings.update({key: value for key, value in each.settings.items() if not key.startswith("spark.")})
-        for key, value in each.settings.items():
-            if key.startswith("spark."):
-                print(
-                    f"--apply: {key} is Spark's: give --conf {key}={value} to spark-submit, or put it into its defaults"
-                )
-    if not settings:
-        print(f"--apply: {file.file} stays as it is: none of its keys was measured to help")
+def _left(output: Output, record: Record, page: str) -> list[str]:
+    """Leave the record and its page; returns the files."""
+    content = json.dumps(record.to_json(), indent=1).encode() + b"\n"
+    path = leave(output, {DIAGNOSIS: content, PAGE: page.encode()})
+    return [filesystem.join(path, PAGE), filesystem.join(path, DIAGNOSIS)]
+
+
+def _apply(file: ConfigFile | None, tried: Iterable[Advice]) -> None:
+    """Write the settings that help, and say how Spark's settings among them are set. Without a file, do nothing."""
+    if file is None:
         return
+    settings = {key: value for advice in tried if advice.helps for key, value in advice.settings.items()}
+    for key in [key for key in settings if key.startswith("spark.")]:
+        value = settings.pop(key)
+        print(f"--apply: {key} is Spark's: give --conf {key}={value} to spark-submit, or put it into its defaults")
     applied = file.write(settings)
+    if not settings:
+        print(f"--apply: {file.file} stays as it is: no setting that may be written was measured to help")
     for line in (*applied.changed, *applied.left):
         print(line)
 

@@ -35,7 +35,7 @@ def render(record: Diagnosis) -> str:
         readers=pictures.readers(record),
         readers_table=tables.readers(record),
         settings=pictures.settings(record),
-        settings_table=tables.settings(record),
+        settings_table=tables.settings(tables.advices(record)),
         compare=record.compare,
         variants_table=tables.variants(record),
         command=f"sparksplit {record.command} --config FILE",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from statistics import fmean
 
 from sparksplit.base.yaml_edits import as_yaml
@@ -108,9 +109,8 @@ def readers(record: Diagnosis) -> Table | None:
     return Table("readers", "The whole step by the number of readers per node", columns, rows)
 
 
-def settings(record: Diagnosis) -> Table | None:
-    """What is recommended and proposed, as measured."""
-    every = advices(record)
+def settings(every: Sequence[tuple[str, Advice]]) -> Table | None:
+    """What is recommended and proposed, as measured. every: as `advices` returns it."""
     if not every:
         return None
     columns = [

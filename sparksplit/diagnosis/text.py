@@ -29,11 +29,11 @@ def show(diagnosis: Diagnosis, console: Console, files: Sequence[str]) -> None:
         say()
         console.print(_readers(diagnosis.readers), highlight=False)
     say()
-    say(f"recommended, and the trained weights stay the same: {_advice(diagnosis.recommended)}")
+    say(f"recommended, and the trained weights stay the same: {advised(diagnosis.recommended)}")
     if diagnosis.proposed:
         say("proposed, but it changes the trained weights:")
         for each in diagnosis.proposed:
-            say(f"  {_advice(each)}")
+            say(f"  {advised(each)}")
     if diagnosis.compare is not None:
         say("which of them learns as well, this decides:")
         say(f"  {diagnosis.compare}")
@@ -56,10 +56,11 @@ def times(gain: Gain | None) -> str:
     """1.52 times as fast (1.40 to 1.65)"""
     if gain is None:
         return "not measured"
-    return f"{_two(gain.mean)} times as fast ({_interval(gain)})"
+    return f"{_two(gain.mean)} times as fast ({_interval(gain).replace(MISSING, 'no interval')})"
 
 
-def _advice(advice: Advice | None) -> str:
+def advised(advice: Advice | None) -> str:
+    """The settings, the reason, and what was measured: readers=4 (...): 1.52 times as fast (1.40 to 1.65)"""
     if advice is None:
         return "nothing"
     text = f"{written(advice.settings)} ({advice.why}): "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.chaos_plan import DRIVERS, SHARES, Event, Fault, Outcome, Plan, Timeline, event, plan, summary
+from benchmarks.chaos_plan import DRIVERS, SHARES, Fault, Outcome, Plan, Timeline, event, plan, summary
 
 KILL = Fault("node", "kill", 0, "update", 0.5)
 STOP = Fault("node", "stop", 1, "update", 0.7)
@@ -13,10 +13,6 @@ STOP = Fault("node", "stop", 1, "update", 0.7)
 def test_a_seed_decides_every_run() -> None:
     assert plan(1, 7) == plan(1, 7)
     assert [plan(1, number) for number in range(20)] != [plan(2, number) for number in range(20)]
-
-
-def test_all_strategies_with_both_modes() -> None:
-    assert len({(each.strategy, each.mode) for each in (plan(1, number) for number in range(10))}) == 10
 
 
 def test_faults_hit_what_is_there_at_moments_that_come() -> None:
@@ -36,11 +32,6 @@ def test_datanodes_are_hit_where_there_are_some() -> None:
     assert {fault.rank for fault in faults if fault.target == "datanode"} == {0, 1, 2}
     targets = [[fault.target for fault in plan(seed, number, 3).faults] for seed in range(20) for number in range(20)]
     assert ["datanode", "datanode"] not in targets
-
-
-def test_a_line_of_a_node() -> None:
-    assert event("12.5 1 update 40", 77) == Event(12.5, 1, 77, "update", "40")
-    assert event("12.5 1 phase validation", 77).progress is None
 
 
 def timeline(*lines: str, ended: float = 100.0, faults: tuple[tuple[float, Fault], ...] = ()) -> Timeline:

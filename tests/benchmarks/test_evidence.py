@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
+from benchmarks import evidence
 from sparksplit.collectives import Alone
 from sparksplit.training.node.jackknife import jackknife
 
-FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture(scope="module")
-def evidence() -> ModuleType:
-    # A script, not a package's module: it runs where only the product is installed.
-    spec = importlib.util.spec_from_file_location("benchmark_evidence", FOLDER / "evidence.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # where dataclasses look for what their annotations name
-    spec.loader.exec_module(module)
-    return module
-
 
 @pytest.mark.parametrize("most", [None, 20])
-def test_large_effects_are_found_and_nothing_is_wrong(evidence: ModuleType, most: int | None) -> None:
+def test_large_effects_are_found_and_nothing_is_wrong(most: int | None) -> None:
     generator = np.random.default_rng(1)
     way, other = evidence.WAYS[1], evidence.WAYS[2]
     truth = evidence.Truth(
@@ -52,7 +36,7 @@ def test_large_effects_are_found_and_nothing_is_wrong(evidence: ModuleType, most
     assert (counts["wrong"], counts["wrong same"], counts["comparisons"]) == (0, 0, 1)
 
 
-def test_what_is_wrong_is_counted(evidence: ModuleType) -> None:
+def test_what_is_wrong_is_counted() -> None:
     """The same verdicts, held against another truth."""
     generator = np.random.default_rng(2)
     truth = evidence.drawn(generator, effects=False, unequal=False)
@@ -63,7 +47,7 @@ def test_what_is_wrong_is_counted(evidence: ModuleType) -> None:
     assert counts["wrong same"] == 1 and counts["covered"] < counts["of covered"]
 
 
-def test_its_runs_tell_of_the_rows_what_real_ones_do(evidence: ModuleType) -> None:
+def test_its_runs_tell_of_the_rows_what_real_ones_do() -> None:
     generator = np.random.default_rng(3)
     lane, values = generator.integers(0, evidence.LANES, 150), generator.exponential(size=150)
     sums = {

@@ -11,7 +11,7 @@ from sparksplit.collectives.auto import chosen
 from sparksplit.collectives.together import Meeting
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.network.listening import ANY, Network
-from tests.collectives.test_mixed import on
+from tests.collectives.formed import on
 from tests.nodes import in_threads
 from tests.training.runs import MODELS, run
 

@@ -5,13 +5,13 @@ import pytest
 import tensorflow as tf
 
 from sparksplit.base.errors import PeerLost
-from tests.collectives.test_shared import closed, shared
+from tests.collectives.formed import closed, formed_as
 from tests.nodes import in_threads
 
 
 def test_a_graph_reads_the_sums_where_they_are_and_writes_nothing_there():
     """What a graph computes of them must not appear in the other nodes' results."""
-    formed = shared(2)
+    formed = formed_as("shared 2")
 
     def work(rank, _):
         variable = tf.Variable(tf.zeros(1000))
@@ -37,7 +37,7 @@ def test_a_graph_reads_the_sums_where_they_are_and_writes_nothing_there():
 
 
 def test_the_error_of_a_sum_in_a_graph_is_kept():
-    formed = shared(2)
+    formed = formed_as("shared 2")
     formed[1].close()
     with pytest.raises(tf.errors.OpError):
         tf.function(formed[0].sum_tensors)([tf.ones(3)])

@@ -11,8 +11,8 @@ from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
 from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
 from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
-from sparksplit.diagnosis.preprocess.record import Tried as TriedSetting
-from sparksplit.diagnosis.record import Diagnosis
+from sparksplit.diagnosis.record import Advice, Diagnosis
+from sparksplit.diagnosis.verdict import Gain
 from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.training.config import TrainConfig
 from tests.diagnosis.preprocess.made_up import preparation
@@ -105,9 +105,7 @@ def test_a_configuration_of_compare_is_called_one(tmp_path, capsys):
 
 
 def prepared(helps: bool) -> PreprocessDiagnosis:
-    tried = TriedSetting(
-        kind="skew", settings={"file_size": 4096}, before=[2.0], after=[1.0], gain=0.5, low=None, high=None, helps=helps
-    )
+    tried = Advice(settings={"file_size": 4096}, why="", gain=Gain(2.0, None, None), helps=helps)
     return preparation(tried=[tried], troubles=[], sentence="it is skewed")
 
 
@@ -129,8 +127,8 @@ def test_a_preparation_is_diagnosed_and_what_helps_applied(monkeypatch, tmp_path
 
 
 def test_what_cannot_be_written_into_a_configuration_is_said(monkeypatch, tmp_path, capsys):
-    own = {"kind": "skew", "before": [2.0], "after": [1.0], "gain": 0.5, "low": None, "high": None, "helps": True}
-    found = replace(prepared(True), tried=[TriedSetting(**own, settings={"spark.x": 1})])
+    found = prepared(True)
+    found = replace(found, tried=[replace(found.tried[0], settings={"spark.x": 1})])
     monkeypatch.setattr(command, "diagnose_preprocess", lambda config: found)
     path = tmp_path / "preprocess.yaml"
     text = f"input: {{format: csv, path: {tmp_path}}}\noutput: {tmp_path / 'set'}\n"

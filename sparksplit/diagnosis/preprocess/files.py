@@ -7,34 +7,30 @@ from sparksplit.diagnosis.preprocess.record import Files
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.formats import format_of
 
-_WHOLE = (".gz", ".snappy", ".zst", ".deflate", ".lz4")
-"""How files of text end that are compressed as one stream."""
-_TEXTS = ("csv", "hive-text", "json", "text", "idx", "tfrecord")
+_COMPRESSED = (".gz", ".snappy", ".zst", ".deflate", ".lz4")
+"""How the names of text files end that are compressed as one stream."""
+_TEXTS = ("csv", "hive-text", "json", "text", "idx")
 
 
 def files_of(config: InputConfig) -> Files | None:
-    """The input's files; None where these are no files, or only Spark reaches them."""
+    """The input's files; None where the rows are not in files, or only Spark can reach the files."""
     if not config.listed:
         return None
     format_ = format_of(config.format)
-    found = [
-        (path, facts.bytes)
+    files = [
+        (facts.bytes, path)
         for paths in filter(None, map(config.paths_of, ("path", "validation", "test")))
         for path, facts in (find(paths).files if format_.patterns else format_.load().facts(paths[0], config))
     ]
-    if not found:
+    if not files:
         return None
-    largest = max(found, key=lambda file: file[1])
+    ends = _COMPRESSED if config.format in _TEXTS else ()
+    all_whole = config.multiline or config.format == "tfrecord"
+    largest_bytes, largest = max(files)
     return Files(
-        files=len(found),
-        bytes=sum(size for _, size in found),
-        largest=largest[0],
-        largest_bytes=largest[1],
-        whole=sum(is_whole(config, path) for path, _ in found),
+        files=len(files),
+        bytes=sum(size for size, _ in files),
+        largest=largest,
+        largest_bytes=largest_bytes,
+        whole=sum(all_whole or path.endswith(ends) for _, path in files),
     )
-
-
-def is_whole(config: InputConfig, path: str) -> bool:
-    """Whether one task reads a file, however large it is."""
-    text = config.format in _TEXTS
-    return (text and path.endswith(_WHOLE)) or config.multiline or config.format == "tfrecord"

@@ -1,4 +1,4 @@
-"""diagnosis.json of a preparation: the parts that took the time, what was found wrong with them, and what was tried."""
+"""diagnosis.json of a preparation: the parts that took the time, the troubles in them, and the settings tried."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sparksplit.base.records import Json, JsonObject, Record
+from sparksplit.diagnosis.record import Advice
 
 Kind = Literal["skew", "few", "many", "slow", "failed", "gc", "spill", "driver", "work"]
 KINDS: dict[str, str] = {
@@ -33,38 +34,10 @@ class Part:
     """The part's name."""
     seconds: float
     """Seconds of wall time."""
-    task_seconds: float = 0.0
-    """Seconds that tasks kept slots busy, summed over the tasks."""
-    stages: int = 0
-    """The number of Spark's stages."""
+    waiting: float = 0.0
+    """Seconds that the part would save if all slots were busy to the end."""
     tasks: int = 0
     """The number of tasks that succeeded."""
-    failed: int = 0
-    """The number of attempts at a task that failed."""
-    slowest: float | None = None
-    """Seconds of the slowest task, in the stage that lost most."""
-    median: float | None = None
-    """The median seconds of the other tasks of that stage; None without other tasks."""
-    largest: float | None = None
-    """The size of the slowest task: its rows or bytes, divided by the mean of that stage's tasks."""
-    idle: float | None = None
-    """The share of the slots' time without a task of this part."""
-    even: float | None = None
-    """Seconds that the part would take if all slots were busy to the end."""
-    gc: float = 0.0
-    """The share of the tasks' time that was spent on garbage collection."""
-    rows: int = 0
-    """Rows that the tasks read."""
-    bytes: int = 0
-    """Bytes that the tasks read."""
-    shuffle_read: int = 0
-    """Bytes of a shuffle that the tasks read."""
-    shuffle_written: int = 0
-    """Bytes of a shuffle that the tasks wrote."""
-    spilled: int = 0
-    """Bytes that did not fit into the executors' memory, as they were in memory."""
-    spilled_disk: int = 0
-    """Bytes that did not fit into the executors' memory, as they were written to disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,30 +56,6 @@ class Trouble:
     """What to change."""
     settings: dict[str, Json] = field(default_factory=dict)
     """The changes that can be tried at once: keys of the configuration or of Spark (spark. ...), with their values."""
-    not_tried: str = ""
-    """Why the settings were not tried; empty where they were tried, and without settings."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tried:
-    """Preparations in turns: without the settings that should help against a trouble, and with them."""
-
-    kind: Kind
-    """The kind of trouble, of KINDS."""
-    settings: dict[str, Json]
-    """The settings that were tried."""
-    before: list[float]
-    """Seconds of each preparation without the settings."""
-    after: list[float]
-    """Seconds of each preparation with the settings, in the same order of turns."""
-    gain: float
-    """The share of the time that the settings save, as the mean over the turns. 0.25 is a quarter of the time."""
-    low: float | None
-    """The lower end of the gain's 95 % confidence interval; None after a single turn."""
-    high: float | None
-    """The upper end of the gain's 95 % confidence interval; None after a single turn."""
-    helps: bool
-    """Whether the confidence interval of the gain is above 0. After a single turn: whether the gain is 0.1 or more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +66,7 @@ class Files:
     """The number of files."""
     bytes: int
     """Bytes of all files."""
-    largest: str | None
+    largest: str
     """The path of the largest file."""
     largest_bytes: int
     """Bytes of the largest file."""
@@ -156,7 +105,7 @@ class PreprocessDiagnosis(Record):
     versions: dict[str, str]
     """The versions of sparksplit, pyspark and pyarrow."""
     seconds: float
-    """Seconds of the first preparation, without Spark's start."""
+    """Seconds of the preparation that was measured, without Spark's start."""
     slots: int
     """The number of tasks that Spark can run at the same time."""
     rows: int
@@ -169,5 +118,5 @@ class PreprocessDiagnosis(Record):
     """The parts of the wall time."""
     troubles: list[Trouble]
     """The troubles; the most expensive comes first."""
-    tried: list[Tried] = field(default_factory=list)
-    """The settings that were tried, with their gain."""
+    tried: list[Advice] = field(default_factory=list)
+    """The settings that were tried against the troubles, with their gain."""

@@ -1,68 +1,82 @@
-"""`diagnose` of a preparation: prepares really, into a folder beside the output that is removed again; asks Spark what
-that took; and tries what would help."""
+"""`diagnose` of a preparation: prepare into a hidden folder, ask Spark how long stages and tasks took, and try settings
+that would help."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
+from sparksplit.base.errors import RunError, SparksplitError
+from sparksplit.base.options import Options
 from sparksplit.base.progress import say
+from sparksplit.base.records import Json
 from sparksplit.base.version import __version__
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.diagnosis.preprocess.files import files_of
-from sparksplit.diagnosis.preprocess.parts import DRIVERS, parts_of
-from sparksplit.diagnosis.preprocess.record import Files, PreprocessDiagnosis, Tried, Trouble
-from sparksplit.diagnosis.preprocess.trying import (
-    MORE,
-    PAIRS,
-    TRYING_SECONDS,
-    NotTried,
-    Prepared,
-    Trials,
-    beside,
-    free_bytes,
-)
-from sparksplit.diagnosis.preprocess.verdict import DRIVER_NAMED, Setup, limit_of, sentence, troubles_of
+from sparksplit.diagnosis.preprocess.parts import parts_of
+from sparksplit.diagnosis.preprocess.record import KINDS, PreprocessDiagnosis, Trouble
+from sparksplit.diagnosis.preprocess.stages import Metrics, Stage
+from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, sentence, troubles_of
+from sparksplit.diagnosis.record import Advice
+from sparksplit.diagnosis.settings import written
+from sparksplit.diagnosis.verdict import LEAST, gain
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.config import PreprocessConfig
-from sparksplit.prepare.preprocess import session_for
+from sparksplit.prepare.preprocess import preprocess, session_for
+from sparksplit.spark.batches import settings
+from sparksplit.spark.session import spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 WARM_SECONDS = 60.0
-"""A first preparation that is shorter is mostly Spark's first steps: it is made again, to be measured."""
+"""A first preparation that is shorter is mostly Spark's first steps. A second one is measured instead."""
+PAIRS = 3
+"""How many preparations are made with a setting, and as many without it."""
+TRYING_SECONDS = 1800.0
+"""The time for all trials. It limits the pairs, but one preparation with each setting is always made."""
 
 
 def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> PreprocessDiagnosis:
-    """Prepare what `config` describes, find out where the time goes, and try what would help. Nothing stays of what was
-    prepared, and the configuration's output is neither read nor touched. pairs: see PAIRS
+    """Prepare what `config` describes, find out where the time goes, and try what would help. The prepared data is
+    removed again, and the configuration's output is neither read nor touched. pairs: see PAIRS
 
-    Raises UsageError and RunError like `preprocess`; RunError, too, where it has other rows when it is prepared again.
+    Raises UsageError and RunError like `preprocess`; RunError also where a repeated preparation has other rows.
     """
     config_checks.check(config)
     files = files_of(config.input)
     with ExitStack() as started:
         spark = session_for(config, started)()
-        _say_room(spark, config, files)
         trials = Trials(spark, config)
-        say("preparing once, to be measured")
+        say(
+            f"preparing into {trials.folder}, which is removed afterwards: it needs as much room as the prepared data "
+            "set"
+        )
         first = trials.prepare()
-        slots = trials.metrics.slots()
-        if is_cold(first, slots):
+        if first.seconds < WARM_SECONDS:
             say("preparing once more, now that Spark is warm")
             first = trials.prepare()
-            slots = trials.metrics.slots()
+        slots = trials.metrics.slots()
         parts = parts_of(first.stages, first.began, first.ended, slots)
-        setup = _setup(config, first.manifest, slots, files)
-        troubles, tried = _tried(trials, troubles_of(first.stages, parts, setup), first.seconds, pairs)
+        splits = first.manifest.splits.values()
+        setup = Setup(
+            slots=slots,
+            config=config,
+            prepared_bytes=sum(split.bytes for split in splits),
+            files=files,
+        )
+        troubles = troubles_of(first.stages, parts, setup)
+        # What helps against several troubles is tried once.
+        once = {str(trouble.settings): trouble for trouble in reversed(troubles) if trouble.settings}
+        pairs = min(pairs, int(TRYING_SECONDS / (2 * first.seconds * max(1, len(once)))))
+        tried = [trials.tried(trouble, first, pairs) for trouble in reversed(once.values())]
         master, application = str(spark.sparkContext.master), spark.sparkContext.applicationId
-    splits = first.manifest.splits.values()
     return PreprocessDiagnosis(
         version=__version__,
         made=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -77,63 +91,96 @@ def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> Preproc
         seconds=first.seconds,
         slots=slots,
         rows=sum(split.rows for split in splits),
-        prepared_bytes=sum(split.bytes for split in splits),
-        files=setup.files,
+        prepared_bytes=setup.prepared_bytes,
+        files=files,
         parts=parts,
         troubles=troubles,
         tried=tried,
     )
 
 
-def is_cold(first: Prepared, slots: int) -> bool:
-    """Whether a session's first preparation was much its first steps: it was short, or without a task for so long that
-    this alone would be named."""
-    parts = parts_of(first.stages, first.began, first.ended, slots)
-    alone = sum(part.seconds for part in parts if part.name in DRIVERS)
-    return first.seconds < WARM_SECONDS or alone >= DRIVER_NAMED * first.seconds
+@dataclass(frozen=True)
+class Prepared:
+    """One preparation. began, ended: seconds since 1970."""
+
+    stages: list[Stage]
+    began: float
+    ended: float
+    manifest: Manifest
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of the preparation."""
+        return self.ended - self.began
 
 
-def _tried(
-    trials: Trials, troubles: Sequence[Trouble], seconds: float, pairs: int
-) -> tuple[list[Trouble], list[Tried]]:
-    """(the troubles, with why something was not tried; what was). What helps against several is tried once."""
-    once: list[Trouble] = []
-    for trouble in troubles:
-        if trouble.settings and trouble.settings not in [each.settings for each in once]:
-            once.append(trouble)
-    tried: list[Tried] = []
-    told: list[tuple[Trouble, str]] = []
-    for trouble in once:
-        there_is_time = int(TRYING_SECONDS / len(once) / (2 * seconds))
+class Trials:
+    """Preparations of what `config` describes. Each is removed again."""
+
+    def __init__(self, spark: SparkSession, config: PreprocessConfig) -> None:
+        self.metrics = Metrics(spark)
+        # All executors can write beside the output. A diagnosis that was killed leaves its folder to the next one.
+        output = filesystem.followed(config.output).rstrip("/")
+        self.folder = filesystem.join(filesystem.parent(output), f".{filesystem.name(output)}.diagnose")
+        self._spark, self._config = spark, config
+
+    def prepare(self, tried: Mapping[str, Json] | None = None) -> Prepared:
+        """Prepare once. tried: settings of the configuration and of Spark, by name."""
+        sparks = {key: str(value) for key, value in (tried or {}).items() if key.startswith("spark.")}
+        keys = {key: value for key, value in (tried or {}).items() if key not in sparks}
+        changed = self._config.model_copy(update={**keys, "output": self.folder})
+        made = filesystem.missing(filesystem.parent(self.folder))
         try:
-            tried.append(trials.tried(trouble, seconds, min(pairs, there_is_time), min(MORE * pairs, there_is_time)))
-        except NotTried as error:
-            told.append((trouble, str(error)))
-    for failed, why in told:
-        troubles = [replace(each, not_tried=why) if each.settings == failed.settings else each for each in troubles]
-    return list(troubles), tried
+            with settings(self._spark, sparks):
+                began = time.time()
+                manifest = preprocess(changed, Options(overwrite=True)).manifest
+                ended = time.time()
+        finally:
+            filesystem.remove(self.folder)
+            filesystem.remove_empty(made)
+        return Prepared(self.metrics.stages(began), began, ended, manifest)
+
+    def tried(self, trouble: Trouble, first: Prepared, pairs: int) -> Advice:
+        """Prepare with the settings that would help against `trouble` and without them, in turns. first: the first
+        preparation. Without time for pairs, it counts as the preparation without the settings.
+
+        Raises RunError where a preparation has other rows than the first one.
+        """
+        advice = Advice(settings=trouble.settings, why=KINDS[trouble.kind], gain=None, helps=False)
+        say(f"trying {written(trouble.settings)} in turns with the configuration as it is; pairs: {max(1, pairs)}")
+        before, after = list[float](), list[float]()
+        turns = [({}, before), (trouble.settings, after)]
+        if pairs < 1:
+            before.append(first.seconds)
+            turns = turns[1:]
+        for place in range(max(1, pairs)):
+            # The order of a pair changes, so that what grows warm, or full, favours neither.
+            for values, seconds in turns[:: -1 if place % 2 else 1]:
+                try:
+                    with spark_errors():
+                        prepared = self.prepare(values)
+                except SparksplitError as error:
+                    if not values:
+                        raise
+                    return replace(advice, failed=f"the preparation fails with it: {error}")
+                self._check(first.manifest, prepared.manifest)
+                seconds.append(prepared.seconds)
+        gained = gain(before, after)
+        # A single pair has no interval.
+        helps = gained.is_certain or (gained.low is None and gained.mean >= LEAST)
+        return replace(advice, gain=gained, helps=helps)
+
+    def _check(self, first: Manifest, again: Manifest) -> None:
+        """Raise RunError where a data set has other rows than the first one."""
+        if (before := rows_of(first)) != (after := rows_of(again)):
+            raise RunError(
+                f"{self._config.input.place}: prepared again, it has other rows: {after}, at first {before}; either "
+                "the input has changed meanwhile, or this is an error of sparksplit, and nothing that was measured can "
+                "be trusted"
+            )
 
 
-def _setup(config: PreprocessConfig, manifest: Manifest, slots: int, files: Files | None) -> Setup:
-    return Setup(
-        slots=slots,
-        format=config.input.format,
-        file_size=config.file_size,
-        prepared_bytes=sum(split.bytes for split in manifest.splits.values()),
-        files=files,
-        windows=config.input.windows is not None,
-    )
-
-
-def _say_room(spark: SparkSession, config: PreprocessConfig, files: Files | None) -> None:
-    """Say where is prepared, and that there may be too little room."""
-    folder = filesystem.parent(beside(config.output, "diagnose"))
-    say(
-        f"preparing into a hidden folder in {folder}, which is removed afterwards: it takes as much room as the "
-        "prepared data set, once"
-    )
-    missing = filesystem.missing(folder)
-    there = filesystem.parent(missing[-1]) if missing else folder
-    free = free_bytes(spark, there)
-    if files is not None and free < files.bytes:
-        say(f"{there}: has {free:,} bytes free, and the input's files have {files.bytes:,}: that may not be enough")
+def rows_of(manifest: Manifest) -> dict[str, object]:
+    """The number and checksum of each split's rows, and the numbers of rows that were left out."""
+    splits = {name: {"rows": facts.rows, "checksum": facts.checksum} for name, facts in manifest.splits.items()}
+    return {**splits, "bad rows": sum(manifest.bad_rows.values()), "unseen labels": manifest.unseen_labels}

@@ -1,57 +1,73 @@
-"""What Spark has measured of a stage and its tasks, as its monitoring API writes them (and the store behind it)."""
+"""What Spark measured of its stages and tasks, read from the store behind Spark's pages.
+
+The store exists on any kind of cluster, even where Spark's pages are switched off. It is read as the JSON of Spark's
+monitoring API, so a stage costs one call however many tasks it has.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from sparksplit.base.errors import RunError
 from sparksplit.spark.job_names import PREFIX
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 OTHER = "other jobs"
-"""The part of jobs that nobody has described."""
+"""The part of jobs without a description."""
+_WAIT_MILLISECONDS = 30_000
+_TASKS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Task:
-    """One attempt of a task. Seconds since 1970, or of a span; rows and bytes as Spark counts them.
-
-    index: of its partition. executor: Spark's name for it. run: seconds in which it worked, without its start and the
-    way of its result. gc: seconds of these in which its JVM collected garbage. rows, bytes: that it read: of files, of
-    kept rows or of a shuffle. shuffle_read: of these bytes those of a shuffle. spilled: bytes that did not fit into
-    memory, spilled_disk: what these came to on disk.
-    """
+    """One attempt at a task."""
 
     index: int
-    executor: str
+    """The number of the task's partition."""
     launched: float
+    """The start, in seconds since 1970."""
     ended: float
+    """The end, in seconds since 1970."""
     run: float = 0.0
-    gc: float = 0.0
+    """Seconds of work, without the task's start and the transfer of its result."""
     rows: int = 0
+    """Rows that the task read: of files, of kept rows or of a shuffle."""
     bytes: int = 0
-    shuffle_read: int = 0
-    shuffle_written: int = 0
-    spilled: int = 0
-    spilled_disk: int = 0
+    """Bytes that the task read: of files, of kept rows or of a shuffle."""
     failed: bool = False
+    """Whether the attempt failed."""
 
     @property
     def seconds(self) -> float:
-        """For which it had its slot."""
+        """Seconds for which the task had its slot."""
         return max(0.0, self.ended - self.launched)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One attempt of a stage that has run. part: what its job was for, of described.PARTS."""
+    """One attempt at a stage that has run."""
 
-    id: int
     part: str
+    """The part of the preparation: of job_names.PARTS, or OTHER."""
     submitted: float
+    """The start, in seconds since 1970."""
     completed: float
+    """The end, in seconds since 1970."""
     tasks: Sequence[Task] = field(default_factory=list)
+    """The attempts at its tasks."""
+    shuffles: bool = False
+    """Whether the stage reads a shuffle. Its partitions are not the input's then."""
+    gc: float = 0.0
+    """Seconds of garbage collection, summed over the tasks."""
+    spilled: int = 0
+    """Bytes that did not fit into memory, as they were written to disk."""
 
     @property
     def done(self) -> list[Task]:
@@ -59,61 +75,87 @@ class Stage:
         return [task for task in self.tasks if not task.failed]
 
     @property
-    def seconds(self) -> float:
-        """From its start to its end."""
-        return max(0.0, self.completed - self.submitted)
-
-    @property
     def busy(self) -> float:
-        """Seconds of slots that its tasks have taken."""
+        """Seconds for which tasks had slots, summed over the tasks."""
         return sum(task.seconds for task in self.tasks)
 
-    @property
-    def shuffles(self) -> bool:
-        """Whether it reads what other tasks have sent, so that its partitions are not those of the input."""
-        return any(task.shuffle_read for task in self.tasks)
 
-
-def stage_of(stage: dict[str, Any], tasks: Sequence[dict[str, Any]]) -> Stage | None:
-    """A stage with its tasks; None for one that has not run. stage, tasks: as the API writes them"""
-    if not stage.get("submissionTime") or not stage.get("completionTime"):
-        return None
-    part = str(stage.get("description") or "")
-    part = part.removeprefix(PREFIX) if part.startswith(PREFIX) else OTHER
-    found = [one for one in map(task_of, tasks) if one is not None]
-    if part == "write" and any(task.shuffle_written for task in found):
-        part = "shuffle"
-    return Stage(stage["stageId"], part, _time(stage["submissionTime"]), _time(stage["completionTime"]), found)
-
-
-def task_of(task: dict[str, Any]) -> Task | None:
-    """A task; None for one that has not ended."""
-    if task.get("duration") is None or task.get("status") == "RUNNING":
-        return None
-    launched = _time(task["launchTime"])
-    values: dict[str, Any] = task.get("taskMetrics") or {}
-    read: dict[str, int] = values.get("shuffleReadMetrics") or {}
-    own: dict[str, int] = values.get("inputMetrics") or {}
-    shuffled = read.get("remoteBytesRead", 0) + read.get("localBytesRead", 0)
-    return Task(
-        index=task.get("index", 0),
-        executor=str(task.get("executorId", "")),
-        launched=launched,
-        ended=launched + task["duration"] / 1000,
-        run=values.get("executorRunTime", 0) / 1000,
-        gc=values.get("jvmGcTime", 0) / 1000,
-        rows=own.get("recordsRead", 0) + read.get("recordsRead", 0),
-        bytes=own.get("bytesRead", 0) + shuffled,
-        shuffle_read=shuffled,
-        shuffle_written=(values.get("shuffleWriteMetrics") or {}).get("bytesWritten", 0),
-        spilled=values.get("memoryBytesSpilled", 0),
-        spilled_disk=values.get("diskBytesSpilled", 0),
-        failed=task.get("status") != "SUCCESS",
+def stage_of(stage: dict[str, Any], tasks: Sequence[dict[str, Any]]) -> Stage:
+    """A stage that has run, from the API's JSON."""
+    description = str(stage.get("description") or "")
+    part = description.removeprefix(PREFIX) if description.startswith(PREFIX) else OTHER
+    return Stage(
+        part="shuffle" if part == "write" and stage.get("shuffleWriteBytes") else part,
+        submitted=_time(stage["submissionTime"]),
+        completed=_time(stage["completionTime"]),
+        tasks=[task_of(task) for task in tasks if task.get("duration") is not None and task["status"] != "RUNNING"],
+        shuffles=bool(stage.get("shuffleReadBytes")),
+        gc=stage.get("jvmGcTime", 0) / 1000,
+        spilled=stage.get("diskBytesSpilled", 0),
     )
 
 
-def _time(text: str | int) -> float:
-    """Seconds since 1970; the API writes 2026-11-23T09:30:00.250GMT, or milliseconds."""
-    if isinstance(text, int):
-        return text / 1000
+def task_of(task: dict[str, Any]) -> Task:
+    """A task that has ended, from the API's JSON."""
+    launched = _time(task["launchTime"])
+    values: dict[str, Any] = task.get("taskMetrics") or {}
+    read: dict[str, int] = values.get("inputMetrics") or {}
+    shuffle: dict[str, int] = values.get("shuffleReadMetrics") or {}
+    shuffled = shuffle.get("remoteBytesRead", 0) + shuffle.get("localBytesRead", 0)
+    return Task(
+        index=task.get("index", 0),
+        launched=launched,
+        ended=launched + task["duration"] / 1000,
+        run=values.get("executorRunTime", 0) / 1000,
+        rows=read.get("recordsRead", 0) + shuffle.get("recordsRead", 0),
+        bytes=read.get("bytesRead", 0) + shuffled,
+        failed=task["status"] != "SUCCESS",
+    )
+
+
+def _time(text: str) -> float:
+    """Seconds since 1970. The API writes 2026-11-23T09:30:00.250GMT."""
     return datetime.strptime(text.removesuffix("GMT"), "%Y-%m-%dT%H:%M:%S.%f").replace(tzinfo=UTC).timestamp()
+
+
+class Metrics:
+    """The store of a Spark session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark.sparkContext._jvm
+        self._jvm, self._context = jvm, spark.sparkContext._jsc.sc()
+        self._store: Any = self._context.statusStore()
+        self._mapper: Any = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+
+    def stages(self, began: float) -> list[Stage]:
+        """The stages that have run since `began` (seconds since 1970), in the order of their numbers.
+
+        Raises RunError where Spark has forgotten some of their tasks.
+        """
+        # Spark's events reach the store a little later. An event that is late leaves its task out.
+        with suppress(Exception):
+            self._context.listenerBus().waitUntilEmpty(_WAIT_MILLISECONDS)
+        every, quantiles = self._jvm.java.util.ArrayList(), getattr(self._store, "stageList$default$4")()
+        found = self._json(self._store.stageList(every, False, False, quantiles, every))
+        # A stage that was skipped has no times. The API's times are cut to milliseconds.
+        ran = [one for one in found if one.get("completionTime") and _time(one["submissionTime"]) > began - 0.002]
+        stages = []
+        for stage in sorted(ran, key=lambda one: (one["stageId"], one["attemptId"])):
+            tasks = self._json(self._store.taskList(stage["stageId"], stage["attemptId"], _TASKS))
+            if len(tasks) < stage["numCompleteTasks"]:
+                raise RunError(
+                    f"Spark has forgotten {stage['numCompleteTasks'] - len(tasks)} tasks of stage {stage['stageId']}: "
+                    "set spark.ui.retainedTasks higher"
+                )
+            stages.append(stage_of(stage, tasks))
+        return stages
+
+    def slots(self) -> int:
+        """How many tasks Spark can run at the same time."""
+        every = self._json(self._store.executorList(True))
+        executors = [one for one in every if one["id"] != "driver" or len(every) == 1]
+        return max(1, sum(int(one["maxTasks"]) for one in executors))
+
+    def _json(self, value: Any) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(self._mapper.writeValueAsString(value))
+        return rows

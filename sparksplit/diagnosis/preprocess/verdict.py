@@ -1,298 +1,177 @@
 """What is wrong with a preparation, in the order of what it costs, and what to change. Pure functions.
 
-A trouble is named for what its tasks' times and rows show, and only where that costs a tenth of the time; so a
-preparation whose work is shared evenly has none, however slow it is.
+A trouble shows in the tasks' times and rows. It is named where it costs a tenth of the time. So a preparation whose
+slots share the work evenly has no trouble, however slow it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import median
-from typing import Required, TypedDict
 
 from sparksplit.base.records import Json
-from sparksplit.comparison.numbers import percent
+from sparksplit.comparison.numbers import percent, size
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, kept_bytes, loss
 from sparksplit.diagnosis.preprocess.record import KINDS, Files, Kind, Part, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
+from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.formats import format_of
 
 NAMED = 0.1
 """Share of the wall time: troubles that cost less are not named."""
+NAMED_OF = {"slow": 0.2, "driver": 0.4}
+"""The share for single kinds. A busy machine always has some slow tasks, and each preparation needs its driver."""
 LEAST_SECONDS = 0.3
-"""Seconds: troubles that cost less are not named, because they are likely chance."""
-SLOW_NAMED = 0.2
-"""Share of the wall time: `slow` troubles that cost less are not named. A busy machine always has some slow tasks."""
-DRIVER_NAMED = 0.4
+"""Troubles that cost less are not named, because they are likely chance."""
 GC_NAMED = 0.1
 """Share of the tasks' time: less garbage collection is not named."""
 MANY = 8
 """Tasks for each slot, from which they may be too many."""
-START_SHARE = 0.5
-"""Of a task's time: more for its start than for its rows."""
 PIECE_BYTES = 128 * 2**20
-"""Of a file of the input, as it is stored: what Spark gives to a task, where it can."""
+"""The size of an input file that Spark gives to one task."""
+HELP: dict[Kind, list[str]] = {
+    "slow": [
+        "look at the host of the slow task (Spark's page of the stage names it): its disk, load and memory",
+        "spark.speculation: true starts a second attempt of tasks that are slow by chance",
+    ],
+    "failed": ["see why: executors that are killed for memory need a larger spark.executor.memoryOverhead"],
+    "gc": ["spark.executor.memory: twice what it is", "fewer spark.executor.cores with the same memory"],
+    "spill": ["spark.executor.memory: twice what it is", "faster disks for spark.local.dir"],
+    "driver": [
+        "of a small set most is the same for any number of rows: prepare more at a time",
+        "of many files: put small files together, and look at the NameNode's load",
+    ],
+}
+"""What helps against troubles whose remedy is the same for all stages."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What help depends on.
-
-    slots: tasks at a time. format: of the input. file_size: as configured. files: the input's, where they can be seen.
-    windows: whether rows are windows over time.
-    """
+    """What the help depends on."""
 
     slots: int
-    format: str
-    file_size: int
+    """Tasks that can run at the same time."""
+    config: PreprocessConfig
+    """The configuration."""
     prepared_bytes: int
+    """Bytes of the prepared data set."""
     files: Files | None
-    windows: bool = False
+    """The input's files; None where they cannot be seen."""
 
 
 def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    """What costs at least a tenth of the time, what costs most first; what nobody can put a figure to comes last."""
-    wall = sum(part.seconds for part in parts)
-    candidates = [
-        *_uneven(stages, parts, setup),
-        *_many(stages, parts, setup),
-        *_failed(stages, setup),
-        *_gc(parts, setup),
-        *_spill(parts, setup),
-        *_driver(parts),
-    ]
-    shares = {"slow": SLOW_NAMED, "driver": DRIVER_NAMED}
+    """The troubles that are worth naming. The most expensive comes first; unknown costs come last."""
+    wall, kept = sum(part.seconds for part in parts), kept_bytes(stages)
+    alone = {part.name: part.seconds for part in parts if part.name in DRIVERS}
+    why = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in alone.items())
+    troubles = [Trouble(kind="driver", parts=[*alone], seconds=sum(alone.values()), why=why, help=HELP["driver"])]
+    groups = defaultdict[tuple[Kind, bool], list[tuple[float, str, str]]](list)
+    for stage in stages:
+        for kind, seconds, why in _findings(stage, setup.slots, kept):
+            # Files to write and the input's partitions have different remedies.
+            files = stage.part == "write" and kind in ("skew", "slow", "few", "many")
+            groups[kind, files].append((seconds, stage.part, why))
+    for (kind, files), found in groups.items():
+        _, worst, why = max(found)
+        help_, settings = (HELP[kind], {}) if kind in HELP else _help(kind, files, setup)
+        troubles.append(
+            Trouble(
+                kind=kind,
+                parts=list(dict.fromkeys(part for seconds, part, _ in found if seconds > 0.1)) or [worst],
+                seconds=None if kind == "spill" else sum(seconds for seconds, _, _ in found),
+                why=why,
+                help=help_,
+                settings=settings,
+            )
+        )
     named = [
         one
-        for one in candidates
-        if one.seconds is None or one.seconds >= max(LEAST_SECONDS, wall * shares.get(one.kind, NAMED))
+        for one in troubles
+        if one.seconds is None or one.seconds >= max(LEAST_SECONDS, wall * NAMED_OF.get(one.kind, NAMED))
     ]
     return sorted(named, key=lambda one: -(one.seconds or 0.0))
 
 
 def limit_of(troubles: Sequence[Trouble]) -> Kind:
-    """The kind of what costs most; work where nothing that is known to cost time is wrong."""
-    known = [one.kind for one in troubles if one.seconds is not None]
-    return known[0] if known else "work"
+    """The kind of the most expensive trouble; work where no trouble has a known cost."""
+    return next((one.kind for one in troubles if one.seconds is not None), "work")
 
 
 def sentence(parts: Sequence[Part], troubles: Sequence[Trouble], setup: Setup) -> str:
-    """What the limit is, in one sentence."""
+    """The limit, in one sentence."""
     wall = sum(part.seconds for part in parts)
-    known = [one for one in troubles if one.seconds is not None]
-    if known:
-        first = known[0]
-        assert first.seconds is not None
-        where = "" if first.kind == "driver" else f" in {_listed(first.parts)}"
-        return f"{KINDS[first.kind]}: it costs {first.seconds:.1f} of {wall:.1f} s{where}"
+    for one in troubles:
+        if one.seconds is not None:
+            return f"{KINDS[one.kind]}: it costs {one.seconds:.1f} of {wall:.1f} s in {', '.join(one.parts)}"
     most = max(parts, key=lambda part: part.seconds)
-    share = most.seconds / wall if wall else 0.0
     return (
-        f"{KINDS['work']}: nothing costs a tenth of the {wall:.1f} s but what has to be done, {most.name} most of all"
-        f" ({percent(share)}); {_slots(setup.slots)} are busy, and only more of them, or faster ones, would help"
+        f"{KINDS['work']}: no trouble costs a tenth of the {wall:.1f} s, and {most.name} takes most of them "
+        f"({percent(most.seconds / wall if wall else None)}). Only more or faster slots would help ({setup.slots} now)"
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-def _slots(slots: int) -> str:
-    return f"{slots} slot{'' if slots == 1 else 's'}"
-
-
-def _uneven(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    """Stages whose slots were not all busy to the end, by reason."""
-    kept = kept_bytes(stages)
-    losses = [(stage, loss(stage, setup.slots, kept)) for stage in stages]
-    troubles = []
-    for kind in ("skew", "slow", "few"):
-        # What is lost to the input's partitions and to those of files has different remedies.
-        for files in (False, True):
-            own = [
-                (stage, getattr(lost, kind), lost.large)
-                for stage, lost in losses
-                if (stage.part == "write" if files else _of_input(stage)) and getattr(lost, kind) > 0
-            ]
-            if not own:
-                continue
-            seconds = sum(each[1] for each in own)
-            named = [part.name for part in parts if any(s.part == part.name and cost > 0.1 for s, cost, _ in own)]
-            stage, _, large = max(own, key=lambda each: each[1])
-            why = _why(kind, stage, large, setup)
-            helps = _help(kind, files, setup)
-            troubles.append(Trouble(kind=kind, parts=named or [stage.part], seconds=seconds, why=why, **helps))
-    return troubles
-
-
-def _of_input(stage: Stage) -> bool:
-    """Whether a stage's partitions are those of the input. What tasks have sent to each other has partitions by its
-    size, and is little; so is what `open` looks at."""
-    return stage.part not in ("open", "write") and not stage.shuffles
-
-
-def _why(kind: str, stage: Stage, large: float | None, setup: Setup) -> str:
+def _findings(stage: Stage, slots: int, kept: dict[int, int]) -> Iterator[tuple[Kind, float, str]]:
+    """What a stage lost: the kind of trouble, the seconds that it costs (0 if unknown), and the observation."""
     times = sorted(task.seconds for task in stage.done)
-    slowest, others = times[-1], times[:-1]
-    idle = max(0.0, 1 - stage.busy / (setup.slots * stage.seconds)) if stage.seconds else 0.0
-    rest = f", the median of the other {len(others)} {median(others):.1f} s" if others else ""
-    took = f"in {stage.part}, the slowest of {len(times)} tasks took {slowest:.1f} s{rest}"
-    waste = f"; {_slots(setup.slots)} were idle for {percent(idle)} of that stage"
-    if kind == "skew":
-        return f"{took}, with {large or 0:.1f} times the mean's rows{waste}"
-    if kind == "slow":
-        return f"{took}, with as many rows as the others{waste}"
-    return f"{stage.part} has {len(times)} task{'' if len(times) == 1 else 's'} for {_slots(setup.slots)}{waste}"
+    # What `open` reads is small, and so are the partitions of a shuffle that is not written to files.
+    if times and (stage.part == "write" or not (stage.part == "open" or stage.shuffles)):
+        lost = loss(stage, slots, kept)
+        others = f", the median of the other {len(times) - 1} {median(times[:-1]):.1f} s" if len(times) > 1 else ""
+        took = f"in {stage.part}, the slowest of {len(times)} tasks took {times[-1]:.1f} s{others}"
+        yield "skew", lost.skew, f"{took}, with {lost.large:.1f} times the mean's rows"
+        yield "slow", lost.slow, f"{took}, with as many rows as the others"
+        yield "few", lost.few, f"{took}; slots: {slots}"
+    starting = sum(task.seconds - task.run for task in stage.done if task.run)
+    if len(times) >= MANY * slots and starting >= stage.busy / 2:
+        why = f"{stage.part} has {len(times)} tasks for {slots} slots, and half of their time is their start"
+        yield "many", starting / slots, why
+    if failed := [task.seconds for task in stage.tasks if task.failed]:
+        yield "failed", sum(failed) / slots, f"in {stage.part}, attempts at tasks that failed: {len(failed)}"
+    if stage.gc > GC_NAMED * stage.busy:
+        why = f"in {stage.part}, garbage collection takes {percent(stage.gc / stage.busy)} of the tasks' time"
+        yield "gc", stage.gc / slots, why
+    if stage.spilled:
+        why = "of rows that did not fit into memory were written to disk and read again"
+        yield "spill", 0.0, f"in {stage.part}, {size(stage.spilled)} {why}; Spark does not say how long that took"
 
 
-class _Help(TypedDict, total=False):
-    """Of a Trouble: what to change, and the settings among that, which can be tried."""
-
-    help: Required[list[str]]
-    settings: dict[str, Json]
+_Help = tuple[list[str], dict[str, Json]]
+"""What to change, and the settings among these changes that can be tried."""
 
 
-def _help(kind: str, files: bool, setup: Setup) -> _Help:
-    if kind == "slow":
-        return {
-            "help": [
-                "look at the host of the slow task (Spark's page of the stage names it): its disk, load and memory",
-                "spark.speculation: true starts a second attempt of tasks that are slow by chance",
-            ]
-        }
-    return _for_files(setup) if files else _for_input(setup)
+def _help(kind: Kind, files: bool, setup: Setup) -> _Help:
+    if kind != "many":
+        return _for_files(setup) if files else _for_input(setup)
+    if not files:
+        return ["put the input's many small files together, for instance 128 MB each"], {}
+    wanted = min(128 << 20, max(2 * setup.config.file_size, ceil(setup.prepared_bytes / (4 * setup.slots))))
+    return [f"file_size: {wanted}, for fewer files"], {"file_size": wanted}
 
 
 def _for_files(setup: Setup) -> _Help:
-    size = max(1 << 20, ceil(setup.prepared_bytes / setup.slots))
-    if size >= setup.file_size:
-        return {"help": ["more rows: so small a set has files of 8 MiB at least, one task each"]}
-    return {"help": [f"file_size: {size}, so that each slot writes a file"], "settings": {"file_size": size}}
+    wanted = max(1 << 20, ceil(setup.prepared_bytes / setup.slots))
+    if wanted >= setup.config.file_size:
+        return ["more rows: so small a set has files of 8 MiB at least, one task each"], {}
+    return [f"file_size: {wanted}, so that each slot writes a file"], {"file_size": wanted}
 
 
 def _for_input(setup: Setup) -> _Help:
     files = setup.files
-    if setup.windows:
-        return {"help": ["input.windows.by: a series is one task's work, and without `by` all rows are one series"]}
+    if setup.config.input.windows is not None:
+        return ["input.windows.by: a series is one task's work, and without `by` all rows are one series"], {}
     if files is None:
-        return {"help": ["more partitions of about equal size where the rows come from"]}
-    if files.whole == 0 and format_of(setup.format).columns:
-        size = max(1 << 20, ceil(files.bytes / (2 * setup.slots)))
-        key = "spark.sql.files.maxPartitionBytes"
-        return {"help": [f"{key}: {size} cuts the files into more pieces"], "settings": {key: size}}
-    largest = f"{files.largest} ({_bytes(files.largest_bytes)} of {_bytes(files.bytes)})"
-    one_task = f"{largest} is one task's work, however many slots there are"
-    if setup.format == "idx":
-        return {"help": [f"unpack the .gz files: {one_task}"]}
-    count = pieces(files.bytes, setup.slots)
-    advice = f"write the rows into {count} files of about {_bytes(files.bytes / count)}, such as by Spark's repartition"
-    return {"help": [f"{advice}({count}): {one_task}"]}
-
-
-def pieces(size: int, slots: int) -> int:
-    """In how many files so many bytes are shared evenly, of PIECE_BYTES at the most: each slot gets as many."""
-    return slots * max(1, ceil(size / (slots * PIECE_BYTES)))
-
-
-def _many(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    seconds, where, most = 0.0, [], 0
-    for stage in stages:
-        tasks = stage.done
-        if len(tasks) < MANY * setup.slots:
-            continue
-        starting = sum(task.seconds - task.run for task in tasks if task.run)
-        if starting >= START_SHARE * stage.busy:
-            seconds += starting / setup.slots
-            where.append(stage.part)
-            most = max(most, len(tasks))
-    if not where:
-        return []
-    names = [part.name for part in parts if part.name in where]
-    why = f"up to {most} tasks in a stage, for {_slots(setup.slots)}, and half of their time is their start"
-    if "write" in where:
-        size = min(128 << 20, max(2 * setup.file_size, ceil(setup.prepared_bytes / (4 * setup.slots))))
-        help_, settings = [f"file_size: {size}, for fewer files"], {"file_size": size}
-    else:
-        help_, settings = ["put the input's many small files together, for instance 128 MB each"], {}
-    return [Trouble(kind="many", parts=names, seconds=seconds, why=why, help=help_, settings=dict(settings))]
-
-
-def _failed(stages: Sequence[Stage], setup: Setup) -> list[Trouble]:
-    failed = [(stage.part, task) for stage in stages for task in stage.tasks if task.failed]
-    if not failed:
-        return []
-    seconds = sum(task.seconds for _, task in failed) / setup.slots
+        return ["more partitions of about equal size where the rows come from"], {}
+    if files.whole == 0 and format_of(setup.config.input.format).columns:
+        wanted, key = max(1 << 20, ceil(files.bytes / (2 * setup.slots))), "spark.sql.files.maxPartitionBytes"
+        return [f"{key}: {wanted} cuts the files into more pieces"], {key: wanted}
+    # Each slot gets as many files as any other slot.
+    count = setup.slots * max(1, ceil(files.bytes / (setup.slots * PIECE_BYTES)))
     return [
-        Trouble(
-            kind="failed",
-            parts=list(dict.fromkeys(part for part, _ in failed)),
-            seconds=seconds,
-            why=f"{len(failed)} attempt{'' if len(failed) == 1 else 's'} failed; of all slots' time {seconds:.1f} s",
-            help=["see why: executors that are killed for memory need a larger spark.executor.memoryOverhead"],
-        )
-    ]
-
-
-def _gc(parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    high = [part for part in parts if part.gc >= GC_NAMED]
-    seconds = sum(part.gc * part.task_seconds for part in high) / setup.slots
-    if not high:
-        return []
-    worst = max(high, key=lambda part: part.gc * part.task_seconds)
-    return [
-        Trouble(
-            kind="gc",
-            parts=[part.name for part in high],
-            seconds=seconds,
-            why=f"in {worst.name} garbage collection takes {percent(worst.gc)} of the tasks' time",
-            help=["spark.executor.memory: twice what it is", "fewer spark.executor.cores with the same memory"],
-        )
-    ]
-
-
-def _spill(parts: Sequence[Part], setup: Setup) -> list[Trouble]:
-    spilled = [part for part in parts if part.spilled_disk]
-    if not spilled:
-        return []
-    disk = sum(part.spilled_disk for part in spilled)
-    return [
-        Trouble(
-            kind="spill",
-            parts=[part.name for part in spilled],
-            seconds=None,
-            why=f"{_bytes(sum(part.spilled for part in spilled))} of rows did not fit into memory, and were written to"
-            f" disk as {_bytes(disk)} and read again; Spark does not say how long that took",
-            help=["spark.executor.memory: twice what it is", "faster disks for spark.local.dir"],
-        )
-    ]
-
-
-def _driver(parts: Sequence[Part]) -> list[Trouble]:
-    own = [part for part in parts if part.name in DRIVERS]
-    if not own:
-        return []
-    said = ", ".join(f"{part.seconds:.1f} s {_DRIVER[part.name]}" for part in own)
-    return [
-        Trouble(
-            kind="driver",
-            parts=[part.name for part in own],
-            seconds=sum(part.seconds for part in own),
-            why=said,
-            help=[
-                "of a small set most is the same for any number of rows: prepare more at a time",
-                "of many files: put small files together, and look at the NameNode's load",
-            ],
-        )
-    ]
-
-
-_DRIVER = {"open": "before the first rows were read", "driver": "between Spark's jobs", "publish": "after the last one"}
-
-
-def _bytes(size: float) -> str:
-    for power, name in ((3, "GB"), (2, "MB"), (1, "kB")):
-        if size >= 1000**power:
-            return f"{size / 1000**power:.1f} {name}"
-    return f"{size:.0f} bytes"
+        f"write the rows into {count} files of about {size(files.bytes / count)}, such as by Spark's "
+        f"repartition({count}): {files.largest} ({size(files.largest_bytes)} of {size(files.bytes)}) is one task's "
+        "work, however many slots there are",
+        "or unpack files that are compressed as a whole (.gz): several tasks can share a large file then",
+    ], {}

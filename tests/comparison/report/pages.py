@@ -68,3 +68,13 @@ class Tags(HTMLParser):
 
     def handle_endtag(self, tag):
         assert self.open.pop() == tag
+
+
+def fetches_nothing(page: str) -> bool:
+    """Whether all that a page shows is in the page itself. Links to a run's folder are fine."""
+    for tag, attributes in Tags(page).found:
+        leads = ("#", "data:", *(["runs/"] if tag == "a" else []))
+        urls = [attributes.get(name) or "#" for name in ("src", "href", "xlink:href")]
+        if tag in ("link", "iframe", "object", "embed") or not all(url.startswith(leads) for url in urls):
+            return False
+    return True

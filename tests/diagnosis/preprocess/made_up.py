@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparksplit.diagnosis.preprocess.record import Files, Part, PreprocessDiagnosis, Tried, Trouble
+from sparksplit.diagnosis.preprocess.record import Files, Part, PreprocessDiagnosis, Trouble
+from sparksplit.diagnosis.record import Advice
+from sparksplit.diagnosis.verdict import Gain
 
 
 def preparation(**changes: Any) -> PreprocessDiagnosis:
@@ -31,36 +33,8 @@ _RECORD = PreprocessDiagnosis(
     files=Files(files=8, bytes=52_000_000, largest="/raw/large.csv.gz", largest_bytes=39_000_000, whole=8),
     parts=[
         Part(name="open", seconds=0.9),
-        Part(
-            name="parse",
-            seconds=12.0,
-            task_seconds=15.0,
-            stages=1,
-            tasks=2,
-            failed=1,
-            slowest=11.5,
-            median=3.5,
-            largest=1.53,
-            idle=0.375,
-            even=7.5,
-            gc=0.021,
-            rows=300_200,
-            bytes=52_000_000,
-        ),
-        Part(
-            name="write",
-            seconds=8.0,
-            task_seconds=15.5,
-            stages=1,
-            tasks=4,
-            slowest=4.1,
-            median=3.9,
-            idle=0.03,
-            even=7.75,
-            shuffle_read=71_000_000,
-            spilled=9_000_000,
-            spilled_disk=3_300_000,
-        ),
+        Part(name="parse", seconds=12.0, waiting=4.5, tasks=2),
+        Part(name="write", seconds=8.0, waiting=0.25, tasks=4),
         Part(name="publish", seconds=0.6),
     ],
     troubles=[
@@ -75,14 +49,10 @@ _RECORD = PreprocessDiagnosis(
         Trouble(kind="spill", parts=["write"], seconds=None, why="3.3 MB on disks", help=["more memory", "disks"]),
     ],
     tried=[
-        Tried(
-            kind="skew",
+        Advice(
             settings={"spark.sql.files.maxPartitionBytes": 1048576},
-            before=[21.0, 22.0, 23.0],
-            after=[15.0, 16.0, 17.0],
-            gain=0.272,
-            low=0.241,
-            high=0.303,
+            why="one task has more rows than the others",
+            gain=Gain(1.37, 1.31, 1.43),
             helps=True,
         )
     ],

@@ -14,7 +14,6 @@ def stage(
     *,
     slots: int = 4,
     start: float = 0.0,
-    number: int = 0,
     shuffled: bool = False,
     gc: float = 0.0,
     spilled: int = 0,
@@ -22,39 +21,33 @@ def stage(
 ) -> Stage:
     """A stage whose tasks take so many seconds, dealt to slots in order, each to the first that is free.
 
-    gc: share of each task's time. begin: seconds of each task that are its start
+    gc: share of the tasks' time. begin: seconds of each task that are its start
     """
     free = [start] * slots
     tasks = []
     for index, took in enumerate(seconds):
         slot = min(range(slots), key=lambda place: free[place])
         count = 1000 if rows is None else rows[index]
-        run = max(0.0, took - begin)
         tasks.append(
             Task(
                 index=index,
-                executor=str(slot),
                 launched=free[slot],
                 ended=free[slot] + took,
-                run=run,
-                gc=gc * run,
+                run=max(0.0, took - begin),
                 rows=count,
                 bytes=count * 100,
-                shuffle_read=count * 100 if shuffled else 0,
-                spilled=spilled,
-                spilled_disk=spilled // 2,
             )
         )
         free[slot] += took
-    return Stage(number, part, start, max(free), tasks)
+    return Stage(part, start, max(free), tasks, shuffled, gc * sum(seconds), spilled)
 
 
 def after(*made: tuple[str, Sequence[float], Sequence[int] | None], slots: int = 4, gap: float = 0.1) -> list[Stage]:
     """Stages one after the other: (part, seconds of its tasks, their rows)."""
     stages: list[Stage] = []
     start = 100.0
-    for number, (part, seconds, rows) in enumerate(made):
-        one = stage(part, seconds, rows, slots=slots, start=start, number=number, shuffled=part == "write")
+    for part, seconds, rows in made:
+        one = stage(part, seconds, rows, slots=slots, start=start, shuffled=part == "write")
         stages.append(one)
         start = one.completed + gap
     return stages
