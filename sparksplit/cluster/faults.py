@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from hdfs_io.errors import errno_of, may_pass
-from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError
+from sparksplit.base.errors import Diverged, NodeFailed, PeerLost, SparksplitError, UsageError
 from sparksplit.cluster import memory
 from sparksplit.cluster.channel.wire import BEAT, DEAD, ORPHAN, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging
@@ -53,8 +53,8 @@ class Cause(IntEnum):
 @dataclass(frozen=True)
 class Fault:
     """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. usage: a user's mistake.
-    may_pass: whether another attempt may get further. memory: whether it ran out of memory. place: its executor, and
-    where the log is.
+    may_pass: whether another attempt may get further. memory: whether it ran out of memory. diverged: whether its loss
+    is no longer finite. place: its executor, and where the log is.
     """
 
     cause: Cause
@@ -65,6 +65,7 @@ class Fault:
     usage: bool = False
     may_pass: bool = True
     memory: bool = False
+    diverged: bool = False
     place: str = ""
 
     def error(self) -> SparksplitError:
@@ -72,8 +73,11 @@ class Fault:
         if self.usage:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
+        text = where + self.text + bracketed(self.place)
+        if self.diverged:
+            return Diverged(text, self.rank, host=self.host or None)
         return NodeFailed(
-            where + self.text + bracketed(self.place),
+            text,
             rank=self.rank,
             host=self.host or None,
             may_pass=self.may_pass,
@@ -88,13 +92,15 @@ def bracketed(place: str) -> str:
 
 
 def kind_and_text(error: BaseException) -> tuple[str, str]:
-    """The kind (usage, own, passing, memory, pipe or echo) and the one-line text of what ended a node's work.
+    """The kind (usage, diverged, own, passing, memory, pipe or echo) and the one-line text of what ended a node's work.
 
     passing: a full disk, say, which another attempt may not meet. memory: it could not have what it asked for.
     """
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):
         return "usage", text
+    if isinstance(error, Diverged):
+        return "diverged", text
     link: BaseException | None = error
     kind = "own"
     while link is not None and kind == "own":
@@ -159,8 +165,9 @@ def _order(fault: Fault) -> tuple[int, bool, float]:
 
 def _evidence(node: NodeRecord, now: float, called: float) -> Iterator[Fault]:
     def fault(cause: Cause, at: float, text: str, kind: str = "") -> Fault:
-        usage, may_pass = kind == "usage", kind not in ("usage", "own", "pipe")
-        return Fault(cause, at, node.rank, node.host, text, usage, may_pass, kind == "memory", node.place)
+        usage, may_pass = kind == "usage", kind not in ("usage", "diverged", "own", "pipe")
+        memory, diverged = kind == "memory", kind == "diverged"
+        return Fault(cause, at, node.rank, node.host, text, usage, may_pass, memory, diverged, node.place)
 
     if node.error:
         at, kind, text = node.error

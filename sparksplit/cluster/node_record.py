@@ -53,7 +53,7 @@ class NodeRecord:
     """What its task has told TensorFlowOnSpark of itself."""
     result: dict[str, Any] | None = None
     error: tuple[float, str, str] | None = None
-    """When, kind (usage, own, passing, memory, pipe, echo) and text of the first error that was reported."""
+    """When, kind (usage, diverged, own, passing, memory, pipe, echo) and text of the first error that was reported."""
     ended: tuple[float, int] | None = None
     """When it ended, and the exit status or minus the signal's number."""
     output: list[str] = field(default_factory=list)

@@ -17,6 +17,9 @@ NOT_TAKEN = (
 NO_METASTORE = "Unable to instantiate org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
 """What Spark says where Hive's metastore does not answer."""
 
+NO_MODULE = "No module named"
+"""What Python says where an executor lacks a package."""
+
 LONGEST = 500
 _LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?:hdfs_io|sparksplit)\b")
 _LACKING_HINT = (
@@ -78,6 +81,16 @@ def spark_reason(text: str) -> str:
         return f"executor {lost['id']} on {lost['host']} was lost{': ' if why else ''}{why}"[:LONGEST]
     text = " ".join(_CALLED.sub("", text).split())
     return _JAVA_CLASS.sub("", text)[:LONGEST] or "no reason was given"
+
+
+def is_raised(kind: type[Exception], text: str) -> bool:
+    """Whether a task raised `kind`. Of a task's error, Spark hands on only the text of Python's traceback."""
+    return f"{kind.__module__}.{kind.__qualname__}: " in text
+
+
+def lacks_python(text: str) -> bool:
+    """Whether an executor could not start Python. `text` is Spark's."""
+    return _NO_PYTHON.search(text) is not None
 
 
 def executor_error(log: str) -> str | None:

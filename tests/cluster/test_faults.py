@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sparksplit.base.errors import ConfigError, NodeFailed, Passing, PeerLost, RunError, UsageError
+from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, Passing, PeerLost, RunError, UsageError
 from sparksplit.cluster.channel.wire import ORPHANED
 from sparksplit.cluster.faults import Cause, Fault, culprit, driver_at_fault, kind_and_text
 from sparksplit.cluster.node_record import Link, NodeRecord
@@ -245,6 +245,8 @@ class UnavailableError(Exception):
         (KeyError(), "own", "KeyError"),
         (ConfigError("conf/x.yaml:3: wrong"), "usage", "conf/x.yaml:3: wrong"),
         (RunError("the ring broke"), "own", "the ring broke"),
+        (Diverged("epoch 1, step 3: the loss is nan"), "diverged", "epoch 1, step 3: the loss is nan"),
+        (RunError("epoch 1, step 3: the loss is nan"), "own", None),
         (Passing("spool: cannot take more rows: No space left on device"), "passing", None),
         (OSError(errno.ENOSPC, "No space left on device"), "passing", None),
         (OSError(errno.ESTALE, "Stale file handle"), "passing", None),
@@ -283,7 +285,8 @@ def test_the_verdict_becomes_the_exception_to_raise() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "may_pass"), [("own", False), ("pipe", False), ("passing", True), ("memory", True), ("echo", True)]
+    ("kind", "may_pass"),
+    [("own", False), ("diverged", False), ("pipe", False), ("passing", True), ("memory", True), ("echo", True)],
 )
 def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None:
     records = healthy()
@@ -294,6 +297,7 @@ def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None
             link.heard = NOW + 3
     fault = culprit(records, NOW + 3)
     assert fault is not None and fault.may_pass is may_pass
+    assert isinstance(fault.error(), Diverged) is (kind == "diverged")
     records[0].error, records[0].ended = None, (NOW, -signal.SIGKILL)
     fault = culprit(records, NOW + 3)
     assert fault is not None and fault.may_pass
