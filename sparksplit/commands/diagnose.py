@@ -15,7 +15,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
 from sparksplit.base.records import Json
 from sparksplit.commands.command import Command
-from sparksplit.diagnosis.apply import SAFE_TO_PREPARE, ConfigFile
+from sparksplit.diagnosis.apply import ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
 from sparksplit.diagnosis.preprocess.page import render as render_preparation
 from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
@@ -49,7 +49,7 @@ def run(config: Config, options: Options) -> None:
 
 
 def _training(config: TrainConfig, options: Options) -> None:
-    file = ConfigFile(config.origin) if options.apply else None
+    file = ConfigFile(config.origin, TrainConfig) if options.apply else None
     began = time.monotonic()
     with claimed(config, config.output) as output:
         measured = diagnose(config)
@@ -79,7 +79,7 @@ def _apply(file: ConfigFile, record: Diagnosis) -> None:
 
 
 def _preparation(config: PreprocessConfig, options: Options) -> None:
-    file = ConfigFile(config.origin, SAFE_TO_PREPARE) if options.apply else None
+    file = ConfigFile(config.origin, PreprocessConfig) if options.apply else None
     with claimed(config, config.output) as output:
         record = diagnose_preprocess(config)
         content = json.dumps(record.to_json(), indent=1).encode() + b"\n"
