@@ -102,10 +102,7 @@ class Cancelled(NodeFailed):
 
 
 class Diverged(NodeFailed):
-    """A node's loss is no longer a finite number. The same run would diverge again."""
-
-    def __init__(self, message: str, rank: int | None = None, *, host: str | None = None) -> None:
-        super().__init__(message, rank, host=host, may_pass=False)
+    """A node's loss is no longer a finite number."""
 
 
 class PeerLost(RunError):

@@ -27,6 +27,7 @@ from sparksplit.cluster import launcher, placing
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import own_address_towards
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
@@ -240,11 +241,10 @@ class NodeTask:
             # Spark shows only the last attempt's error.
             kind, text = kind_and_text(error)
             with suppress(OSError, ValueError):  # the driver is gone
-                if kind == "usage":
-                    reservations.say(error=text, kind=kind)
-                else:
-                    kind = kind if kind in ("passing", "memory") else "own"
-                    reservations.say(error=f"before its start: {text}", kind=kind)
+                if kind is not Failure.USAGE:
+                    text = f"before its start: {text}"
+                    kind = kind if kind in (Failure.PASSING, Failure.MEMORY) else Failure.OWN
+                reservations.say(error=text, kind=kind)
             raise
         finally:
             reservations.end()

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from hdfs_io import filesystem
 from hdfs_io.listing import expand
 from sparksplit.base.config import Config, digest
-from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.base.errors import InputError
 from sparksplit.base.keys import Mark, mark_of, unhashed, used_by
 from sparksplit.base.user_functions import is_own
 from sparksplit.features.config import Features
@@ -180,8 +180,7 @@ class InputConfig(Config):
         """The only path under `key`. Raises ConfigError where it is a list."""
         given = self.paths_of(key)
         if len(given) != 1:
-            error: ConfigError = self.error(key, f"must be one path for {self.format} (is a list of {len(given)})")
-            raise error
+            raise self.error(key, f"must be one path for {self.format} (is a list of {len(given)})")
         return given[0]
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TypeVar
 
 from sparksplit.base.config import Config
-from sparksplit.base.errors import ConfigError
 from sparksplit.base.keys import keys_of, mark_of
 from sparksplit.base.user_functions import is_own
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
@@ -65,8 +64,7 @@ def _check_used(config: Config, format_name: str) -> None:
         formats = users(mark_of(type(config), key))
         if key in config.model_fields_set and name not in formats:
             known = " and ".join("DataFrames" if each == DATAFRAME else each for each in formats)
-            error: ConfigError = config.error(key, f"is for {known}; the format is {format_name}")
-            raise error
+            raise config.error(key, f"is for {known}; the format is {format_name}")
 
 
 def check_input(config: InputConfig) -> None:
@@ -74,8 +72,7 @@ def check_input(config: InputConfig) -> None:
     _check_used(config, config.format)
     for key in ("path", "table", "query"):
         if config.uses(key) and getattr(config, key) is None:
-            missing: ConfigError = config.error(key, "is required")
-            raise missing
+            raise config.error(key, "is required")
     if not format_of(config.format).patterns:
         for key in PATHS:
             if isinstance(getattr(config, key), list):
@@ -117,8 +114,7 @@ def check_input(config: InputConfig) -> None:
     ]
     for wrong, key, message in problems:
         if wrong:
-            error: ConfigError = config.error(key, message)
-            raise error
+            raise config.error(key, message)
 
 
 def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:

@@ -20,7 +20,7 @@ from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.config import CheckConfig
 from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import NO_MODULE, lacks_python, spark_reason
+from sparksplit.spark.reasons import NO_MODULE, NO_PYTHON, spark_reason
 from sparksplit.spark.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.spark.session import known_settings, spark_session
 from sparksplit.spark.waiting import Patience
@@ -141,7 +141,7 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         return [], Problem("executors", f"they have not answered within {JOB_SECONDS:g} s; their logs may say why")
     if failures:
         reason = spark_reason(failures[0])
-        if lacks_python(failures[0]):
+        if NO_PYTHON.search(failures[0]):
             return [], Problem("spark.pyspark.python", reason)
         missing = NO_MODULE in reason
         hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
