@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,19 @@ def test_a_mark_names_formats_and_groups_of_formats_that_there_are() -> None:
     known = {*FORMATS, *(group for each in FORMATS.values() for group in each.groups)}
     for model in (InputConfig, PreprocessConfig):
         assert known >= {user for key in model.model_fields for user in mark_of(model, key).users}
+
+
+def test_a_keys_text_names_the_formats_of_its_mark() -> None:
+    checked = 0
+    for model in (InputConfig, PreprocessConfig):
+        for key, field in model.model_fields.items():
+            said = re.search(r"Formats: (all except )?([^.]+)\.", " ".join((field.description or "").split()))
+            if said is None or not (mark := mark_of(model, key)).users:
+                continue
+            named, known = set(re.split(", | and ", said[2])), {*FORMATS} - {DATAFRAME}
+            assert (known - named if said[1] else named) == {*users(mark)} - {DATAFRAME}, key
+            checked += 1
+    assert checked > 25
 
 
 @pytest.mark.parametrize("format_name", ["idx", "csv", "text", "mine.py:rows"])
