@@ -77,6 +77,7 @@ def _say_hello(authority: str, client: Client) -> None:
     try:
         repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
     except Unavailable as error:
+        # The words are the system's resolver's, which hdfs-native passes on without a number.
         reason = str(error.__cause__)
         hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in reason else ""
         # A NameNode that is down comes back; a name that no server knows does not.
@@ -210,6 +211,7 @@ def translated(error: Exception) -> Exception:
     if match := _RPC.match(text):
         name = re.split(r"[.$]", match[1])[-1]
         line = match[2].split("\\n", maxsplit=1)[0].replace('\\"', '"')
+        # Only the NameNode's words tell this IOException from others.
         if name in _PASSING_CLASSES or "could only be written to" in line:
             return _Passing(line)
         number = errno.EEXIST if _IN_THE_WAY.match(line) else errno.EREMOTEIO

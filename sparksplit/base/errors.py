@@ -8,6 +8,7 @@ SparksplitError
  |   |- NodeFailed      a node, or the executor that held it, ended or hung
  |   |   |- NotStarted      it did not start in time
  |   |   |- Cancelled       someone has cancelled the Spark job that holds the nodes
+ |   |   |- Diverged        the loss is no longer a finite number
  |   |- Passing         a full disk, a network, an HDFS that is away: the same may work later
  |- OutputInUse     exit 3: another command that is still running fills the output
 
@@ -29,6 +30,7 @@ from hdfs_io.errors import InputError, OutputInUse, Passing, RunError, Sparkspli
 __all__ = [
     "Cancelled",
     "ConfigError",
+    "Diverged",
     "InputError",
     "Interrupted",
     "NodeFailed",
@@ -99,8 +101,12 @@ class Cancelled(NodeFailed):
         super().__init__(f"someone has cancelled the nodes' Spark job: {reason}", may_pass=False)
 
 
+class Diverged(NodeFailed):
+    """A node's loss is no longer a finite number."""
+
+
 class PeerLost(RunError):
-    """Another node's connection ended or stayed silent: a consequence of its failure, never the first cause."""
+    """The connection to a node ended or stayed silent: a consequence of the node's failure, never the first cause."""
 
 
 def printable(text: str) -> str:

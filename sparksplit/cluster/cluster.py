@@ -20,7 +20,8 @@ from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.deadlines import Limits
-from sparksplit.cluster.faults import Cause, Fault, bracketed, culprit, driver_at_fault
+from sparksplit.cluster.failures import Failure
+from sparksplit.cluster.faults import Fault, bracketed, culprit, driver_at_fault
 from sparksplit.cluster.last_words import level_of
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.starting import Starting
@@ -286,15 +287,16 @@ class NodeCluster:
             if fault or leaving or all(record.result is not None for record in channel.records):
                 return fault
             time.sleep(POLL)
-        return Fault(Cause.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
+        return Fault(Failure.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
 
     def _log_last_words(self, channel: Channel) -> None:
         """Log what the culprit wrote last; at the debug level if it was the user's mistake and is explained."""
         fault, self._fault = self._fault, None
         if fault is None or fault.rank is None:
             return
+        explained = fault.failure is Failure.USAGE
         for line in channel.records[fault.rank].output:
-            log.log(logging.DEBUG if fault.usage else level_of(line), "node %d| %s", fault.rank, line)
+            log.log(logging.DEBUG if explained else level_of(line), "node %d| %s", fault.rank, line)
 
     def _stop_orderly(self) -> None:
         """Ask the nodes to end, and wait as long as they may take."""
@@ -333,7 +335,7 @@ class NodeCluster:
             if elapsed >= patience and freeing is None:
                 # In this order: once its job is cancelled, Spark does not retry tasks, however they fail.
                 job.cancel()
-                hung = self._fault.rank if self._fault and self._fault.cause is Cause.STALLED else None
+                hung = self._fault.rank if self._fault and self._fault.failure is Failure.STALLED else None
                 channel.tell("launcher", kill=True, hung=hung)
                 # A stopped launcher does not hear this; its node does, and can end both.
                 channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)

@@ -10,13 +10,13 @@ import errno
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 
 from hdfs_io.errors import errno_of, may_pass
-from sparksplit.base.errors import NodeFailed, PeerLost, SparksplitError, UsageError
+from sparksplit.base.errors import Diverged, NodeFailed, PeerLost, SparksplitError, UsageError
 from sparksplit.cluster import memory
 from sparksplit.cluster.channel.wire import BEAT, DEAD, ORPHAN, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging
+from sparksplit.cluster.failures import FOLLOWS, Failure, Follows
 from sparksplit.cluster.node_record import NodeRecord
 
 SETTLE = 0.5
@@ -35,50 +35,37 @@ _ECHOES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceed
 """TensorFlow's errors for a collective whose other end has gone; by name, since nothing here imports TensorFlow."""
 
 
-class Cause(IntEnum):
-    """Kinds of evidence, the likeliest cause first."""
-
-    SIGNAL = 0
-    LAUNCHER_LOST = 1
-    SILENT = 2
-    OWN_ERROR = 3
-    STALLED = 4
-    DISCONNECTED = 5
-    ABORTED = 6
-    """SIGABRT: what TensorFlow's coordination service does to healthy nodes when a peer is gone."""
-    ECHO = 7
-    JOB = 8
-
-
 @dataclass(frozen=True)
 class Fault:
-    """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. usage: a user's mistake.
-    may_pass: whether another attempt may get further. memory: whether it ran out of memory. place: its executor, and
-    where the log is.
+    """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. place: its executor, and where
+    the log is.
     """
 
-    cause: Cause
+    failure: Failure
     at: float
     rank: int | None
     host: str
     text: str
-    usage: bool = False
-    may_pass: bool = True
-    memory: bool = False
     place: str = ""
+
+    @property
+    def follows(self) -> Follows:
+        """What follows from the failure."""
+        return FOLLOWS[self.failure]
 
     def error(self) -> SparksplitError:
         """The exception that the driver raises."""
-        if self.usage:
+        if self.failure is Failure.USAGE:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
-        return NodeFailed(
+        kind = Diverged if self.failure is Failure.DIVERGED else NodeFailed
+        return kind(
             where + self.text + bracketed(self.place),
             rank=self.rank,
             host=self.host or None,
-            may_pass=self.may_pass,
-            memory=self.memory,
-            executor_lost=self.cause in (Cause.LAUNCHER_LOST, Cause.JOB),
+            may_pass=self.follows.may_pass,
+            memory=self.follows.memory,
+            executor_lost=self.follows.executor_lost,
         )
 
 
@@ -87,30 +74,26 @@ def bracketed(place: str) -> str:
     return f" [{place}]" if place else ""
 
 
-def kind_and_text(error: BaseException) -> tuple[str, str]:
-    """The kind (usage, own, passing, memory, pipe or echo) and the one-line text of what ended a node's work.
-
-    passing: a full disk, say, which another attempt may not meet. memory: it could not have what it asked for.
-    """
+def kind_and_text(error: BaseException) -> tuple[Failure, str]:
+    """The kind and the one-line text of what ended a node's work."""
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):
-        return "usage", text
+        return Failure.USAGE, text
     link: BaseException | None = error
-    kind = "own"
-    while link is not None and kind == "own":
+    kind = Failure.DIVERGED if isinstance(error, Diverged) else Failure.OWN
+    while link is not None and kind is Failure.OWN:
         names = {base.__name__ for base in type(link).__mro__}
         if isinstance(link, PeerLost | ConnectionError) or names & _ECHOES:
-            # A peer's failure would have other evidence too: a pipe that breaks without it is its own code's.
-            kind = "pipe" if isinstance(link, BrokenPipeError) else "echo"
+            kind = Failure.PIPE if isinstance(link, BrokenPipeError) else Failure.ECHO
         elif names & memory.ERRORS:
             # TensorFlow calls a full disk so, too.
-            kind = "passing" if errno_of(link) == errno.ENOSPC else "memory"
+            kind = Failure.PASSING if errno_of(link) == errno.ENOSPC else Failure.MEMORY
         elif may_pass(link):
-            kind = "passing"
+            kind = Failure.PASSING
         link = link.__cause__
     if len(text) > 500:
         text = text[:497] + "..."
-    if kind == "memory":
+    if kind is Failure.MEMORY:
         return kind, memory.own_error(type(error).__name__, text)
     if isinstance(error, SparksplitError) and text:
         return kind, text
@@ -127,11 +110,12 @@ def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) 
         dead = [fault for fault in quiet if now - fault.at > DEAD]
         return min(dead, key=_order) if dead else _stalled(nodes, now, limits)
     # A connection that has just ended may be the death of an executor, which is the cause of the rest.
-    if min(evidence, key=_order).cause > Cause.LAUNCHER_LOST and any(_may_be_lost(node, now, called) for node in nodes):
+    lost = FOLLOWS[Failure.EXECUTOR_LOST].order
+    if min(map(_order, evidence))[0] > lost and any(_may_be_lost(node, now, called) for node in nodes):
         return None
     first = min(fault.at for fault in evidence)
     best = min([*evidence, *(fault for fault in quiet if now - fault.at > SILENT)], key=_order)
-    if best.cause < Cause.ABORTED:
+    if best.follows.order < FOLLOWS[Failure.ABORTED].order:
         return best if now - first > SETTLE else None
     # An echo has a source: a node that has missed a beat may be it, and will soon be known to be alive or not.
     suspected = any(now - fault.at > 1.5 * BEAT and fault.rank != best.rank for fault in quiet)
@@ -143,49 +127,47 @@ def driver_at_fault(fault: Fault, until: float, seconds: float) -> Fault:
     """`fault`; or that the driver stood still for so many seconds, `until` then, where that was just before and nodes
     have ended themselves, of which nothing else may be known."""
     # The last thing that a node had heard may have been as old as a beat.
-    if fault.cause not in (Cause.ECHO, Cause.JOB) or seconds < ORPHAN - BEAT or fault.at > until + DEAD:
+    if fault.follows.order < FOLLOWS[Failure.ECHO].order or seconds < ORPHAN - BEAT or fault.at > until + DEAD:
         return fault
     text = (
         f"the driver stood still for {seconds:.0f} s (it was stopped, or its machine was suspended); "
         f"nodes end after {ORPHAN:g} s without it"
     )
-    return Fault(Cause.JOB, fault.at, None, "", text)
+    return Fault(Failure.JOB, fault.at, None, "", text)
 
 
-def _order(fault: Fault) -> tuple[int, bool, float]:
-    # A row that is no number, say, before the loss that others have found to be none because of it.
-    return fault.cause, not fault.usage, fault.at
+def _order(fault: Fault) -> tuple[int, float]:
+    return fault.follows.order, fault.at
 
 
 def _evidence(node: NodeRecord, now: float, called: float) -> Iterator[Fault]:
-    def fault(cause: Cause, at: float, text: str, kind: str = "") -> Fault:
-        usage, may_pass = kind == "usage", kind not in ("usage", "own", "pipe")
-        return Fault(cause, at, node.rank, node.host, text, usage, may_pass, kind == "memory", node.place)
+    def fault(failure: Failure, at: float, text: str) -> Fault:
+        return Fault(failure, at, node.rank, node.host, text, node.place)
 
     if node.error:
-        at, kind, text = node.error
-        yield fault(Cause.ECHO if kind in ("echo", "pipe") else Cause.OWN_ERROR, at, text, kind)
+        at, failure, text = node.error
+        yield fault(failure, at, text)
     if node.ended:
         at, status = node.ended
         if status == -signal.SIGHUP:
             # Spark's Python daemon sends SIGHUP to its whole group when its executor has gone.
-            yield fault(Cause.LAUNCHER_LOST, at, "its executor was lost")
+            yield fault(Failure.EXECUTOR_LOST, at, "its executor was lost")
         elif status < 0:
             for_memory = status == -signal.SIGKILL and node.killed_for_memory
+            killed = Failure.KILLED_FOR_MEMORY if for_memory else Failure.KILLED
             text = memory.signal_text(-status, node.killed_for_memory)
-            cause = Cause.ABORTED if status == -signal.SIGABRT else Cause.SIGNAL
-            yield fault(cause, at, text, "memory" if for_memory else "")
+            yield fault(Failure.ABORTED if status == -signal.SIGABRT else killed, at, text)
         elif status == ORPHANED:
-            yield fault(Cause.ECHO, at, "ended itself because it had lost the driver")
+            yield fault(Failure.ECHO, at, "ended itself because it had lost the driver")
         elif not node.error:
-            yield fault(Cause.OWN_ERROR, at, f"ended with exit status {status} and without a result")
+            yield fault(Failure.PASSING, at, f"ended with exit status {status} and without a result")
     elif (since := _lost_since(node)) is not None and now - _counted(since, called) > _grace(node):
         text = "lost with the Python worker that held it (its executor was lost, or the worker was killed)"
-        yield fault(Cause.LAUNCHER_LOST, since, text)
+        yield fault(Failure.EXECUTOR_LOST, since, text)
     elif node.error or node.node is None or (cut := node.node.gone) is None:
         return
     elif now - _counted(cut, called) > REDIALLED:
-        yield fault(Cause.DISCONNECTED, cut, "closed its connection to the driver")
+        yield fault(Failure.DISCONNECTED, cut, "closed its connection to the driver")
 
 
 def _lost_since(node: NodeRecord) -> float | None:
@@ -215,14 +197,14 @@ def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
         if link and link.gone is None:
             silent = f"{what}has been silent for {now - link.heard:.0f} s"
             text = f"{silent} (stopped, hanging, or its host is too busy or unreachable)"
-            yield Fault(Cause.SILENT, link.heard, node.rank, node.host, text, place=node.place)
+            yield Fault(Failure.SILENT, link.heard, node.rank, node.host, text, place=node.place)
     if node.node is None and node.stopped is not None:  # afterwards, its own silence tells
         text = f"its process has been stopped for {now - node.stopped:.0f} s, before it had called the driver"
-        yield Fault(Cause.SILENT, node.stopped, node.rank, node.host, text, place=node.place)
+        yield Fault(Failure.SILENT, node.stopped, node.rank, node.host, text, place=node.place)
 
 
 def _stalled(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Fault | None:
     stalled = hanging(nodes, now, limits)
     if stalled is None:
         return None
-    return Fault(Cause.STALLED, now, stalled.node.rank, stalled.node.host, stalled.text, place=stalled.node.place)
+    return Fault(Failure.STALLED, now, stalled.node.rank, stalled.node.host, stalled.text, place=stalled.node.place)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from hdfs_io import activity
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.wire import ORPHANED
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.leaving import Leaving
 from sparksplit.network.listening import Network
 
@@ -153,7 +154,7 @@ class NodeMember(Member):
         long, and TypeError where it cannot be JSON."""
         return self._line.deliver(result=result, state=self._reported())
 
-    def report_error(self, kind: str, text: str) -> bool:
+    def report_error(self, kind: Failure, text: str) -> bool:
         """Tell the driver what went wrong; returns whether it heard."""
         return self._line.deliver(error=text, kind=kind)
 

@@ -17,6 +17,7 @@ _HELP_GPU = "a smaller batch_size may help"
 
 def own_error(name: str, text: str) -> str:
     """What to say about a node's own error."""
+    # Only the words of TensorFlow name the device.
     on_gpu = name == "ResourceExhaustedError" and "GPU" in text
     return f"ran out of {'GPU ' if on_gpu else ''}memory ({name}{': ' if text else ''}{text}); " + (
         _HELP_GPU if on_gpu else HELP

@@ -21,6 +21,7 @@ from typing import Any
 from sparksplit.base.errors import UsageError
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.wire import ORPHANED, die_with_parent
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.leaving import ASKING, reason_of, signals
 from sparksplit.cluster.member import Member, NodeMember, Start
@@ -67,7 +68,7 @@ def _leave(member: NodeMember, descriptor: int) -> None:
     if member.leaving.ask(reason):
         member.announce(leaving=True)
         time.sleep(member.leaving.grace)
-    member.report_error("passing", reason)
+    member.report_error(Failure.PASSING, reason)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(1)

@@ -6,6 +6,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Any
 
+from sparksplit.cluster.failures import Failure
+
 _MARKS = ("update", "phase", "phases", "done")
 """What of a node's state shows progress where it has changed."""
 
@@ -52,8 +54,8 @@ class NodeRecord:
     reservation: dict[str, Any] | None = None
     """What its task has told TensorFlowOnSpark of itself."""
     result: dict[str, Any] | None = None
-    error: tuple[float, str, str] | None = None
-    """When, kind (usage, own, passing, memory, pipe, echo) and text of the first error that was reported."""
+    error: tuple[float, Failure, str] | None = None
+    """When, kind and text of the first error that was reported."""
     ended: tuple[float, int] | None = None
     """When it ended, and the exit status or minus the signal's number."""
     output: list[str] = field(default_factory=list)

@@ -27,13 +27,14 @@ from sparksplit.cluster import launcher, placing
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.channel.wire import own_address_towards
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck, tasks_failed
 from sparksplit.spark.executors import lost_executors
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import spark_reason
+from sparksplit.spark.reasons import NO_MODULE, is_raised, spark_reason
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -43,9 +44,11 @@ log = logging.getLogger(__name__)
 POLL = 0.02
 """Seconds between two looks at the reservations."""
 
-_NOT_RETRIED = "the tasks that hold nodes are not retried"
-
 _one_start = threading.Lock()
+
+
+class NotRetried(RuntimeError):
+    """Spark tries a task again that held a node. Why the first attempt ended comes from elsewhere."""
 
 
 class Job:
@@ -111,11 +114,10 @@ class Job:
         error = self._status.get("error")
         if error is None:
             return None
-        hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
-        reason = spark_reason(error)
-        if _NOT_RETRIED in reason:
+        hint = "; give executors the package by --py-files or an installation" if NO_MODULE in error else ""
+        if is_raised(NotRetried, error):
             return self._lost_executor() or "a task that held a node ended, and nothing is known of why"
-        return reason + hint
+        return spark_reason(error) + hint
 
     @property
     def cancelled(self) -> bool:
@@ -219,7 +221,7 @@ class NodeTask:
         assert task is not None
         if task.attemptNumber() > 0:
             # The first attempt has reserved its place: a second one would reserve twice.
-            raise RuntimeError(_NOT_RETRIED)
+            raise NotRetried("the tasks that hold nodes are not retried")
         environment, modules = dict(os.environ), None
         reservations = _Client(replace(self.post, rank=task.partitionId()))
         try:
@@ -239,11 +241,10 @@ class NodeTask:
             # Spark shows only the last attempt's error.
             kind, text = kind_and_text(error)
             with suppress(OSError, ValueError):  # the driver is gone
-                if kind == "usage":
-                    reservations.say(error=text, kind=kind)
-                else:
-                    kind = kind if kind in ("passing", "memory") else "own"
-                    reservations.say(error=f"before its start: {text}", kind=kind)
+                if kind is not Failure.USAGE:
+                    text = f"before its start: {text}"
+                    kind = kind if kind in (Failure.PASSING, Failure.MEMORY) else Failure.OWN
+                reservations.say(error=text, kind=kind)
             raise
         finally:
             reservations.end()

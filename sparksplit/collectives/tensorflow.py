@@ -75,7 +75,7 @@ class TensorFlowCollective(Collective):
         text = " ".join(str(error).split())[:300]
         if isinstance(error, tf.errors.DeadlineExceededError):
             return PeerLost(f"not every node came to a sum within the time limit: {text}")
-        # One node's error ends the sums of all nodes, with that error's words and number.
+        # One node's error ends the sums of all nodes, with that error's words and number. The words are TensorFlow's.
         if isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in text:
             return PeerLost(f"another node has left the sums: {text}")
         return None

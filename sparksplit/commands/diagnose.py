@@ -16,7 +16,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
 from sparksplit.base.records import Record
 from sparksplit.commands.command import Command
-from sparksplit.diagnosis.apply import SAFE_TO_PREPARE, ConfigFile
+from sparksplit.diagnosis.apply import ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
 from sparksplit.diagnosis.preprocess.page import render as render_preparation
 from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
@@ -49,7 +49,7 @@ def run(config: Config, options: Options) -> None:
 
 
 def _training(config: TrainConfig, options: Options) -> None:
-    file = ConfigFile(config.origin) if options.apply else None
+    file = ConfigFile(config.origin, TrainConfig) if options.apply else None
     began = time.monotonic()
     with claimed(config, config.output) as output:
         measured = diagnose(config)
@@ -67,7 +67,7 @@ def _training(config: TrainConfig, options: Options) -> None:
 
 
 def _preparation(config: PreprocessConfig, options: Options) -> None:
-    file = ConfigFile(config.origin, SAFE_TO_PREPARE) if options.apply else None
+    file = ConfigFile(config.origin, PreprocessConfig) if options.apply else None
     with claimed(config, config.output) as output:
         record = diagnose_preprocess(config)
         files = _left(output, record, render_preparation(record))

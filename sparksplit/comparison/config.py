@@ -8,17 +8,16 @@ import pydantic
 
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
+from sparksplit.base.keys import Mark, keys_of, mark_of, unhashed
 from sparksplit.comparison.analysis.verdicts import looks
 from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.config import SyncConfig
-from sparksplit.training.config import NOT_IN_HASH, Training
+from sparksplit.training.config import TrainConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
-_EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 _OF_A_WAY = "belongs to a way: give it within `strategies`, beside that way's `strategy`"
-_ALL_ARE_THERE = "is for train: a run of a comparison begins when all rows are there"
-NO_WAY_HAS = {"early_stop": _EQUAL_PASSES, "keep_best": _EQUAL_PASSES, "order": _ALL_ARE_THERE}
-"""Keys of `train` that no strategy of a comparison may have, each with the reason."""
+REFUSED = {key: mark_of(TrainConfig, key).refused for key in keys_of(TrainConfig, lambda mark: mark.refused)}
+"""Keys of `train` that no run of a comparison has, each with the reason."""
 _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
 
 
@@ -68,9 +67,9 @@ class CompareConfig(Training):
     """All keys of `compare`: what to compare, and the training keys that all runs share."""
 
     renamed = {"ways": "strategies"}  # noqa: RUF012 (pydantic knows its type from Config)
-    refused = {**NO_WAY_HAS, **dict.fromkeys(("collective", "init", "local_batch_size", "sync"), _OF_A_WAY)}  # noqa: RUF012
+    refused = {**REFUSED, **dict.fromkeys(keys_of(TrainConfig, lambda mark: mark.within), _OF_A_WAY)}  # noqa: RUF012
 
-    output: str
+    output: Annotated[str, Mark(hashed=False)]
     """Output folder of the comparison: results.json, report.html, and runs/ with a record of each run."""
     strategies: Annotated[
         list[str | dict[str, Any]],
@@ -128,8 +127,7 @@ class CompareConfig(Training):
     @property
     def keys(self) -> dict[str, Any]:
         """The values that can change the results of a comparison. Its times depend on input_mode."""
-        values = self.model_dump(mode="json")
-        return {key: value for key, value in values.items() if key == "input_mode" or key not in NOT_IN_HASH}
+        return self.model_dump(mode="json", exclude=unhashed(CompareConfig))
 
     @property
     def looks(self) -> list[int]:

@@ -12,8 +12,9 @@ from typing import Any
 
 from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.keys import keys_of
 from sparksplit.base.user_functions import FunctionError, is_own, source_of
-from sparksplit.comparison.config import NO_WAY_HAS, CompareConfig
+from sparksplit.comparison.config import REFUSED, CompareConfig
 from sparksplit.comparison.controls import alone, controls, has_outer
 from sparksplit.comparison.tuning.space import Range, called, ranges
 from sparksplit.strategies import STRATEGIES, Strategy, find
@@ -279,10 +280,10 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
         raise config.error(f"strategies.{place}.split", f"is called {TrainConfig.renamed['split']} now")
     if not isinstance(values.get("strategy"), str):
         raise config.error(f"strategies.{place}", f"must name its strategy: one of {', '.join(STRATEGIES)}")
-    for key in ("data", "output", "nodes", "seed", "epochs", "input_mode", "device", "deterministic", "threads"):
+    for key in keys_of(TrainConfig, lambda mark: mark.shared):
         if key in values:
             raise config.error(f"strategies.{place}.{key}", "is the same for all ways; give it beside `strategies`")
-    for key, why in NO_WAY_HAS.items():
+    for key, why in REFUSED.items():
         if key in values:
             raise config.error(f"strategies.{place}.{key}", why)
     way = STRATEGIES.get(values["strategy"])

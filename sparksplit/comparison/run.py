@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.config import digest
-from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError
+from sparksplit.base.errors import Diverged, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.comparison import results as analysis
@@ -45,7 +45,6 @@ from sparksplit.strategies.splits import BatchSplit, owned_together
 from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
-from sparksplit.training.report import DIVERGED
 from sparksplit.training.restarts import Restarts, in_seconds, waited_out
 from sparksplit.training.run import threads
 
@@ -360,7 +359,7 @@ class _Comparison:
         """Record a loss that is not a number; try again after anything else, as often as the configuration allows."""
         if isinstance(error, NotStarted) and any(each.restarts.tries for each in self.work):
             error.may_pass = True  # Spark may not have seen yet that a host has gone
-        if DIVERGED.search(str(error)):
+        if isinstance(error, Diverged):
             say(f"{one.run.key}: {error}; it counts as diverged")
             record = DivergedRun(
                 key=one.run.key,

@@ -6,24 +6,19 @@ import difflib
 import os
 import shutil
 import tempfile
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 
 from hdfs_io.errors import using
-from sparksplit.base.config import Key, Origin
+from sparksplit.base.config import Config, Key, Origin
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.base.keys import keys_of
 from sparksplit.base.records import Json
 from sparksplit.base.yaml_edits import CannotEdit, as_yaml, with_value
 from sparksplit.spark.session import known_settings
-from sparksplit.training.config import NOT_IN_HASH
-
-SAFE = NOT_IN_HASH - {"data", "init", "output"}
-"""The keys of `train` that may be written: whatever their values, the trained weights are the same."""
-SAFE_TO_PREPARE = frozenset(("file_size",))
-"""The keys of `preprocess` that may be written. How rows are divided into files does not change their order."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +33,12 @@ class Applied:
 class ConfigFile:
     """A configuration's file, that can be written to, as it was before anything was measured."""
 
-    def __init__(self, origin: Origin, safe: Collection[str] = SAFE) -> None:
-        """safe: the keys that may be written. Raises UsageError where there is no such file: better now than after
-        minutes."""
-        self.origin, self._safe = origin, safe
+    def __init__(self, origin: Origin, model: type[Config]) -> None:
+        """model: what the file is read as; its safe keys may be written.
+
+        Raises UsageError where there is no such file: better now than after minutes.
+        """
+        self.origin, self._safe = origin, keys_of(model, lambda mark: mark.safe)
         if origin.file is None:
             raise ConfigError("--apply: needs --config FILE: there is no file to write the settings into")
         self.file = origin.file

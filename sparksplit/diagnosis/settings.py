@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparksplit.base.config import merged, nested, parse
+from sparksplit.base.keys import keys_of
 from sparksplit.base.records import Json
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import NOT_IN_HASH, TrainConfig, Training
+from sparksplit.training.config import TrainConfig, Training
 
-_OF_A_WAY = ("strategy", "batch_size", "window", "local_batch_size", "sync", "collective", "init")
+_SAFE = keys_of(TrainConfig, lambda mark: mark.safe)
+_OF_A_WAY = {"strategy", "batch_size", "window", *keys_of(TrainConfig, lambda mark: mark.within)}
 """The keys in which the ways of a comparison may differ, and those that only a way has there."""
 
 
@@ -29,13 +31,13 @@ def written(settings: Mapping[str, Json]) -> str:
 
 def keeps_weights(settings: Mapping[str, Json]) -> bool:
     """Whether the trained weights are the same with other values of `settings`."""
-    return all(key.partition(".")[0] in NOT_IN_HASH for key in settings)
+    return all(key.partition(".")[0] in _SAFE for key in settings)
 
 
 def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]) -> str | None:
     """The `sparksplit compare` that decides between `config` and each of `proposals`, as a shell takes it; None where
     none of them is something that ways differ in."""
-    others = [own for own in proposals if {key.partition(".")[0] for key in own} <= {*_OF_A_WAY, *NOT_IN_HASH}]
+    others = [own for own in proposals if {key.partition(".")[0] for key in own} <= {*_OF_A_WAY, *_SAFE}]
     configs = [config, *(with_settings(config, own) for own in others)]
     ways = [_way(each) for each in configs]
     if len(ways) < 2:

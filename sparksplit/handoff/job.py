@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparksplit.base.errors import InputError, NodeFailed, Passing, RunError, SparksplitError
+from sparksplit.base.errors import InputError, NodeFailed, Passing, PeerLost, RunError, SparksplitError
 from sparksplit.cluster.stuck import holders, replace_stuck
 from sparksplit.dataset.description import TensorSpec
 from sparksplit.handoff.sender import Address, PackedPartition, Sender
 from sparksplit.rows.ledger import Entry
 from sparksplit.spark.batches import bounded_batches, rows_per_batch
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import spark_reason
+from sparksplit.spark.reasons import is_raised, spark_reason
 from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:
@@ -33,14 +33,11 @@ log = logging.getLogger(__name__)
 BATCH_BYTES = 512 * 1024
 """Size of a record batch between Spark and Python: small enough to stay in a core's cache on its way to the node."""
 
-_LOST = re.compile(r"ExecutorLostFailure|hand-off to node \d+ at ")
-"""What Spark says where its executor, or the way to a node, was lost; anything else comes from the rows, and again."""
-
 _PASSING = re.compile(
     r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
     r"|java\.net\.(Connect|NoRouteToHost|SocketTimeout)Exception|SafeModeException|BlockMissingException"
 )
-"""What Java says where a disk is full, or HDFS is away."""
+"""What Java says where a disk is full, or HDFS is away. Spark hands on only the text of a task's error."""
 
 EXPLAIN = 3.0
 """Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed before it."""
@@ -150,7 +147,7 @@ class FeedJob:
             if isinstance(error, SparksplitError):
                 raise error
             found = str(error)
-            kind = NodeFailed if _LOST.search(found) else Passing if _PASSING.search(found) else RunError
+            kind = NodeFailed if _lost(found) else Passing if _PASSING.search(found) else RunError
             raise kind(f"feeding failed: {spark_reason(found)}") from error
         return self._fed
 
@@ -191,7 +188,7 @@ class FeedJob:
 
     def _explained(self, error: BaseException) -> BaseException:
         """`error`, or what is damaged where that is why."""
-        if self._closing or _LOST.search(str(error)):
+        if self._closing or _lost(str(error)):
             return error  # all rows need not be read to know why
         try:
             damage = self._damage()
@@ -199,3 +196,11 @@ class FeedJob:
             log.debug("what Spark reads could not be looked at: %s", other)
             return error
         return error if damage is None else InputError(damage)
+
+
+def _lost(text: str) -> bool:
+    """Whether Spark lost an executor, or a task lost a node. Any other error comes from the rows, and would come again.
+
+    text: Spark's. ExecutorLostFailure is Spark's own word.
+    """
+    return "ExecutorLostFailure" in text or is_raised(PeerLost, text)

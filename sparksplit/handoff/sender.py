@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import flight
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import PeerLost, RunError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.description import TensorSpec
 from sparksplit.dataset.lane_files import ROW_ID, tensor_of
@@ -218,8 +218,8 @@ class _Stream:
         descriptor = flight.FlightDescriptor.for_command(self._name.encode())
         self._writer, self._answers = self._client.do_put(descriptor, schema, options=self._options)
 
-    def _failed(self, error: BaseException) -> RunError:
+    def _failed(self, error: BaseException) -> PeerLost:
         place = f"{self._address.host}:{self._address.port}"
         # After the node's own words, gRPC adds what the error is made of.
         words = re.split(r"\. (?:Detail: Failed|gRPC client debug context)", " ".join(str(error).split()))[0]
-        return RunError(f"hand-off to node {self._rank} at {place}: {words[:300]}")
+        return PeerLost(f"hand-off to node {self._rank} at {place}: {words[:300]}")

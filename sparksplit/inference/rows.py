@@ -137,7 +137,7 @@ class RawRows(InputRows):
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
             own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
-        elif "size" in format_of(raw.format).keys and len(shape := tensors[0].shape) == 3:
+        elif raw.uses("size") and len(shape := tensors[0].shape) == 3:
             sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
             raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
         fitted = trained.description.preprocessing.tensors.get(tensors[0].name)

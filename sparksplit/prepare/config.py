@@ -9,13 +9,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from hdfs_io import filesystem
 from hdfs_io.listing import expand
 from sparksplit.base.config import Config, digest
-from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.base.errors import InputError
+from sparksplit.base.keys import Mark, mark_of, unhashed, used_by
 from sparksplit.base.user_functions import is_own
 from sparksplit.features.config import Features
 from sparksplit.prepare import characters
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.durations import seconds
-from sparksplit.prepare.formats import PATHS, format_of, known_format
+from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, known_format, users
 from sparksplit.prepare.windows_config import WindowsConfig
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
@@ -29,8 +30,10 @@ RULES = 4
 """Version of the rules for reading, numbering, cutting and fitting rows. Goes up by one when the same configuration
 would give other rows or numbers, so that nothing made by the earlier rules is taken for complete."""
 
-_Path = Annotated[str, Field(min_length=1)]
-Paths = _Path | Annotated[list[_Path], Field(min_length=1)]
+_Filled = Annotated[str, Field(min_length=1)]
+_AtLeast1 = Annotated[int, Field(ge=1)]
+_Character = Annotated[str, AfterValidator(characters.mark)]
+Paths = _Filled | Annotated[list[_Filled], Field(min_length=1)]
 """A path, or several."""
 
 
@@ -44,116 +47,124 @@ class InputConfig(Config):
     table in Spark's catalog (Hive). sql: a query. The files of idx, csv and text may be compressed (.gz). A function of
     your own also works: `package.module:function` or `path/to/file.py:function`. The function gets (spark, path) and
     returns a DataFrame."""
-    path: Paths | None = None
+    path: Annotated[Paths | None, used_by("files", "idx", "text", "dataframe")] = None
     """Where the rows are. idx: the folder of the four files. text: a file or a folder. Your own function gets the path
     as its second argument. table and sql have no path. All other formats take a file, a folder with its sub-folders, a
     pattern (`days/*.csv`) or a list of these. The files can be wherever Spark can read. Partition folders
     (`day=2024-01-01`) below the path add columns."""
-    validation: Paths | None = None
+    validation: Annotated[Paths | None, used_by("files")] = None
     """Files of your own validation split, given like `input.path`. Without this key, `preprocess` cuts the fraction
     `validation` from the training rows. Formats: csv, hive-text, parquet, orc, json, avro, tfrecord, images."""
-    test: Paths | None = None
+    test: Annotated[Paths | None, used_by("files", "text")] = None
     """Files of your own test split, given like `input.path`. Without this key, `preprocess` cuts the fraction `test`
     from the training rows. In an idx folder, the t10k files are the test split. Formats: text, csv, hive-text, parquet,
     orc, json, avro, tfrecord, images."""
-    table: Annotated[str, Field(min_length=1)] | None = None
+    table: Annotated[_Filled | None, used_by("table")] = None
     """Name of the table in Spark's catalog, such as a Hive metastore: DATABASE.TABLE. Formats: table."""
-    query: Annotated[str, Field(min_length=1)] | None = None
+    query: Annotated[_Filled | None, used_by("sql")] = None
     """The SELECT statement that returns the rows. Formats: sql."""
-    label: int | str | None = -1
+    label: Annotated[int | str | None, used_by("columns", "idx", "text")] = -1
     """Label column, by name or position (0: first, -1: last). In csv and hive-text, a name needs a header or
     `input.columns`. null: no labels. If the key is not set, csv and hive-text use the last column, and images use the
     folder name of each file. Other formats with columns, partition folders and `input.column` need the key. Without the
     key, `predict` uses the label column of the training data, if columns have names. idx has files of labels. The label
     of a text is the next token at each position."""
-    label_type: Literal["auto", "integer", "text", "number"] = "auto"
+    label_type: Annotated[Literal["auto", "integer", "text", "number"], used_by("columns", "idx")] = "auto"
     """Type of the labels. integer, text: classes. number: numbers to predict (regression). auto: by the first rows of
     csv and hive-text, otherwise by the column type. For auto, labels with a decimal point are numbers. If the labels
     are exactly 0.0 and 1.0, the labels become classes. Formats: all except text."""
-    header: bool = True
+    header: Annotated[bool, used_by("csv")] = True
     """Whether the first line of each file holds the column names. Formats: csv."""
-    columns: list[Annotated[str, Field(min_length=1)]] = Field(default_factory=list)
+    columns: Annotated[list[_Filled], used_by("delimited")] = Field(default_factory=list)
     """Names of all columns, in order, for files without a header. Without this key, columns have positions only.
     Formats: csv, hive-text."""
-    delimiter: Annotated[str, AfterValidator(characters.delimiter)] = ","
+    delimiter: Annotated[str, AfterValidator(characters.delimiter), used_by("delimited")] = ","
     """Character between columns: one ASCII character, a name (tab, space, comma, semicolon, pipe) or an escape such as
     \\t, \\x01, \\001 or ^A. The default of hive-text is ^A. Formats: csv, hive-text."""
-    quote: Annotated[str, AfterValidator(characters.mark)] | None = '"'
+    quote: Annotated[_Character | None, used_by("csv")] = '"'
     """Character around a cell that contains delimiters or line ends. null: cells are not quoted. Formats: csv."""
-    escape: Annotated[str, AfterValidator(characters.mark)] | None = None
+    escape: Annotated[_Character | None, used_by("csv")] = None
     """Character before a quote inside a quoted cell. null: the quote character itself, so a quote is written twice.
     Formats: csv."""
-    multiline: bool = False
+    multiline: Annotated[bool, used_by("csv")] = False
     """Whether a quoted cell may contain line ends. If true, a single task reads each file, however large the file is.
     Formats: csv."""
-    nulls: list[str] = Field(default_factory=lambda: [""])
+    nulls: Annotated[list[str], used_by("delimited")] = Field(default_factory=lambda: [""])
     """Texts that stand for a missing value. The default of hive-text is \\N and the empty text. Formats: csv,
     hive-text."""
-    encoding: str = "UTF-8"
+    encoding: Annotated[str, used_by("delimited")] = "UTF-8"
     """Encoding of the files, by its name in Java, such as ISO-8859-1 or windows-1252. Formats: csv, hive-text."""
-    comment: Annotated[str, AfterValidator(characters.mark)] | None = None
+    comment: Annotated[_Character | None, used_by("delimited")] = None
     """Skip lines that begin with this character. null: skip no lines. Formats: csv, hive-text."""
-    dtype: Dtype | None = None
+    dtype: Annotated[Dtype | None, used_by("rows", "idx")] = None
     """Data type of the stored features. null: the type in the idx file, otherwise float32. `predict` uses the model's
     type for null. For mixed columns (`features`), the type must be a float type, and applies only to numbers with
     fractions. null then keeps the type of each column. Formats: all except text and images."""
-    shape: list[Annotated[int, Field(gt=0)]] | None = None
+    shape: Annotated[list[Annotated[int, Field(gt=0)]] | None, used_by("rows", "idx")] = None
     """Shape of one row's tensor. null: the shape in the idx file, otherwise one dimension. `predict` uses the model's
     shape for null. Not for mixed columns (`features`) or windows. Formats: all except text and images."""
-    keep: list[int | str] = Field(default_factory=list)
+    keep: Annotated[list[int | str], used_by("columns")] = Field(default_factory=list)
     """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or
     positions. The model does not see these columns. If the key is not set, `predict` keeps the columns that the
     training data kept, if columns have names. Formats: all except idx and text."""
-    weight: int | str | None = None
+    weight: Annotated[int | str | None, used_by("rows")] = None
     """Column with the weight of each row in the loss and in the metrics, by name or position. Weights are numbers of 0
     or more. The model does not see this column. Not for windows. Formats: all except idx, text and images."""
-    missing: Literal["error", "mean"] = "error"
+    missing: Annotated[Literal["error", "mean"], used_by("rows")] = "error"
     """What to do with missing values in features. error: a row with an empty cell is a bad row. mean: the column's mean
     over the training split replaces the missing value. mean needs a float `input.dtype`. For windows, error leaves out
     each window with a missing value. mean leaves out a window only if its label has one. Mixed columns use
     `features.NAME.impute` instead. Formats: all except idx, text and images."""
-    windows: WindowsConfig | None = None
+    windows: Annotated[WindowsConfig | None, used_by("rows")] = None
     """Turn time series into windows. Each window holds consecutive rows of a series, and its label is the label column
     in the rows that follow. All features must be numbers. null: rows stay as they are. In `predict`, leave this key
     out: the model's windows are used. Formats: all except idx, text and images."""
-    size: Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)] | None = None
+    size: Annotated[
+        Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)] | None, used_by("images")
+    ] = None
     """Size in pixels to which each image is resized: [height, width]. `preprocess` needs this key. `predict` uses the
     model's size for null. Formats: images."""
-    channels: Literal[1, 3] = 3
+    channels: Annotated[Literal[1, 3], used_by("images")] = 3
     """Colour channels of each image. 3: red, green and blue. 1: grey. If the key is not set, `predict` uses the model's
     channels. Formats: images."""
-    wait: Annotated[float, BeforeValidator(seconds), Field(gt=0)] | None = None
+    wait: Annotated[
+        Annotated[float, BeforeValidator(seconds), Field(gt=0)] | None, Mark(hashed=False, users=("files",))
+    ] = None
     """Longest time to wait until every path has rows: a number of seconds, or a text such as 90s, 30m or 2h. null: do
     not wait. For a pattern such as `{mon,tue}`, both alternatives must have rows. Empty files and folders do not count.
     Folders that Spark or Hadoop is still writing (`_temporary`, `._COPYING_`) do not count either. Only for local files
     and HDFS. Formats: csv, hive-text, parquet, orc, json, avro, tfrecord, images."""
-    exif: bool = True
+    exif: Annotated[bool, used_by("images")] = True
     """Whether to rotate and mirror each image by its EXIF orientation. `predict` uses the setting of the training data.
     Formats: images."""
-    column: Annotated[str, Field(min_length=1)] | None = None
+    column: Annotated[_Filled | None, used_by("images")] = None
     """Column with the encoded images in Parquet files. null: the files at `input.path` are the images, and the folder
     name of each file is its label. Formats: images."""
-    unit: Literal["characters", "words"] = "characters"
+    unit: Annotated[Literal["characters", "words"], used_by("text")] = "characters"
     """What a token is. A word is a run of letters, digits and _, or a single other character that is not white space.
     `predict` uses the model's unit. Formats: text."""
-    length: Annotated[int, Field(ge=1)] = 40
+    length: Annotated[_AtLeast1, used_by("text")] = 40
     """Number of tokens in one sequence. `predict` uses the model's length. Formats: text."""
-    stride: Annotated[int, Field(ge=1)] | None = None
+    stride: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Number of tokens from the start of one sequence to the start of the next, at most `input.length`. null:
     `input.length`, so that sequences do not overlap. Formats: text."""
-    max_sequences: Annotated[int, Field(ge=1)] | None = None
+    max_sequences: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Use only the beginning of the text, with enough tokens for this many sequences. The splits are cut afterwards.
     null: use the whole text. Formats: text."""
-    vocabulary: Annotated[int, Field(ge=1)] | None = None
+    vocabulary: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Largest number of tokens in the vocabulary. The most frequent tokens of the training split enter first, in a tie
     the token with the lowest code point. All other tokens become one unknown token. null: every token of the training
     split. Formats: text."""
-    max_bad_rows: Annotated[int, Field(ge=0)] = 0
+    max_bad_rows: Annotated[int, Field(ge=0), used_by("columns")] = 0
     """Largest number of bad rows to leave out. The output's folder bad_rows/ keeps these rows with the reason. More bad
     rows end the job with an error. Formats: all except idx and text."""
-    max_bad_fraction: Fraction | None = None
+    max_bad_fraction: Annotated[Fraction | None, used_by("columns")] = None
     """Largest fraction of bad rows to leave out, of all rows. Replaces `input.max_bad_rows` if only this key is set. If
     both keys are set, the stricter limit holds. Formats: all except idx and text."""
+
+    def uses(self, key: str) -> bool:
+        """Whether the format uses `key`."""
+        return (DATAFRAME if is_own(self.format) else self.format) in users(mark_of(InputConfig, key))
 
     @property
     def place(self) -> str:
@@ -169,8 +180,7 @@ class InputConfig(Config):
         """The only path under `key`. Raises ConfigError where it is a list."""
         given = self.paths_of(key)
         if len(given) != 1:
-            error: ConfigError = self.error(key, f"must be one path for {self.format} (is a list of {len(given)})")
-            raise error
+            raise self.error(key, f"must be one path for {self.format} (is a list of {len(given)})")
         return given[0]
 
     @property
@@ -182,8 +192,8 @@ class InputConfig(Config):
     def located(self) -> dict[str, Any]:
         """The values, with paths that do not depend on the working folder."""
         if is_own(self.format):  # its function may be given anything, a table's name for instance
-            return self.model_dump(exclude={"wait"})
-        return {**self.model_dump(exclude={"wait"}), **{key: self._located(key) for key in PATHS}}
+            return self.model_dump(exclude=unhashed(InputConfig))
+        return {**self.model_dump(exclude=unhashed(InputConfig)), **{key: self._located(key) for key in PATHS}}
 
     def _located(self, key: str) -> str | list[str] | None:
         paths = [filesystem.absolute(path) if self._is_place(path) else path for path in self.paths_of(key)]
@@ -220,7 +230,7 @@ class DataFrameInput(InputConfig):
         return False
 
     def located(self) -> dict[str, Any]:
-        return self.model_dump(exclude={"wait"})
+        return self.model_dump(exclude=unhashed(InputConfig))
 
     def paths(self) -> dict[str, str]:
         return {}
@@ -230,7 +240,7 @@ class PreprocessConfig(Config):
     """The configuration of `preprocess`: raw rows become a prepared data set."""
 
     input: InputConfig = Field(default_factory=InputConfig)
-    output: Annotated[str, Field(min_length=1)]
+    output: Annotated[_Filled, Mark(hashed=False)]
     """The folder of the prepared data set."""
     validation: Fraction = 0.1
     """Fraction of the training rows for the validation split. For `cut.by: features` and `cut.by: key`, this is the
@@ -240,7 +250,7 @@ class PreprocessConfig(Config):
     """Fraction of the training rows for the test split. For `cut.by: features` and `cut.by: key`, this is the fraction
     of the groups. Text: the last part of the text. Not used if the input has its own test split (`input.test`, or the
     t10k files of an idx folder)."""
-    seed: Annotated[int, Field(ge=0, lt=2**63)] = 1
+    seed: Annotated[int, Field(ge=0, lt=2**63), used_by("columns", "idx")] = 1
     """Seed of the hash that assigns rows to validation and test. Formats: all except text."""
     cut: CutConfig = Field(default_factory=CutConfig)
     """How rows are assigned to train, validation and test. Formats: all except text."""
@@ -249,11 +259,11 @@ class PreprocessConfig(Config):
     that is not named gets a kind by its type. {}: all columns get a kind by their type. null: like {} if there are
     texts, dates or timestamps. Otherwise all columns are numbers, and form one tensor, x. Formats: all except idx, text
     and images."""
-    fitted: Annotated[str, Field(min_length=1)] | None = None
+    fitted: Annotated[_Filled | None, Mark(hashed=False)] = None
     """Folder of an earlier data set or run. Everything fitted there (features, scales, classes) is applied as it is,
     and nothing is fitted on the new rows. From a data set, the lanes and blocks are used too, so that `train` can read
     both data sets together."""
-    unseen_labels: Literal["error", "unknown", "drop"] = "error"
+    unseen_labels: Annotated[Literal["error", "unknown", "drop"], used_by("columns", "idx")] = "error"
     """What to do with validation and test rows whose label occurs in no training row. error: the job ends with an
     error. unknown: the rows get an additional class, `<unknown>`. drop: the rows are left out and counted. Only for
     labels that are classes. Formats: all except text."""
@@ -271,17 +281,17 @@ class PreprocessConfig(Config):
     lanes: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Number of lanes. A lane is a fixed stream of rows, and each lane belongs to one node. A run can therefore not use
     more nodes than lanes. null: 96, and up to 1536 if each lane then has at least 1000 rows and 4 MiB."""
-    file_size: Annotated[int, Field(ge=1)] = 128 * 1024 * 1024
+    file_size: Annotated[_AtLeast1, Mark(safe=True)] = 128 * 1024 * 1024
     """Target size of each file in bytes, before compression. The number of lanes does not change this size. Small data
     sets get smaller files, of at least 8 MiB, so that several tasks can write."""
     block_size: Annotated[int, Field(ge=1024)] = 512 * 1024
     """Target size of each block in bytes. A block is the unit that nodes read, and has 16 to 4096 rows. With more than
     384 lanes, blocks are smaller, so that a node that reads all lanes does not need more memory."""
-    executors: Annotated[int, Field(ge=1)] = 2
+    executors: Annotated[_AtLeast1, Mark(hashed=False)] = 2
     """Number of executors in the local cluster. The command starts a local cluster if spark-submit names no master."""
-    queue_timeout: Annotated[float, Field(gt=0)] = QUEUE_SECONDS
+    queue_timeout: Annotated[float, Field(gt=0), Mark(hashed=False)] = QUEUE_SECONDS
     """Seconds to wait until the cluster grants an executor. A busy queue may need more."""
-    start_timeout: Annotated[float, Field(gt=0)] = START_SECONDS
+    start_timeout: Annotated[float, Field(gt=0), Mark(hashed=False)] = START_SECONDS
     """Seconds to wait until a granted executor has started. A host without a copy of the environment's archive needs
     minutes to fetch the archive."""
 
@@ -293,7 +303,7 @@ class PreprocessConfig(Config):
 
     def hashed(self) -> dict[str, Any]:
         """The values that can change the result."""
-        own = self.model_dump(exclude={"input", "output", "executors", "fitted", "queue_timeout", "start_timeout"})
+        own = self.model_dump(exclude={"input", *unhashed(PreprocessConfig)})
         return {**own, "input": self.input.located(), "rules": RULES}
 
     @property

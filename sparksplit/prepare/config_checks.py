@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TypeVar
 
 from sparksplit.base.config import Config
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.keys import keys_of, mark_of
 from sparksplit.base.user_functions import is_own
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
-from sparksplit.prepare.cut_config import By, CutConfig, moment
-from sparksplit.prepare.formats import DATAFRAME, FORMATS, PATHS, format_of, users
+from sparksplit.prepare.cut_config import CutConfig, moment
+from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, users
 
 AnyPreprocess = TypeVar("AnyPreprocess", bound=PreprocessConfig)
 
@@ -34,9 +33,7 @@ def check(config: PreprocessConfig) -> None:
         raise config.error("features", f"is for rows that have columns; the format is {config.input.format}")
     no_numbers = config.input.label is None or config.input.label_type in ("integer", "text")
     config.check_label_scaling(None if no_numbers else "number")
-    cut_by_hash = [name for name, each in FORMATS.items() if not each.tokens]
-    for key in ("seed", "unseen_labels"):
-        check_used(config, key, cut_by_hash, config.input.format)
+    _check_used(config, config.input.format)
     no_classes = config.input.label is None or config.input.label_type == "number"
     if no_classes and "unseen_labels" in config.model_fields_set:
         raise config.error("unseen_labels", "needs labels that are classes")
@@ -60,26 +57,22 @@ def effective(config: AnyPreprocess) -> AnyPreprocess:
     return config.model_copy(update={**own, "cut": timed(config)}) if own or config.input.windows else config
 
 
-def check_used(config: Config, key: str, formats: Collection[str], format_name: str) -> None:
-    """Raise ConfigError where `key` was set, even to its default, though only other `formats` use it."""
+def _check_used(config: Config, format_name: str) -> None:
+    """Raise ConfigError where a key was set, even to its default, though only other formats use it."""
     name = DATAFRAME if is_own(format_name) else format_name
-    if key in config.model_fields_set and name not in formats:
-        error: ConfigError = config.error(key, f"is for {_listed(formats)}; the format is {format_name}")
-        raise error
-
-
-def _listed(formats: Collection[str]) -> str:
-    return " and ".join("DataFrames" if name == DATAFRAME else name for name in formats)
+    for key in type(config).model_fields:
+        formats = users(mark_of(type(config), key))
+        if key in config.model_fields_set and name not in formats:
+            known = " and ".join("DataFrames" if each == DATAFRAME else each for each in formats)
+            raise config.error(key, f"is for {known}; the format is {format_name}")
 
 
 def check_input(config: InputConfig) -> None:
     """Raise ConfigError for keys of an input section that its format does not use, or that contradict each other."""
-    for key in type(config).model_fields:
-        check_used(config, key, users(key), config.format)
+    _check_used(config, config.format)
     for key in ("path", "table", "query"):
-        if key in format_of(config.format).keys and getattr(config, key) is None:
-            missing: ConfigError = config.error(key, "is required")
-            raise missing
+        if config.uses(key) and getattr(config, key) is None:
+            raise config.error(key, "is required")
     if not format_of(config.format).patterns:
         for key in PATHS:
             if isinstance(getattr(config, key), list):
@@ -121,18 +114,7 @@ def check_input(config: InputConfig) -> None:
     ]
     for wrong, key, message in problems:
         if wrong:
-            error: ConfigError = config.error(key, message)
-            raise error
-
-
-_USERS: dict[str, tuple[By, ...]] = {
-    "columns": ("key",),
-    "column": ("time", "column"),
-    "validation_from": ("time",),
-    "test_from": ("time",),
-    "stratify": ("row",),
-}
-"""Which ways to cut use which keys."""
+            raise config.error(key, message)
 
 
 def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
@@ -145,7 +127,8 @@ def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
     if tokens and cut.model_fields_set:
         key = next(name for name in CutConfig.model_fields if name in cut.model_fields_set)
         raise cut.error(key, f"is not for {config.input.format}, which is cut into stretches")
-    for key, kinds in _USERS.items():
+    for key in keys_of(CutConfig, lambda mark: mark.users):
+        kinds = mark_of(CutConfig, key).users
         if key in cut.model_fields_set and cut.by not in kinds:
             raise cut.error(key, f"is for cut.by: {' and '.join(kinds)} ({by})")
     if cut.by in ("key", "time", "column") and not columns:

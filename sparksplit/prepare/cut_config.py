@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from sparksplit.base.config import Config
+from sparksplit.base.keys import used_by
 from sparksplit.dataset.manifest import Dependent
 
 By = Literal["row", "features", "key", "time", "column"]
@@ -43,19 +44,19 @@ class CutConfig(Config):
     split, whatever their labels are. key: rows with equal values in `cut.columns` stay in one split. time: the latest
     rows are test, and the rows before them are validation. column: `cut.column` names the split of each row: train,
     validation (also valid, val, dev) or test. Windows are always cut by time."""
-    columns: list[int | str] = Field(default_factory=list)
+    columns: Annotated[list[int | str], used_by("key")] = Field(default_factory=list)
     """Key columns, by name or position, for `cut.by: key`. The model does not see these columns. The output has these
     columns only if `input.keep` names them."""
-    column: int | str | None = None
+    column: Annotated[int | str | None, used_by("time", "column")] = None
     """Column for the cut, by name or position. For `cut.by: time`, the column holds timestamps, dates or whole numbers.
     For `cut.by: column`, the column holds the names of the splits. The model does not see this column."""
-    validation_from: Annotated[int | str, AfterValidator(_boundary)] | None = None
+    validation_from: Annotated[Annotated[int | str, AfterValidator(_boundary)] | None, used_by("time")] = None
     """Start of the validation split, for `cut.by: time`: a date, a timestamp or a whole number. A timestamp without a
     zone is in UTC. The fractions `validation` and `test` are then not used."""
-    test_from: Annotated[int | str, AfterValidator(_boundary)] | None = None
+    test_from: Annotated[Annotated[int | str, AfterValidator(_boundary)] | None, used_by("time")] = None
     """Start of the test split, for `cut.by: time`: a date, a timestamp or a whole number. A timestamp without a zone is
     in UTC. The fractions `validation` and `test` are then not used."""
-    stratify: bool = False
+    stratify: Annotated[bool, used_by("row")] = False
     """Cut each class by itself, so that every split has the wanted fraction of every class. Each class keeps at least
     one training row. Only for `cut.by: row` and labels that are classes."""
 

@@ -24,7 +24,6 @@ from sparksplit.features.table import Column
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.bad_rows import Limit, tally_of
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
-from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.preprocess import open_rows, own_frame, own_source, session_for
 from sparksplit.prepare.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
 from sparksplit.prepare.sources.base import BadRow, Source
@@ -56,7 +55,7 @@ def dry_run(config: PreprocessConfig) -> str:
 
 def _patient(config: InputConfig) -> InputConfig:
     """`config` with a reader that goes on after bad rows."""
-    if "max_bad_rows" not in format_of(config.format).keys:
+    if not config.uses("max_bad_rows"):
         return config
     return config.model_copy(update={"max_bad_rows": TASK_ROWS, "max_bad_fraction": None})
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sparksplit.base.errors import did_you_mean
+from sparksplit.base.keys import Mark
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
 
-_BAD_ROWS = frozenset(("max_bad_rows", "max_bad_fraction"))
-_COLUMNS = frozenset(("label", "label_type", "dtype", "shape", "keep", "missing", "weight", "windows")) | _BAD_ROWS
 PATHS = ("path", "validation", "test")
 """The keys of an input section that name files."""
-_FILES = frozenset((*PATHS, "wait"))
-_TEXT = frozenset(("columns", "delimiter", "nulls", "encoding", "comment"))
+_ROWS = ("rows", "columns")
+_FILES = (*_ROWS, "files")
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,9 @@ class Format:
     source: its class, as `module:Class` within sources/, made with its `of`: our own tasks read its files.
     reader: the function that gives its columns as a DataFrame, as `module:function` there (readers.Read): Spark reads
     it. Neither, where the caller has a DataFrame already.
-    keys: the keys of the input section that it uses, beside `format`.
+    groups: what the marks of keys (base/keys.py) call it, beside its name. columns: its rows have columns, so that
+    labels and what is kept go by their names. rows: the columns are its features. files: Spark reads it from files.
+    delimited: those are lines of delimited text.
     shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
     settings: Spark's settings that a session needs for it, if we start the session.
@@ -34,7 +35,7 @@ class Format:
 
     source: str = ""
     reader: str = ""
-    keys: frozenset[str] = field(default_factory=frozenset)
+    groups: tuple[str, ...] = ()
     shapeless: bool = False
     tokens: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -48,7 +49,7 @@ class Format:
     @property
     def columns(self) -> bool:
         """Whether its rows have columns, so that labels and what is kept go by their names."""
-        return "keep" in self.keys
+        return "columns" in self.groups
 
     def load(self) -> Any:
         """The class that `source` names: of sources.base.FileSource."""
@@ -72,36 +73,18 @@ AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
 _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
-    "idx": Format("idx:IdxSource", keys=frozenset(("path", "label", "label_type", "dtype", "shape"))),
-    "csv": Format(
-        reader="csv:rows",
-        lines=True,
-        keys=_COLUMNS | _FILES | _TEXT | {"header", "quote", "escape", "multiline"},
-        shapeless=True,
-    ),
-    "hive-text": Format(reader="csv:hive_text", lines=True, keys=_COLUMNS | _FILES | _TEXT, shapeless=True),
-    **{name: Format(reader="same_columns:rows", keys=_COLUMNS | _FILES, shapeless=True) for name in ("parquet", "orc")},
-    "json": Format(reader="json_lines:rows", lines=True, keys=_COLUMNS | _FILES, shapeless=True),
-    "avro": Format(
-        reader="readers:avro",
-        keys=_COLUMNS | _FILES,
-        shapeless=True,
-        settings={"spark.jars.packages": AVRO},
-    ),
-    "tfrecord": Format(reader="tfrecord:read", keys=_COLUMNS | _FILES, shapeless=True),
-    "images": Format(
-        reader="images:read",
-        keys=_FILES | {"label", "label_type", "keep", "size", "channels", "exif", "column"} | _BAD_ROWS,
-    ),
-    "table": Format(reader="readers:table", keys=_COLUMNS | {"table"}, shapeless=True, settings=_HIVE),
-    "sql": Format(reader="readers:query", keys=_COLUMNS | {"query"}, shapeless=True, settings=_HIVE),
-    "text": Format(
-        "text:TextSource",
-        lines=True,
-        keys=frozenset(("path", "test", "label", "unit", "length", "stride", "max_sequences", "vocabulary")),
-        tokens=True,
-    ),
-    DATAFRAME: Format(keys=_COLUMNS | {"path"}, shapeless=True),
+    "idx": Format("idx:IdxSource"),
+    "csv": Format(reader="csv:rows", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
+    "hive-text": Format(reader="csv:hive_text", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
+    **{name: Format(reader="same_columns:rows", groups=_FILES, shapeless=True) for name in ("parquet", "orc")},
+    "json": Format(reader="json_lines:rows", lines=True, groups=_FILES, shapeless=True),
+    "avro": Format(reader="readers:avro", groups=_FILES, shapeless=True, settings={"spark.jars.packages": AVRO}),
+    "tfrecord": Format(reader="tfrecord:read", groups=_FILES, shapeless=True),
+    "images": Format(reader="images:read", groups=("columns", "files")),
+    "table": Format(reader="readers:table", groups=_ROWS, shapeless=True, settings=_HIVE),
+    "sql": Format(reader="readers:query", groups=_ROWS, shapeless=True, settings=_HIVE),
+    "text": Format("text:TextSource", lines=True, tokens=True),
+    DATAFRAME: Format(groups=_ROWS, shapeless=True),
 }
 
 
@@ -127,6 +110,6 @@ def known_format(name: str) -> str:
     return name
 
 
-def users(key: str) -> tuple[str, ...]:
-    """The formats that use `key` of the input section."""
-    return tuple(name for name, each in FORMATS.items() if key == "format" or key in each.keys)
+def users(mark: Mark) -> tuple[str, ...]:
+    """The formats that use a key with this mark."""
+    return tuple(name for name, each in FORMATS.items() if not mark.users or {name, *each.groups} & {*mark.users})

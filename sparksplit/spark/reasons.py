@@ -17,13 +17,18 @@ NOT_TAKEN = (
 NO_METASTORE = "Unable to instantiate org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
 """What Spark says where Hive's metastore does not answer."""
 
+NO_MODULE = "No module named"
+"""What Python says where an executor lacks a package."""
+
+NO_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: error=\d+, (?P<why>[^\n]+)')
+"""What Spark says where an executor cannot start Python."""
+
 LONGEST = 500
 _LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?:hdfs_io|sparksplit)\b")
 _LACKING_HINT = (
     ": the executors' Python has no sparksplit; before the Spark session starts, set PYSPARK_PYTHON to the one that "
     "has it, or send sparksplit along with --py-files"
 )
-_NO_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: error=\d+, (?P<why>[^\n]+)')
 _OUR_OWN = re.compile(r"^(?:hdfs_io|sparksplit\.base)\.errors\.\w+: ")
 _CALLED = re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL)
 _JAVA_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
@@ -59,7 +64,7 @@ def spark_reason(text: str) -> str:
     """
     if NO_METASTORE in text:
         return "Hive's metastore does not answer: is it running, and is it where hive.metastore.uris says?"
-    if missing := _NO_PYTHON.search(text):
+    if missing := NO_PYTHON.search(text):
         return (
             f"an executor cannot run {missing['program']} ({missing['why'].strip()}): set PYSPARK_PYTHON, or with"
             " spark-submit spark.pyspark.python, to a Python that every host has"
@@ -78,6 +83,11 @@ def spark_reason(text: str) -> str:
         return f"executor {lost['id']} on {lost['host']} was lost{': ' if why else ''}{why}"[:LONGEST]
     text = " ".join(_CALLED.sub("", text).split())
     return _JAVA_CLASS.sub("", text)[:LONGEST] or "no reason was given"
+
+
+def is_raised(kind: type[Exception], text: str) -> bool:
+    """Whether a task raised `kind`. Of a task's error, Spark hands on only the text of Python's traceback."""
+    return f"{kind.__module__}.{kind.__qualname__}: " in text
 
 
 def executor_error(log: str) -> str | None:

@@ -272,6 +272,7 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
         text = str(error)
         if at_fault := setting_at_fault(text, settings):
             raise ConfigError(at_fault) from error
+        # The name of the error is in pyspark's text only.
         if isinstance(error, ConnectionError) or "JAVA_GATEWAY_EXITED" in text:
             local = f" (is spark.local.dir, {settings[LOCAL]}, one that can be written?)" if LOCAL in settings else ""
             raise RunError(f"Spark did not start: its own process has ended, and has said above why{local}") from error

@@ -9,6 +9,7 @@ import pydantic
 
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
+from sparksplit.base.keys import SAFE, Mark
 from sparksplit.base.user_functions import is_own
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
@@ -18,6 +19,9 @@ from sparksplit.prepare.config import Paths
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.config import SyncConfig
+
+_EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
+_ALL_ARE_THERE = "is for train: a run of a comparison begins when all rows are there"
 
 
 def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
@@ -89,7 +93,7 @@ class VirtualNodes(Config):
 class Training(Config):
     """The keys that `train` and `compare` share."""
 
-    data: Paths
+    data: Annotated[Paths, Mark(hashed=False, shared=True)]
     """Prepared data set: the output folder of `preprocess`. A list of folders, or a pattern such as `days/ds=*`, trains
     on several data sets as one."""
     model: ModelConfig = ModelConfig()
@@ -115,10 +119,10 @@ class Training(Config):
     """Gradient accumulation: each node splits its share of a mini-batch into this many micro-batches, to save memory.
     The nodes still exchange and update once per mini-batch. The result is the same up to rounding, except with
     BatchNorm or Dropout."""
-    epochs: pydantic.PositiveInt = 10
+    epochs: Annotated[pydantic.PositiveInt, Mark(shared=True)] = 10
     """Number of epochs (E): passes over the training split. Strategies epoch and epoch-delayed round up to a multiple
     of the number of nodes."""
-    readers: pydantic.NonNegativeInt = 1
+    readers: Annotated[pydantic.NonNegativeInt, SAFE] = 1
     """Data loader threads per node. They read ahead and assemble mini-batches. 0: no threads, and each step waits for
     its rows."""
     transform: str | None = None
@@ -128,54 +132,54 @@ class Training(Config):
     window: pydantic.PositiveInt | None = None
     """Shuffle window: the rows of this many blocks per lane are shuffled together. A node holds two windows of each of
     its lanes in memory. null: 4, or fewer if a node with all lanes would need more than 384 MiB, but at least 1."""
-    cache_mb: pydantic.NonNegativeInt = 512
+    cache_mb: Annotated[pydantic.NonNegativeInt, SAFE] = 512
     """Memory of each node for rows, in MiB. A node whose rows fit keeps its rows in memory. Otherwise the node reads
     its rows again in every epoch."""
     dtype: Literal["float32", "float64", "mixed_bfloat16", "mixed_float16"] = "float32"
     """Keras float type, or a Keras mixed precision policy: mixed_bfloat16 or mixed_float16. With mixed precision,
     layers compute in 16 bits, and weights, losses and sums have 32 bits. mixed_float16 scales the loss, and adjusts the
     scale by itself. All nodes that share an update skip the update if its gradients overflow."""
-    device: Literal["auto", "cpu"] = "auto"
+    device: Annotated[Literal["auto", "cpu"], Mark(shared=True)] = "auto"
     """Device that the nodes compute on. auto: the GPU that Spark assigns to the node, otherwise the CPU. cpu: the CPU,
     even if there is a GPU."""
     jit_compile: bool = False
     """Compile the model's forward and backward pass with XLA. Compilation takes seconds for each different number of
     rows that a node can have in a mini-batch. The last bits of the results differ from a run without XLA."""
-    deterministic: bool = True
+    deterministic: Annotated[bool, Mark(shared=True)] = True
     """Use only operations that give the same bits each time. false: also use operations without a deterministic kernel.
     The same run may then give different bits, also after a restart."""
-    threads: pydantic.NonNegativeInt = 0
+    threads: Annotated[pydantic.NonNegativeInt, Mark(shared=True)] = 0
     """TensorFlow threads per operation on each node. 0: the cores that Spark grants to the node's task
     (spark.task.cpus). Another number may change the last bits of the results."""
-    seed: pydantic.NonNegativeInt = 1
+    seed: Annotated[pydantic.NonNegativeInt, Mark(shared=True)] = 1
     """Random seed of the initial weights, the order of rows, the transform and Dropout."""
-    max_restarts: pydantic.NonNegativeInt = 3
+    max_restarts: Annotated[pydantic.NonNegativeInt, SAFE] = 3
     """Maximum number of automatic restarts from the last checkpoint, after a node, disk or network failure. A run of
     `compare` restarts from its beginning. The counter resets after ten minutes without a failure, if there is a new
     checkpoint. Errors in your code or configuration are never retried."""
-    queue_timeout: pydantic.PositiveFloat = QUEUE_SECONDS
+    queue_timeout: Annotated[pydantic.PositiveFloat, SAFE] = QUEUE_SECONDS
     """Seconds to wait until the cluster has granted all executors, for example in a busy queue."""
-    start_timeout: pydantic.PositiveFloat = START_SECONDS
+    start_timeout: Annotated[pydantic.PositiveFloat, SAFE] = START_SECONDS
     """Seconds to wait for executors and nodes to start, after the cluster has granted the executors. A host without a
     copy of the environment's archive takes minutes to fetch the archive. The limit also ends a node that makes no
     progress during its start."""
-    stall_timeout: pydantic.PositiveFloat | None = None
+    stall_timeout: Annotated[pydantic.PositiveFloat | None, SAFE] = None
     """Seconds without progress in training after which a node counts as hanging. Updates, rows read and attempts to
     reach HDFS are progress. null: 60 s or 20 median steps, whichever is longer. Before the first steps, null means
     `phase_timeout`."""
-    phase_timeout: pydantic.PositiveFloat = 1800
+    phase_timeout: Annotated[pydantic.PositiveFloat, SAFE] = 1800
     """Seconds without progress after which a node counts as hanging outside training steps. The limit covers building
     graphs, validation, writing a checkpoint or the model, and waiting for Spark's rows."""
 
-    ports: Annotated[str, pydantic.AfterValidator(_ports)] | None = None
+    ports: Annotated[Annotated[str, pydantic.AfterValidator(_ports)] | None, SAFE] = None
     """Ports that the driver and the nodes may listen on, such as 40000-40100. Each process takes the first free ports.
     A host needs three ports for each of its nodes, and one port for the driver. null: free ports that the system
     picks."""
-    bind: Annotated[str, pydantic.AfterValidator(check_bind)] | None = None
+    bind: Annotated[Annotated[str, pydantic.AfterValidator(check_bind)] | None, SAFE] = None
     """Network that the driver and the nodes listen on: a subnet such as 10.1.0.0/16, or an interface such as eth1. Each
     host needs an address in this network. null: the driver uses spark.driver.bindAddress, and a node uses its address
     that leads to the driver. The server of `collective: tensorflow` always listens on all interfaces."""
-    tls: bool = False
+    tls: Annotated[bool, SAFE] = False
     """Encrypt the traffic between driver and nodes, and the rows that Spark sends to the nodes. Each run makes its own
     certificates. `collective: tensorflow` is never encrypted."""
 
@@ -202,13 +206,13 @@ class TrainConfig(Training):
 
     renamed = {"split": "strategy", "transport": "collective", "handoff": "tls"}  # noqa: RUF012 (pydantic knows its type from Config)
 
-    output: str
+    output: Annotated[str, Mark(hashed=False, shared=True)]
     """Output folder of the run: model, checkpoints, run.json, metrics.jsonl and TensorBoard events."""
-    nodes: pydantic.PositiveInt | VirtualNodes = 1
+    nodes: Annotated[pydantic.PositiveInt | VirtualNodes, Mark(shared=True)] = 1
     """Number of nodes (N). A node is one TensorFlow process, on one Spark executor. `strategy: single` needs 1 node.
     {virtual: N} plays N nodes in one process, to show what N nodes would learn. The process takes the time of all N
     nodes."""
-    min_nodes: pydantic.PositiveInt | None = None
+    min_nodes: Annotated[pydantic.PositiveInt | None, SAFE] = None
     """Smallest number of nodes that a run may use. If executors are missing after `start_timeout`, the run goes on with
     fewer nodes, from its last checkpoint. All nodes join again once their executors are there and a new checkpoint is
     written. null: never fewer than `nodes`. With `strategy: batch`, the result stays the same up to rounding. With
@@ -220,29 +224,29 @@ class TrainConfig(Training):
     given learning rate. Weights are averaged at the end of each epoch. local: each node trains on its own rows. Weights
     are averaged every `sync.every` steps and at the end of each epoch. Your own: `package.module:function` or
     `path/to/file.py:function` that returns a sparksplit.strategies.Strategy."""
-    local_batch_size: pydantic.PositiveInt | None = None
+    local_batch_size: Annotated[pydantic.PositiveInt | None, Mark(within=True)] = None
     """Rows of each node's own mini-batches with `strategy: local`. null: `batch_size` divided by the number of nodes,
     rounded down, at least 1."""
-    init: Annotated[str, pydantic.Field(min_length=1)] | None = None
+    init: Annotated[Annotated[str, pydantic.Field(min_length=1)] | None, Mark(hashed=False, within=True)] = None
     """Initial weights: the output folder of a completed run, or a .keras file. Layers with the same name and shapes
     take these weights. Other layers and the optimizer start fresh."""
-    sync: SyncConfig = SyncConfig()
-    checkpoint: CheckpointConfig = CheckpointConfig()
-    early_stop: EarlyStopConfig | None = None
+    sync: Annotated[SyncConfig, Mark(within=True)] = SyncConfig()
+    checkpoint: Annotated[CheckpointConfig, SAFE] = CheckpointConfig()
+    early_stop: Annotated[EarlyStopConfig | None, Mark(refused=_EQUAL_PASSES)] = None
     """Early stopping: end the run when the validation metric no longer improves. All nodes stop after the same update.
     {} uses the defaults of all `early_stop` keys. null: no early stopping."""
-    keep_best: bool | None = None
+    keep_best: Annotated[bool | None, Mark(refused=_EQUAL_PASSES)] = None
     """Use the weights of the best validation, instead of the last weights, for the test and the exported model.
     `early_stop.metric` decides which validation is best; without `early_stop`, the loss decides. null: true with
     `early_stop`, otherwise false."""
-    input_mode: Literal["spark", "tensorflow"] = "tensorflow"
+    input_mode: Annotated[Literal["spark", "tensorflow"], Mark(hashed=False, safe=True, shared=True)] = "tensorflow"
     """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
     spark: Spark reads the training split and sends the rows once, to the nodes' local disks. spark needs at least one
     executor more than there are nodes. Further executors make sending faster."""
-    order: Literal["exact", "arrival"] = "exact"
+    order: Annotated[Literal["exact", "arrival"], Mark(refused=_ALL_ARE_THERE)] = "exact"
     """When training starts with `input_mode: spark`. exact: after all rows have arrived. arrival: the first epoch
     trains on rows as they arrive, in any order. With arrival, a run cannot resume in the middle of the first epoch."""
-    collective: Annotated[str, _one_of(COLLECTIVES, "a collective")] = "auto"
+    collective: Annotated[str, _one_of(COLLECTIVES, "a collective"), Mark(within=True)] = "auto"
     """How the nodes sum gradients and weights. auto: the first of shared, mixed and ring that the nodes can use.
     shared: shared memory, for nodes on one host. mixed: shared memory within each host, TCP between hosts. ring: TCP
     only. All of these give the same bits. tensorflow: TensorFlow's own collectives (NCCL on GPUs). Your own:
@@ -311,26 +315,3 @@ def _misfits(config: TrainConfig, way: Strategy) -> Iterator[str]:
         yield f"local_batch_size needs strategy: local; with strategy: {config.strategy} batch_size says it"
     if config.order == "arrival" and (config.sync.after or not way.split.shared):
         yield f"order: arrival needs nodes that share mini-batches, and strategy: {config.strategy} does not"
-
-
-NOT_IN_HASH = frozenset(
-    (
-        "data",
-        "init",
-        "output",
-        "input_mode",
-        "ports",
-        "bind",
-        "tls",
-        "readers",
-        "cache_mb",
-        "checkpoint",
-        "max_restarts",
-        "min_nodes",
-        "queue_timeout",
-        "start_timeout",
-        "stall_timeout",
-        "phase_timeout",
-    )
-)
-"""Keys that cannot change the result; and `data` and `init`, of which only the content counts, not the path."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from hdfs_io.differences import content
 from sparksplit.base.config import digest
+from sparksplit.base.keys import unhashed
 from sparksplit.base.user_functions import FunctionError, is_own, source_of, split_name
 from sparksplit.collectives import bits_of
 from sparksplit.dataset.joined import open_joined
@@ -17,7 +18,7 @@ from sparksplit.model.builders import builder_source
 from sparksplit.model.description import data_description
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
-from sparksplit.training.config import NOT_IN_HASH, TrainConfig, misfit
+from sparksplit.training.config import TrainConfig, misfit
 from sparksplit.training.initial import Initial
 from sparksplit.training.stopping import watch_of
 
@@ -94,7 +95,7 @@ class RunInputs:
 
     def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
         """The configuration's values that can change the run's result. nodes: as for `hash`."""
-        values = {key: value for key, value in self.config.model_dump(mode="json").items() if key not in NOT_IN_HASH}
+        values = self.config.model_dump(mode="json", exclude=unhashed(TrainConfig))
         values["keep_best"] = self.config.keeps_best
         values["class_weights"] = self.config.class_weights or None
         values["collective"] = bits_of(self.config.collective)

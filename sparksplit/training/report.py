@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
+from sparksplit.base.errors import Diverged, InputError, SparksplitError
 from sparksplit.base.version import __version__
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import stopping
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from sparksplit.training.config import TrainConfig
     from sparksplit.training.messages import NodeResult
 
-_DIVERGED = "the loss is"
-DIVERGED = re.compile(rf"epoch \d+, step \d+: {_DIVERGED} (nan|-?inf|no number)")
-"""Matches the error of a run whose loss is no longer finite, and no other error."""
 
+def diverged(epoch: int, step: int, loss: object, suspect: str | None) -> SparksplitError:
+    """The error of a loss that is no longer finite; epoch and step count from 1.
 
-def diverged(epoch: int, step: int, loss: object) -> str:
-    """The text of that error; epoch and step count from 1. loss: its value, or what to say instead."""
-    return f"epoch {epoch}, step {step}: {_DIVERGED} {loss}; a smaller optimizer.learning_rate may help"
+    loss: its value, or what to say instead. suspect: the row that is at fault, where one holds no number.
+    """
+    problem = f"epoch {epoch}, step {step}: the loss is {loss}; a smaller optimizer.learning_rate may help"
+    return InputError(f"{suspect}, and so {problem}") if suspect else Diverged(problem)
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float | None]:

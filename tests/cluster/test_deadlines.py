@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.cluster.deadlines import FINEST, Limits, hanging
-from sparksplit.cluster.faults import Cause, culprit
+from sparksplit.cluster.failures import Failure
+from sparksplit.cluster.faults import culprit
 from sparksplit.cluster.node_record import NodeRecord
 
 NOW = 100.0
@@ -38,7 +39,7 @@ def test_no_progress_is_a_hang_after_the_limit() -> None:
 
 def test_the_verdict_names_the_node_and_the_key() -> None:
     fault = culprit(nodes(1), NOW + 12, TEN)
-    assert fault is not None and fault.cause is Cause.STALLED
+    assert fault is not None and fault.failure is Failure.STALLED
     assert fault.text == "beats but has made no progress for 12 s, at update 5 (stall_timeout is 10 s)"
 
 

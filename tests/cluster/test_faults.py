@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from sparksplit.base.errors import ConfigError, NodeFailed, Passing, PeerLost, RunError, UsageError
+from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, Passing, PeerLost, RunError, UsageError
 from sparksplit.cluster.channel.wire import ORPHANED
-from sparksplit.cluster.faults import Cause, Fault, culprit, driver_at_fault, kind_and_text
+from sparksplit.cluster.failures import FOLLOWS, Failure
+from sparksplit.cluster.faults import Fault, culprit, driver_at_fault, kind_and_text
 from sparksplit.cluster.node_record import Link, NodeRecord
 
 NOW = 100.0
@@ -43,15 +44,15 @@ def test_nodes_that_have_not_called_yet_are_not_at_fault() -> None:
 
 def test_the_verdict_waits_for_better_evidence() -> None:
     records = healthy()
-    records[2].error = (NOW, "own", "ValueError: x")
+    records[2].error = (NOW, Failure.OWN, "ValueError: x")
     assert culprit(records, NOW + 0.4) is None
     assert named(records, NOW + 0.6) == (2, "ValueError: x")
 
 
 def test_a_signal_outranks_earlier_errors_of_others() -> None:
     records = healthy()
-    records[0].error = (NOW, "echo", "ConnectionResetError: x")
-    records[2].error = (NOW, "own", "OSError: x")
+    records[0].error = (NOW, Failure.ECHO, "ConnectionResetError: x")
+    records[2].error = (NOW, Failure.OWN, "OSError: x")
     records[1].ended = (NOW + 0.3, -signal.SIGKILL)
     rank, text = named(records, NOW + 0.6) or (None, "")
     assert rank == 1
@@ -60,7 +61,7 @@ def test_a_signal_outranks_earlier_errors_of_others() -> None:
 
 def test_a_lost_launcher_outranks_errors() -> None:
     records = healthy()
-    records[0].error = (NOW - 1, "own", "OSError: x")
+    records[0].error = (NOW - 1, Failure.OWN, "OSError: x")
     gone(records[1].launcher, NOW)
     gone(records[1].node, NOW)
     assert culprit(records, NOW + 0.9) is None, "it may call again"
@@ -104,13 +105,13 @@ def test_a_launcher_that_is_gone_after_its_result_holds_up_no_verdict() -> None:
     records = healthy()
     records[1].result = {}
     gone(records[1].launcher, NOW)
-    records[0].error = (NOW, "own", "OSError: x")
+    records[0].error = (NOW, Failure.OWN, "OSError: x")
     assert named(records, NOW + 0.6) == (0, "OSError: x")
 
 
 def test_five_silent_seconds_outrank_an_error() -> None:
     records = healthy()
-    records[0].error = (NOW - 1, "own", "OSError: x")
+    records[0].error = (NOW - 1, Failure.OWN, "OSError: x")
     assert records[1].node is not None
     records[1].node.heard = NOW - 5.5
     rank, text = named(records) or (None, "")
@@ -155,15 +156,15 @@ def test_a_task_is_watched_until_it_is_a_launcher() -> None:
 
 def test_an_echo_waits_for_its_source() -> None:
     records = healthy()
-    records[0].error = (NOW, "echo", "lost node 1")
+    records[0].error = (NOW, Failure.ECHO, "lost node 1")
     assert culprit(records, NOW + 1) is None
-    records[1].error = (NOW + 1.5, "own", "ValueError: the source")
+    records[1].error = (NOW + 1.5, Failure.OWN, "ValueError: the source")
     assert named(records, NOW + 1.8) == (1, "ValueError: the source")
 
 
 def test_an_echo_waits_as_long_as_another_node_may_be_dying() -> None:
     records = healthy()
-    records[0].error = (NOW, "echo", "lost node 1")
+    records[0].error = (NOW, Failure.ECHO, "lost node 1")
     assert records[1].node is not None and records[1].launcher is not None
     records[1].node.heard = NOW - 1
     records[2].node = records[1].launcher = records[2].launcher = None
@@ -173,14 +174,14 @@ def test_an_echo_waits_as_long_as_another_node_may_be_dying() -> None:
 
 def test_an_echo_without_a_source_is_named_itself() -> None:
     records = healthy(heard=NOW + 3)
-    records[0].error = (NOW, "echo", "lost node 1")
+    records[0].error = (NOW, Failure.ECHO, "lost node 1")
     assert named(records, NOW + 3) == (0, "lost node 1")
 
 
 def test_abort_ranks_behind_own_errors() -> None:
     records = healthy()
     records[0].ended = (NOW, -signal.SIGABRT)
-    records[1].error = (NOW + 0.2, "own", "ValueError: x")
+    records[1].error = (NOW + 0.2, Failure.OWN, "ValueError: x")
     assert (named(records, NOW + 1) or (None,))[0] == 1
     records[1].error = None
     assert "SIGABRT" in (named(records, NOW + 3) or (None, ""))[1]
@@ -195,7 +196,7 @@ def test_an_orphan_is_an_echo() -> None:
 
 def test_a_driver_that_stood_still_is_at_fault_where_its_nodes_ended_themselves() -> None:
     """Spark has nothing to tell then but that it did not try tasks again."""
-    echo, job = Fault(Cause.ECHO, NOW, 0, "h", "x"), Fault(Cause.JOB, NOW + 1, None, "", "x")
+    echo, job = Fault(Failure.ECHO, NOW, 0, "h", "x"), Fault(Failure.JOB, NOW + 1, None, "", "x")
     for fault in (echo, job):
         error = driver_at_fault(fault, NOW, 47.2).error()
         assert str(error).startswith("the driver stood still for 47 s (it was stopped, or its machine was suspended)")
@@ -203,7 +204,7 @@ def test_a_driver_that_stood_still_is_at_fault_where_its_nodes_ended_themselves(
         # Not for so long that nodes would end; long ago; no such stop at all.
         assert driver_at_fault(fault, NOW, 12) == driver_at_fault(fault, NOW - 60, 47) == fault
         assert driver_at_fault(fault, NOW - 60, 0) == fault
-    for other in (Fault(Cause.SIGNAL, NOW, 1, "h", "x"), Fault(Cause.OWN_ERROR, NOW, 1, "h", "x")):
+    for other in (Fault(Failure.KILLED, NOW, 1, "h", "x"), Fault(Failure.OWN, NOW, 1, "h", "x")):
         assert driver_at_fault(other, NOW, 47.2) == other
 
 
@@ -215,7 +216,7 @@ def test_a_hang_up_is_the_executors_end() -> None:
 
 def test_a_reported_error_outranks_the_exit_status_that_follows() -> None:
     records = healthy()
-    records[0].error, records[0].ended = (NOW, "own", "ValueError: x"), (NOW + 0.1, 1)
+    records[0].error, records[0].ended = (NOW, Failure.OWN, "ValueError: x"), (NOW + 0.1, 1)
     assert named(records, NOW + 1) == (0, "ValueError: x")
 
 
@@ -241,24 +242,26 @@ class UnavailableError(Exception):
 @pytest.mark.parametrize(
     ("error", "kind", "text"),
     [
-        (ValueError("a\n b"), "own", "ValueError: a b"),
-        (KeyError(), "own", "KeyError"),
-        (ConfigError("conf/x.yaml:3: wrong"), "usage", "conf/x.yaml:3: wrong"),
-        (RunError("the ring broke"), "own", "the ring broke"),
-        (Passing("spool: cannot take more rows: No space left on device"), "passing", None),
-        (OSError(errno.ENOSPC, "No space left on device"), "passing", None),
-        (OSError(errno.ESTALE, "Stale file handle"), "passing", None),
-        (FileNotFoundError(errno.ENOENT, "No such file"), "own", None),
-        (OSError("an error of a library's own"), "own", None),
-        (OSError(errno.EBADF, "Bad file descriptor"), "own", None),
-        (MemoryError("Unable to allocate 1 TiB"), "memory", None),
-        (PeerLost("node 2 is gone"), "echo", "node 2 is gone"),
-        (ConnectionResetError(104, "reset"), "echo", "ConnectionResetError: [Errno 104] reset"),
-        (UnavailableError("x"), "echo", "UnavailableError: x"),
-        (SystemExit(3), "own", "SystemExit: 3"),
+        (ValueError("a\n b"), Failure.OWN, "ValueError: a b"),
+        (KeyError(), Failure.OWN, "KeyError"),
+        (ConfigError("conf/x.yaml:3: wrong"), Failure.USAGE, "conf/x.yaml:3: wrong"),
+        (RunError("the ring broke"), Failure.OWN, "the ring broke"),
+        (Diverged("epoch 1, step 3: the loss is nan"), Failure.DIVERGED, "epoch 1, step 3: the loss is nan"),
+        (RunError("epoch 1, step 3: the loss is nan"), Failure.OWN, None),
+        (Passing("spool: cannot take more rows: No space left on device"), Failure.PASSING, None),
+        (OSError(errno.ENOSPC, "No space left on device"), Failure.PASSING, None),
+        (OSError(errno.ESTALE, "Stale file handle"), Failure.PASSING, None),
+        (FileNotFoundError(errno.ENOENT, "No such file"), Failure.OWN, None),
+        (OSError("an error of a library's own"), Failure.OWN, None),
+        (OSError(errno.EBADF, "Bad file descriptor"), Failure.OWN, None),
+        (MemoryError("Unable to allocate 1 TiB"), Failure.MEMORY, None),
+        (PeerLost("node 2 is gone"), Failure.ECHO, "node 2 is gone"),
+        (ConnectionResetError(104, "reset"), Failure.ECHO, "ConnectionResetError: [Errno 104] reset"),
+        (UnavailableError("x"), Failure.ECHO, "UnavailableError: x"),
+        (SystemExit(3), Failure.OWN, "SystemExit: 3"),
     ],
 )
-def test_errors_are_described_in_one_line(error: BaseException, kind: str, text: str | None) -> None:
+def test_errors_are_described_in_one_line(error: BaseException, kind: Failure, text: str | None) -> None:
     found = kind_and_text(error)
     assert found == (kind, found[1] if text is None else text)
 
@@ -266,9 +269,9 @@ def test_errors_are_described_in_one_line(error: BaseException, kind: str, text:
 def test_an_error_that_an_echo_caused_is_an_echo() -> None:
     error = RuntimeError("the step failed")
     error.__cause__ = ConnectionResetError()
-    assert kind_and_text(error)[0] == "echo"
+    assert kind_and_text(error)[0] is Failure.ECHO
     error.__cause__ = BrokenPipeError()
-    assert kind_and_text(error)[0] == "pipe"
+    assert kind_and_text(error)[0] is Failure.PIPE
 
 
 def test_long_texts_are_cut() -> None:
@@ -276,31 +279,37 @@ def test_long_texts_are_cut() -> None:
 
 
 def test_the_verdict_becomes_the_exception_to_raise() -> None:
-    failed = Fault(Cause.OWN_ERROR, NOW, 1, "host1", "ValueError: x").error()
+    failed = Fault(Failure.PASSING, NOW, 1, "host1", "ValueError: x").error()
     assert isinstance(failed, NodeFailed)
     assert (str(failed), failed.rank) == ("node 1 on host1: ValueError: x", 1)
     assert failed.may_pass
 
 
 @pytest.mark.parametrize(
-    ("kind", "may_pass"), [("own", False), ("pipe", False), ("passing", True), ("memory", True), ("echo", True)]
+    ("kind", "may_pass"),
+    [("own", False), ("diverged", False), ("pipe", False), ("passing", True), ("memory", True), ("echo", True)],
 )
 def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None:
     records = healthy()
-    records[0].error = (NOW, kind, "x")
+    records[0].error = (NOW, Failure(kind), "x")
     for record in records:
         for link in (record.node, record.launcher):
             assert link is not None
             link.heard = NOW + 3
     fault = culprit(records, NOW + 3)
-    assert fault is not None and fault.may_pass is may_pass
+    assert fault is not None and fault.follows.may_pass is may_pass
+    assert isinstance(fault.error(), Diverged) is (kind == "diverged")
     records[0].error, records[0].ended = None, (NOW, -signal.SIGKILL)
     fault = culprit(records, NOW + 3)
-    assert fault is not None and fault.may_pass
+    assert fault is not None and fault.follows.may_pass
+
+
+def test_the_table_says_what_follows_from_every_kind() -> None:
+    assert set(FOLLOWS) == set(Failure)
 
 
 def test_a_users_mistake_is_one_in_the_end() -> None:
-    usage = Fault(Cause.OWN_ERROR, NOW, 1, "host1", "model: wrong", usage=True).error()
+    usage = Fault(Failure.USAGE, NOW, 1, "host1", "model: wrong").error()
     assert type(usage) is UsageError
     assert str(usage) == "model: wrong"
 
@@ -308,13 +317,13 @@ def test_a_users_mistake_is_one_in_the_end() -> None:
 def test_a_full_disk_in_tensorflows_words_is_not_memory():
     """Its error for both has one name; the one may pass."""
     error = type("ResourceExhaustedError", (Exception,), {})
-    assert kind_and_text(error("/x/part; No space left on device"))[0] == "passing"
-    assert kind_and_text(error("OOM when allocating tensor"))[0] == "memory"
+    assert kind_and_text(error("/x/part; No space left on device"))[0] is Failure.PASSING
+    assert kind_and_text(error("OOM when allocating tensor"))[0] is Failure.MEMORY
 
 
 def test_what_was_given_comes_before_what_others_made_of_it():
     """A NaN in a row of one node is a loss of NaN on all; a node that has none may say so first."""
     first, second = NodeRecord(0, "a"), NodeRecord(1, "b")
-    first.error, second.error = (1.0, "own", "the loss is nan"), (1.2, "usage", "file: row 3 holds nan")
+    first.error, second.error = (1.0, Failure.OWN, "the loss is nan"), (1.2, Failure.USAGE, "file: row 3 holds nan")
     fault = culprit([first, second], 2.0)
     assert fault is not None and fault.error().args[0] == "file: row 3 holds nan"

@@ -7,7 +7,8 @@ import signal
 import pytest
 
 from sparksplit.cluster import memory
-from sparksplit.cluster.faults import Cause, culprit, kind_and_text
+from sparksplit.cluster.failures import Failure
+from sparksplit.cluster.faults import culprit, kind_and_text
 from sparksplit.cluster.node_record import NodeRecord
 
 
@@ -17,7 +18,7 @@ class ResourceExhaustedError(Exception):
 
 def test_a_nodes_own_error_says_what_helps():
     kind, text = kind_and_text(MemoryError("Unable to allocate 1 TiB"))
-    assert kind == "memory"
+    assert kind is Failure.MEMORY
     assert text.startswith("ran out of memory (MemoryError: Unable to allocate 1 TiB); more spark.executor.memoryOver")
     assert kind_and_text(ResourceExhaustedError("OOM when allocating tensor on /CPU:0"))[1].endswith("may help")
     kind, text = kind_and_text(ResourceExhaustedError("OOM when allocating tensor on /device:GPU:0"))
@@ -35,7 +36,8 @@ def test_a_nodes_own_error_says_what_helps():
 def test_a_kill_says_whether_it_was_the_kernels(killed, expected, for_memory):
     record = NodeRecord(1, ended=(100.0, -signal.SIGKILL), killed_for_memory=killed)
     fault = culprit([record], 110.0)
-    assert fault is not None and fault.cause is Cause.SIGNAL and fault.may_pass
+    assert fault is not None and fault.follows.may_pass
+    assert fault.failure is (Failure.KILLED_FOR_MEMORY if for_memory else Failure.KILLED)
     assert fault.text.startswith(expected) and fault.error().memory is for_memory
     record.ended = (100.0, -signal.SIGTERM)
     assert culprit([record], 110.0).text == "was ended by SIGTERM"

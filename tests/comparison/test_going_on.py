@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing
+from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, NotStarted, Passing
 from sparksplit.comparison import run
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
@@ -62,6 +62,23 @@ def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_
     assert tried(tmp_path, monkeypatch, [LOST, NotStarted(LATE)]) == (3, [0, 5])
     with pytest.raises(NotStarted):
         tried(tmp_path, monkeypatch, [NotStarted(LATE)])
+
+
+def test_a_loss_that_is_no_number_ends_a_run_and_its_words_in_another_error_do_not(tmp_path, monkeypatch):
+    """A run that diverged has a record, and is not tried again."""
+    written = []
+    monkeypatch.setattr(run.Measured, "read", lambda _: Measured())
+    monkeypatch.setattr(run, "DivergedRun", lambda **known: SimpleNamespace(to_json=lambda: known["diverged"]))
+    words = "node 1 on host7: epoch 1, step 3: the loss is nan"
+    for error, recorded in ((Diverged(words, 1), [words]), (NodeFailed(words, 1), [])):
+        output = SimpleNamespace(
+            folder=str(tmp_path), path="", fence=SimpleNamespace(write_json=lambda _, own: written.append(own))
+        )
+        one = SimpleNamespace(key="a", way="batch", config=SimpleNamespace(node_count=2, virtual=False, seed=1))
+        comparison = _Comparison(None, None, output, [_Work(one, None, "hash", Restarts(3))])
+        comparison._failed(comparison.work[0], error)
+        assert written == recorded
+        written.clear()
 
 
 def looked(monkeypatch, seeds, most, undecided, virtual=(), recorded=()):

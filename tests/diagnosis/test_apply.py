@@ -40,7 +40,7 @@ def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Opened:
     Path("c.yaml").write_text(TEXT)
 
     def open_it(*overrides: str, file: str | None = "c.yaml") -> ConfigFile:
-        return ConfigFile(load(TrainConfig, file, overrides).origin)
+        return ConfigFile(load(TrainConfig, file, overrides).origin, TrainConfig)
 
     return open_it
 
@@ -110,7 +110,7 @@ def test_a_section_of_a_file_is_written_within_it(opened: Opened) -> None:
     Path("c.yaml").write_text("output: x\ntrain:\n  data: a\n  readers: 1\nother: 1\n")
     from sparksplit.base.config import Origin
 
-    applied = ConfigFile(Origin("c.yaml").section(("train",))).write({"readers": 4})
+    applied = ConfigFile(Origin("c.yaml").section(("train",)), TrainConfig).write({"readers": 4})
     assert applied.changed == ["c.yaml:4: readers: 1 -> readers: 4"]
 
 

@@ -111,6 +111,27 @@ def test_what_spark_cannot_read_is_named(spark, digits, tmp_path, monkeypatch, d
         receiver.close()
 
 
+@pytest.mark.slow
+def test_a_node_that_spark_cannot_reach_is_lost_and_another_attempt_may_reach_it(spark, digits, tmp_path, monkeypatch):
+    """Of what a task raises, Spark hands on only the text."""
+    monkeypatch.setattr(job_module, "EXPLAIN", 0.0)
+    data = PreparedDataSet.open(str(digits))
+    layout = Layout.of(data.manifest)
+    receiver = Receiver("127.0.0.1", "token", str(tmp_path / "spool"), layout.schema)
+    receiver.close()
+    frame, lanes, ended = spark.read.parquet(f"{data.path}/train"), data.manifest.lanes, threading.Event()
+    job = FeedJob(frame, layout.schema, lanes, "token", layout.row_bytes, [range(lanes)], ended.set)
+    try:
+        job.start([receiver.address])
+        assert ended.wait(120)
+        with pytest.raises(
+            NodeFailed, match=r"^feeding failed: a task failed: hand-off to node 0 at 127\.0\.0\.1:\d+: "
+        ):
+            job.result()
+    finally:
+        job.close()
+
+
 def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, digits, tmp_path):
     """A node's failure, which max_restarts covers, and not the feeding's, which its own tasks' errors are."""
     data = PreparedDataSet.open(str(digits))

@@ -397,7 +397,7 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
             NodeFailed,
         ),
         (
-            "Traceback (most recent call last):\n  File x\nhdfs_io.errors.RunError: hand-off to node 1 at "
+            "Traceback (most recent call last):\n  File x\nsparksplit.base.errors.PeerLost: hand-off to node 1 at "
             "10.0.0.2:4100: failed to connect to all addresses\n",
             NodeFailed,
         ),
@@ -415,6 +415,7 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
             Passing,
         ),
         ("Traceback (most recent call last):\n  File x\nValueError: no label 3 today\n", RunError),
+        ("Traceback (most recent call last):\n  File x\nValueError: a hand-off to node 1 at noon\n", RunError),
     ],
 )
 def test_a_lost_feed_may_pass_and_an_error_in_its_rows_may_not(text, kind):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.keys import mark_of
 from sparksplit.prepare.config import DataFrameInput, InputConfig, PreprocessConfig
 from sparksplit.prepare.config_checks import check, check_input
 from sparksplit.prepare.formats import DATAFRAME, FORMATS, users
@@ -19,10 +21,23 @@ VALUES: dict[str, Any] = {"path": "x", "label": None, "dtype": "float32", "shape
 """Of keys whose default is no value that can be given, or is none that goes with every format."""
 
 
-def test_every_key_is_of_some_format_and_every_format_names_keys() -> None:
-    for each in FORMATS.values():
-        assert each.keys <= set(InputConfig.model_fields)
-    assert all(users(key) for key in InputConfig.model_fields)
+def test_a_mark_names_formats_and_groups_of_formats_that_there_are() -> None:
+    known = {*FORMATS, *(group for each in FORMATS.values() for group in each.groups)}
+    for model in (InputConfig, PreprocessConfig):
+        assert known >= {user for key in model.model_fields for user in mark_of(model, key).users}
+
+
+def test_a_keys_text_names_the_formats_of_its_mark() -> None:
+    checked = 0
+    for model in (InputConfig, PreprocessConfig):
+        for key, field in model.model_fields.items():
+            said = re.search(r"Formats: (all except )?([^.]+)\.", " ".join((field.description or "").split()))
+            if said is None or not (mark := mark_of(model, key)).users:
+                continue
+            named, known = set(re.split(", | and ", said[2])), {*FORMATS} - {DATAFRAME}
+            assert (known - named if said[1] else named) == {*users(mark)} - {DATAFRAME}, key
+            checked += 1
+    assert checked > 25
 
 
 @pytest.mark.parametrize("format_name", ["idx", "csv", "text", "mine.py:rows"])
@@ -30,12 +45,12 @@ def test_every_key_is_of_some_format_and_every_format_names_keys() -> None:
 def test_a_key_that_the_format_does_not_use_is_refused_even_with_its_default(key: str, format_name: str) -> None:
     value = VALUES.get(key, InputConfig.model_fields[key].get_default(call_default_factory=True))
     config = parse(InputConfig, {"path": "x", "format": format_name, key: value})
-    if format_name.replace("mine.py:rows", "dataframe") in users(key):
+    if format_name.replace("mine.py:rows", "dataframe") in (formats := users(mark_of(InputConfig, key))):
         check_input(config)
         return
     with pytest.raises(ConfigError) as caught:
         check_input(config)
-    names = " and ".join(users(key)).replace("dataframe", "DataFrames")
+    names = " and ".join(formats).replace("dataframe", "DataFrames")
     assert str(caught.value) == f"{key}: is for {names}; the format is {format_name}"
 
 

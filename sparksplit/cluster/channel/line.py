@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from sparksplit.base.errors import RunError
 from sparksplit.cluster.channel.seal import Text
 from sparksplit.cluster.channel.wire import BEAT, ORPHAN, Wire, text_of
+from sparksplit.cluster.failures import Failure
 from sparksplit.network.listening import ANY, Network
 from sparksplit.network.tls import Connection, wrap_call
 
@@ -254,7 +255,7 @@ class Line:
             try:
                 self.send(beat=self._state(), heard=self._heard)
             except RunError as error:  # without this thread the node would seem to be silent
-                self.send(error=str(error), kind="own", heard=self._heard)
+                self.send(error=str(error), kind=Failure.OWN, heard=self._heard)
             # A device on the way may have dropped the connection without a word.
             if time.monotonic() - self._wire.heard > QUIET and not (calling and calling.is_alive()):
                 calling = threading.Thread(target=self._call_anew, name="driver-anew", daemon=True)

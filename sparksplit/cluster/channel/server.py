@@ -15,6 +15,7 @@ from typing import Any
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster.channel.peer import Peer
 from sparksplit.cluster.channel.wire import BACKLOG, DEAD, ORPHAN, SILENT, Wire, accept, limit_until, text_of
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.node_record import Link, NodeRecord
 from sparksplit.network.listening import ANY, Network
 from sparksplit.network.tls import Connection, Served
@@ -274,7 +275,7 @@ class Channel:
                 record.beaten(kind, dict(message.get("beat") or message.get("state") or {}), now)
             record.place = str(message.get("place", record.place))
             if "error" in message and record.error is None:
-                record.error = (now, str(message.get("kind")), str(message["error"]))
+                record.error = (now, Failure(str(message.get("kind"))), str(message["error"]))
                 # A task's launcher, if it had come so far, has not been lost: it has nothing more to say.
                 record.ended = record.ended or ((now, 1) if kind == "task" else None)
             if "ended" in message:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparksplit.base.errors import InputError, RunError
 from sparksplit.collectives import Alone, Collective
 from sparksplit.dataset.plan import window_for
 from sparksplit.diagnosis.node.blocks import sync_interval
@@ -266,8 +265,7 @@ class Rig:
         losses = self.step.train(chunk)
         if not np.isfinite(losses).all():
             bad = int(np.argmin(np.isfinite(losses)))
-            problem = diverged(1, chunk.first + bad + 1, losses[bad])
-            raise InputError(f"{chunk.suspect}, and so {problem}") if chunk.suspect else RunError(problem)
+            raise diverged(1, chunk.first + bad + 1, losses[bad], chunk.suspect)
 
     def alone(self) -> Step:
         """The step without exchanges."""

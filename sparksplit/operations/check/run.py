@@ -20,7 +20,7 @@ from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.config import CheckConfig
 from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import spark_reason
+from sparksplit.spark.reasons import NO_MODULE, NO_PYTHON, spark_reason
 from sparksplit.spark.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.spark.session import known_settings, spark_session
 from sparksplit.spark.waiting import Patience
@@ -122,14 +122,14 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
     sc = spark.sparkContext
     group = f"sparksplit-check-{uuid.uuid4().hex[:8]}"
     texts: list[str] = []
-    reasons: list[str] = []
+    failures: list[str] = []
 
     def collect() -> None:
         try:
             sc.setJobGroup(group, "sparksplit check", interruptOnCancel=True)
             texts.extend(sc.parallelize(range(slots), slots).barrier().mapPartitions(ask).collect())
         except Exception as error:
-            reasons.append(spark_reason(str(error)))
+            failures.append(str(error))
 
     # In a thread, because of the time limit, and because the job's group stays with the thread.
     collecting = threading.Thread(target=collect, name="check", daemon=True)
@@ -139,12 +139,13 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         with limited(sc._gateway):
             sc.cancelJobGroup(group)
         return [], Problem("executors", f"they have not answered within {JOB_SECONDS:g} s; their logs may say why")
-    if reasons:
-        if "cannot run" in reasons[0] and "PYSPARK_PYTHON" in reasons[0]:
-            return [], Problem("spark.pyspark.python", reasons[0])
-        missing = "No module named" in reasons[0]
+    if failures:
+        reason = spark_reason(failures[0])
+        if NO_PYTHON.search(failures[0]):
+            return [], Problem("spark.pyspark.python", reason)
+        missing = NO_MODULE in reason
         hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
-        return [], Problem("executors", f"{reasons[0]}{hint}")
+        return [], Problem("executors", f"{reason}{hint}")
     found: dict[str, Facts] = {}
     for text in texts:
         try:

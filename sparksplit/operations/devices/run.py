@@ -25,7 +25,7 @@ from sparksplit.operations.devices.host import cpu
 from sparksplit.operations.devices.record import COMMAND, DEVICES, DevicesRecord
 from sparksplit.spark.executors import slots_of
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import spark_reason
+from sparksplit.spark.reasons import NO_MODULE, spark_reason
 from sparksplit.spark.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.spark.session import spark_session
 from sparksplit.spark.waiting import Patience
@@ -162,7 +162,7 @@ def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
     if late:
         raise RunError(f"the executors have not answered within {seconds:g} s; their logs may say why")
     if reasons:
-        missing = "No module named" in reasons[0]
+        missing = NO_MODULE in reasons[0]
         hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
         raise RunError(f"executors: {reasons[0]}{hint}")
     return [json.loads(text) for text in texts]

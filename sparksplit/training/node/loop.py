@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from sparksplit.base.errors import InputError, Passing, RunError, SparksplitError
+from sparksplit.base.errors import InputError, Passing, RunError
 from sparksplit.collectives import Collective
 from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.syncs import Sync
@@ -128,7 +128,7 @@ class Loop:
         """A value of the chunk that is trained on that is no finite number, and its row."""
 
     def run(self) -> Progress:
-        """Train to the end, or to where the watch ends it. Raises RunError if the loss is no longer finite."""
+        """Train to the end, or to where the watch ends it. Raises Diverged if the loss is no longer finite."""
         tally, first = self._tally, self._rounds.first
         # The cluster takes `update` for a sign of progress: here it counts steps, of which there are more.
         self._member.state(update=tally.step, epochs=self._rounds.passes)
@@ -212,11 +212,6 @@ class Loop:
                 raise InputError(self._suspect) from error
             raise
 
-    def _lost(self, epoch: int, step: int, loss: object) -> SparksplitError:
-        """What is raised where there is no number to go on with."""
-        problem = diverged(epoch, step, loss)
-        return InputError(f"{self._suspect}, and so {problem}") if self._suspect else RunError(problem)
-
     def _stop(self, base: int, step: int) -> int:
         """The step that a chunk which begins at `step` may not go beyond, both counted within the round."""
         every = self._every if isinstance(self._every, int) else None
@@ -252,7 +247,7 @@ class Loop:
     def _account(self, epoch: int, base: int, chunk: Chunk, losses: Any) -> None:
         if not np.isfinite(losses).all():
             bad = int(np.argmin(np.isfinite(losses)))
-            raise self._lost(epoch + 1, base + chunk.first + bad + 1, losses[bad])
+            raise diverged(epoch + 1, base + chunk.first + bad + 1, losses[bad], self._suspect)
         self._tally.add(chunk, losses)
         self._tally.step = base + chunk.first + chunk.updates
         if self._suspect:
@@ -301,7 +296,8 @@ class Loop:
         """Raise what `_lost` gives where the weights are no longer finite: the last loss was computed before the update
         that spoilt them, or is a number all the same, and no checkpoint may keep them."""
         if not self._step.is_finite():
-            raise self._lost(epoch, self._tally.step, "no number from here on, since weights are not finite")
+            loss = "no number from here on, since weights are not finite"
+            raise diverged(epoch, self._tally.step, loss, self._suspect)
 
     def _validate(self) -> Values | None:
         if self._validation is None:

@@ -19,6 +19,7 @@ from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.cluster.channel import line, wire
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import culprit
 from sparksplit.cluster.node_record import Link, NodeRecord
 from tests.cluster.channel.ends import as_node, join, post, until
@@ -215,8 +216,8 @@ def test_last_words_arrive_before_the_end(channel: Channel) -> None:
 
 def test_only_the_first_error_of_a_rank_counts(channel: Channel) -> None:
     node = join(channel, 0)
-    node.report_error("own", "first")
-    node.report_error("own", "second")
+    node.report_error(Failure.OWN, "first")
+    node.report_error(Failure.OWN, "second")
     assert channel.records[0].error is not None
     assert channel.records[0].error[1:] == ("own", "first")
 
@@ -326,7 +327,7 @@ def test_a_task_that_fails_beside_its_launcher_is_not_lost(channel: Channel) -> 
     assert Line(post(channel, 0, "task")).deliver(error="before its start: OSError: no room", kind="passing")
     fault = culprit(channel.records, time.monotonic() + 1)
     assert fault is not None
-    assert (fault.text, fault.may_pass) == ("before its start: OSError: no room", True)
+    assert (fault.text, fault.follows.may_pass) == ("before its start: OSError: no room", True)
     assert culprit(channel.records, time.monotonic() + 10) == fault
 
 

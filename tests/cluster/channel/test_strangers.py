@@ -20,6 +20,7 @@ from sparksplit.cluster.channel import line, wire
 from sparksplit.cluster.channel.line import Line, Refused
 from sparksplit.cluster.channel.seal import NONCE, Text, seals
 from sparksplit.cluster.channel.server import Channel, Hello
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.member import NodeMember, Start
 from sparksplit.network.listening import Network
 from tests.cluster.channel.ends import as_node, join, post, said, until
@@ -82,7 +83,7 @@ def test_a_hello_that_is_none_is_refused_whoever_sends_it(channel: Channel, chan
 def test_the_secret_does_not_cross_the_wire_and_what_was_overheard_is_of_no_use(channel: Channel) -> None:
     with Relay(channel.address) as relay:
         node = NodeMember(Start(replace(post(channel), driver=relay.address), 2, "", {}, {}, "", os.getpid()))
-        node.report_error("own", "overheard")
+        node.report_error(Failure.OWN, "overheard")
         assert channel.secret.encode() not in relay.sent + relay.received
         overheard = bytes(relay.sent)
     with socket.create_connection(channel.address, 5) as stranger:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sparksplit.base.errors import InputError, Passing, PeerLost, RunError
+from sparksplit.base.errors import Diverged, InputError, Passing, PeerLost, RunError
 from sparksplit.collectives import Alone
 from sparksplit.rows.feed import Feed
 from sparksplit.training import report
@@ -286,14 +286,14 @@ def test_a_training_loss_that_is_no_number_ends_the_run_before_it_is_saved():
         return np.where(np.arange(chunk.first, chunk.first + chunk.updates) == 2, np.nan, 1.0)
 
     node = Node(step=Counting(losses), every=1)
-    with pytest.raises(RunError, match=r"epoch 1, step 3: the loss is nan; a smaller optimizer.learning_rate may help"):
+    with pytest.raises(Diverged, match=r"epoch 1, step 3: the loss is nan; a smaller optimizer.learning_rate may help"):
         node.run()
     assert [progress.step for progress in node.saved] == [1, 2]
 
 
 def test_weights_that_the_last_update_has_spoilt_are_not_saved():
     node = Node(step=Counting(finite=False))
-    with pytest.raises(RunError, match=r"epoch 1, step 8: the loss is no number from here on, since weights are not"):
+    with pytest.raises(Diverged, match=r"epoch 1, step 8: the loss is no number from here on, since weights are not"):
         node.run()
     assert (node.saved, node.histories) == ([], [])
 
@@ -432,6 +432,6 @@ def test_a_model_that_knows_what_to_do_with_nan_trains_on():
 
 def test_weights_that_are_no_numbers_are_not_saved_within_an_epoch():
     node = Node(step=Counting(finite=False), every=3)
-    with pytest.raises(RunError, match=r"epoch 1, step 3: the loss is no number from here on, since weights are not"):
+    with pytest.raises(Diverged, match=r"epoch 1, step 3: the loss is no number from here on, since weights are not"):
         node.run()
     assert node.saved == []

@@ -16,6 +16,7 @@ from typing import Any
 
 from sparksplit.base.errors import UsageError
 from sparksplit.cluster.channel.wire import ORPHANED, die_with_parent
+from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.operations.devices.ask import Order
 
@@ -43,7 +44,7 @@ def main() -> int:
             if not isinstance(error, UsageError):
                 traceback.print_exc()
             kind, text = kind_and_text(error)
-            tell("usage" if kind == "usage" else "failed", text)
+            tell("usage" if kind is Failure.USAGE else "failed", text)
             return 1
     return 0
 

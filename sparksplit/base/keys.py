@@ -1,0 +1,49 @@
+"""What a configuration's key is, beside its type: a mark on its field, in `Annotated`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pydantic
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The rules for one key. A field without a mark has the defaults."""
+
+    hashed: bool = True
+    """Whether the key enters the config hash. A path does not: only the content of its files does."""
+    safe: bool = False
+    """Whether `diagnose` may write the key. No value of a safe key changes the result."""
+    users: tuple[str, ...] = ()
+    """The formats, groups of formats or rules of the cut that use the key. Empty: all of them."""
+    shared: bool = False
+    """Whether all strategies of a comparison have the same value."""
+    within: bool = False
+    """Whether `compare` takes the key only within one of its `strategies`."""
+    refused: str = ""
+    """Why no run of a comparison has the key. Empty: a run may have the key."""
+
+
+SAFE = Mark(hashed=False, safe=True)
+
+
+def used_by(*users: str) -> Mark:
+    """The mark of a key that only these formats, groups of formats or rules of the cut use."""
+    return Mark(users=users)
+
+
+def mark_of(model: type[pydantic.BaseModel], key: str) -> Mark:
+    """The mark of one of `model`'s keys."""
+    return next((mark for mark in model.model_fields[key].metadata if isinstance(mark, Mark)), Mark())
+
+
+def keys_of(model: type[pydantic.BaseModel], which: Callable[[Mark], object]) -> list[str]:
+    """The keys of `model` with a mark for which `which` is true, in the order of declaration."""
+    return [key for key in model.model_fields if which(mark_of(model, key))]
+
+
+def unhashed(model: type[pydantic.BaseModel]) -> set[str]:
+    """The keys of `model` that do not enter the config hash."""
+    return set(keys_of(model, lambda mark: not mark.hashed))
