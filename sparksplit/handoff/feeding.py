@@ -19,7 +19,7 @@ from sparksplit.handoff import damage
 from sparksplit.handoff.job import Fed, FeedJob
 from sparksplit.handoff.receiver import token_of
 from sparksplit.handoff.sender import Address
-from sparksplit.prepare.sources.identify import identified
+from sparksplit.prepare.passes.identify import identified
 from sparksplit.rows.ledger import Entry
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from sparksplit.features.table import WHOLE, table_like
 from sparksplit.inference.tasks import SplitRows, predict
 from sparksplit.inference.trained import Array, TrainedModel, load
 from sparksplit.inference.writer import Columns
-from sparksplit.prepare.sources.numbers import numbers
-from sparksplit.prepare.sources.table_rows import TableReader
+from sparksplit.prepare.tables.numbers import numbers
+from sparksplit.prepare.tables.table_rows import TableReader
 
 _PLACE = "the frame"
 _ROWS = 4096

@@ -24,9 +24,9 @@ from sparksplit.prepare.bad_rows import Limit
 from sparksplit.prepare.config import RULES, InputConfig
 from sparksplit.prepare.durations import written
 from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.passes.stored_passes import digest_now
 from sparksplit.prepare.sources import Source
-from sparksplit.prepare.sources.failures import input_failures
-from sparksplit.prepare.sources.passes import digest_now
+from sparksplit.prepare.tables.failures import input_failures
 from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from hdfs_io import filesystem
 from hdfs_io.errors import using
 from sparksplit.base.errors import InputError, SparksplitError
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.sources.base import BadRow
-from sparksplit.prepare.sources.line_numbers import Lines, assigned, find_lines
+from sparksplit.prepare.source import BadRow
+from sparksplit.prepare.tables.line_numbers import Lines, assigned, find_lines
 from sparksplit.spark.job_names import described
 from sparksplit.spark.task_facts import facts_of
 

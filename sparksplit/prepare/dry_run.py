@@ -24,11 +24,11 @@ from sparksplit.features.table import Column
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.bad_rows import Limit, tally_of
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.passes.parse import keep_names, tensor_names, text_names
 from sparksplit.prepare.preprocess import open_rows, own_frame, own_source, session_for
 from sparksplit.prepare.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
-from sparksplit.prepare.sources.base import BadRow, Source
-from sparksplit.prepare.sources.line_numbers import assigned, find_lines
-from sparksplit.prepare.sources.parse import keep_names, tensor_names, text_names
+from sparksplit.prepare.source import BadRow, Source
+from sparksplit.prepare.tables.line_numbers import assigned, find_lines
 
 SHOWN_VALUES, SHOWN_BAD, SHOWN_CLASSES, SHOWN_COLUMNS = 8, 5, 20, 30
 

@@ -21,12 +21,10 @@ _FILES = (*_ROWS, "files")
 class Format:
     """What others need to know about a format.
 
-    source: its class, as `module:Class` within sources/, made with its `of`: our own tasks read its files.
-    reader: the function that gives its columns as a DataFrame, as `module:function` there (readers.Read): Spark reads
-    it. Neither, where the caller has a DataFrame already.
-    groups: what the marks of keys (base/keys.py) call it, beside its name. columns: its rows have columns, so that
-    labels and what is kept go by their names. rows: the columns are its features. files: Spark reads it from files.
-    delimited: those are lines of delimited text.
+    source: its class, as `module:Class` within prepare/, made with its `of`: our own tasks read its files.
+    reader: the function that gives its columns as a DataFrame, as `module:function` there (tables.readers.Read): Spark
+    reads it. Neither, where the caller has a DataFrame already.
+    groups: what the marks of keys (base/keys.py) call it, beside its name.
     shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
     settings: Spark's settings that a session needs for it, if we start the session.
@@ -52,17 +50,17 @@ class Format:
         return "columns" in self.groups
 
     def load(self) -> Any:
-        """The class that `source` names: of sources.base.FileSource."""
+        """The class that `source` names: of source.FileSource."""
         return _named(self.source)
 
     def load_reader(self) -> Any:
-        """The function that `reader` names: a sources.readers.Read."""
+        """The function that `reader` names: a tables.readers.Read."""
         return _named(self.reader)
 
 
 def _named(place: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(importlib.import_module(f"sparksplit.prepare.sources.{module}"), name)
+    return getattr(importlib.import_module(f"sparksplit.prepare.{module}"), name)
 
 
 DATAFRAME = "dataframe"
@@ -73,17 +71,17 @@ AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
 _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
-    "idx": Format("idx:IdxSource"),
-    "csv": Format(reader="csv:rows", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
-    "hive-text": Format(reader="csv:hive_text", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
-    **{name: Format(reader="same_columns:rows", groups=_FILES, shapeless=True) for name in ("parquet", "orc")},
-    "json": Format(reader="json_lines:rows", lines=True, groups=_FILES, shapeless=True),
-    "avro": Format(reader="readers:avro", groups=_FILES, shapeless=True, settings={"spark.jars.packages": AVRO}),
-    "tfrecord": Format(reader="tfrecord:read", groups=_FILES, shapeless=True),
-    "images": Format(reader="images:read", groups=("columns", "files")),
-    "table": Format(reader="readers:table", groups=_ROWS, shapeless=True, settings=_HIVE),
-    "sql": Format(reader="readers:query", groups=_ROWS, shapeless=True, settings=_HIVE),
-    "text": Format("text:TextSource", lines=True, tokens=True),
+    "idx": Format("sources.idx:IdxSource"),
+    "csv": Format(reader="sources.csv:rows", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
+    "hive-text": Format(reader="sources.csv:hive_text", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
+    **{name: Format(reader="tables.same_columns:rows", groups=_FILES, shapeless=True) for name in ("parquet", "orc")},
+    "json": Format(reader="sources.json_lines:rows", lines=True, groups=_FILES, shapeless=True),
+    "avro": Format(reader="tables.readers:avro", groups=_FILES, shapeless=True, settings={"spark.jars.packages": AVRO}),
+    "tfrecord": Format(reader="sources.tfrecord:read", groups=_FILES, shapeless=True),
+    "images": Format(reader="sources.images:read", groups=("columns", "files")),
+    "table": Format(reader="tables.readers:table", groups=_ROWS, shapeless=True, settings=_HIVE),
+    "sql": Format(reader="tables.readers:query", groups=_ROWS, shapeless=True, settings=_HIVE),
+    "text": Format("sources.text:TextSource", lines=True, tokens=True),
     DATAFRAME: Format(groups=_ROWS, shapeless=True),
 }
 

@@ -28,21 +28,22 @@ from sparksplit.dataset.fitted import Fitted
 from sparksplit.dataset.lane_files import FileFacts, Layout
 from sparksplit.dataset.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
 from sparksplit.dataset.plan import Plan
-from sparksplit.prepare import bad_rows, counts, windows_config
+from sparksplit.prepare import bad_rows, windows_config
 from sparksplit.prepare.bad_rows import Limit
 from sparksplit.prepare.config import PreprocessConfig
-from sparksplit.prepare.counts import Counts
-from sparksplit.prepare.cut import Cut
 from sparksplit.prepare.cut_config import dependent
-from sparksplit.prepare.cut_fit import fitted as fitted_cut
-from sparksplit.prepare.fit_features import Fitting, fitting
-from sparksplit.prepare.numbering import ROWS
-from sparksplit.prepare.shuffle import FILE, Place, Writing, final_name
-from sparksplit.prepare.sources.base import Source
-from sparksplit.prepare.sources.identify import Identify, Key, move_apart, rows_digest
-from sparksplit.prepare.sources.kept import Kept
-from sparksplit.prepare.sources.parse import CONTENT, NUMBER, tensor_names, text_names
-from sparksplit.prepare.sources.passes import passes
+from sparksplit.prepare.passes import counts
+from sparksplit.prepare.passes.counts import Counts
+from sparksplit.prepare.passes.cut import Cut
+from sparksplit.prepare.passes.cut_fit import fitted as fitted_cut
+from sparksplit.prepare.passes.fit_features import Fitting, fitting
+from sparksplit.prepare.passes.identify import Identify, Key, move_apart, rows_digest
+from sparksplit.prepare.passes.kept import Kept
+from sparksplit.prepare.passes.numbering import ROWS
+from sparksplit.prepare.passes.parse import CONTENT, NUMBER, tensor_names, text_names
+from sparksplit.prepare.passes.shuffle import FILE, Place, Writing, final_name
+from sparksplit.prepare.passes.stored_passes import passes
+from sparksplit.prepare.source import Source
 from sparksplit.spark.batches import bounded_batches, rows_per_batch
 from sparksplit.spark.job_names import described
 from sparksplit.spark.task_facts import facts_of

@@ -19,10 +19,10 @@ from sparksplit.prepare import config_checks
 from sparksplit.prepare.awaited import await_input
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.passes.stored_passes import digest_now
 from sparksplit.prepare.prepare import prepare
 from sparksplit.prepare.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
-from sparksplit.prepare.sources.failures import input_failures
-from sparksplit.prepare.sources.passes import digest_now
+from sparksplit.prepare.tables.failures import input_failures
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import session_with_executors
 from sparksplit.spark.job_names import described

@@ -19,11 +19,10 @@ from sparksplit.dataset import row_ids
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.prepare.config import PreprocessConfig
-from sparksplit.prepare.cut import Cut, outside
-from sparksplit.prepare.cut_fit import fitted as fitted_cut
-from sparksplit.prepare.sources.base import BadRow, BadRows, ParsedRows, Reader, Source
-from sparksplit.prepare.sources.identify import Identify
-from sparksplit.prepare.sources.parse import (
+from sparksplit.prepare.passes.cut import Cut, outside
+from sparksplit.prepare.passes.cut_fit import fitted as fitted_cut
+from sparksplit.prepare.passes.identify import Identify
+from sparksplit.prepare.passes.parse import (
     BAD,
     CONTENT,
     CUT,
@@ -33,6 +32,7 @@ from sparksplit.prepare.sources.parse import (
     reader_of,
     to_batch,
 )
+from sparksplit.prepare.source import BadRow, BadRows, ParsedRows, Reader, Source
 from sparksplit.spark.batches import bounded_batches, rows_per_batch
 
 if TYPE_CHECKING:

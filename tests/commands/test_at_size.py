@@ -17,9 +17,11 @@ from sparksplit.base.config import parse
 from sparksplit.dataset import plan, row_ids
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
-from sparksplit.prepare import numbering, prepare
+from sparksplit.prepare import prepare
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.sources import open_source, passes
+from sparksplit.prepare.passes import numbering
+from sparksplit.prepare.passes import stored_passes as passes
+from sparksplit.prepare.sources import open_source
 from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.preprocessing import run
 from tests.prepare.idx_files import digits, write_folder

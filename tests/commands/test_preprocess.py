@@ -29,7 +29,7 @@ from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 from sparksplit.prepare import preprocess
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.config_checks import check
-from sparksplit.prepare.cut import Cut
+from sparksplit.prepare.passes.cut import Cut
 from sparksplit.prepare.sources import open_source, open_with_spark, raw_digest
 from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.preprocessing import CSV, run

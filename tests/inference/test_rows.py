@@ -22,7 +22,7 @@ from sparksplit.dataset.description import (
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.rows import PreparedRows, RawRows
 from sparksplit.inference.trained import TrainedModel
-from sparksplit.prepare.sources.parse import parse as parsed
+from sparksplit.prepare.passes.parse import parse as parsed
 from tests.inference.runs import make_complete
 
 

@@ -15,10 +15,10 @@ from sparksplit.features.config import FeatureConfig
 from sparksplit.features.table import table_of
 from sparksplit.prepare import dry_run, sample
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.passes.parse import LABEL, PART, parsed_schema, to_batch
 from sparksplit.prepare.sample import Facts, Sample
+from sparksplit.prepare.source import BadRow, ParsedRows
 from sparksplit.prepare.sources import Source
-from sparksplit.prepare.sources.base import BadRow, ParsedRows
-from sparksplit.prepare.sources.parse import LABEL, PART, parsed_schema, to_batch
 
 
 class Rows(Source):

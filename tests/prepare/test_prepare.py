@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparksplit.base.errors import RunError
-from sparksplit.prepare.counts import Counts, Group, check_counts, without_rows
+from sparksplit.prepare.passes.counts import Counts, Group, check_counts, without_rows
 
 
 @pytest.mark.parametrize(

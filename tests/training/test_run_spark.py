@@ -19,7 +19,7 @@ from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.prepare.sources.identify import identified
+from sparksplit.prepare.passes.identify import identified
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.progress_record import read_history
 from sparksplit.training.run import train

@@ -28,12 +28,12 @@ from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.source import BadRow, FileSource, ParsedRows, Source, Task
 from sparksplit.prepare.sources import contents, snappy
-from sparksplit.prepare.sources.base import BadRow, FileSource, ParsedRows, Source, Task
-from sparksplit.prepare.sources.columns import DataFrameSource, columns_asked_for
-from sparksplit.prepare.sources.raw_frame import RawFrame
-from sparksplit.prepare.sources.readers import Raw, read
 from sparksplit.prepare.sources.windows import WindowSource
+from sparksplit.prepare.tables.columns import DataFrameSource, columns_asked_for
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import Raw, read
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.sources.cells import Cells, split
-from sparksplit.prepare.sources.csv_lines import LINE
-from sparksplit.prepare.sources.folders import EVERY_FOLDER
-from sparksplit.prepare.sources.raw_frame import RawFrame
-from sparksplit.prepare.sources.readers import METADATA, for_spark
+from sparksplit.prepare.tables.cells import Cells, split
+from sparksplit.prepare.tables.csv_lines import LINE
+from sparksplit.prepare.tables.folders import EVERY_FOLDER
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import METADATA, for_spark
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:

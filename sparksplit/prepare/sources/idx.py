@@ -19,7 +19,7 @@ from sparksplit.dataset.labels import rounded
 from sparksplit.dataset.manifest import SourceFile
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.config_checks import check_input
-from sparksplit.prepare.sources.base import (
+from sparksplit.prepare.source import (
     BATCH_BYTES,
     GZIP_ERRORS,
     RANGE_BYTES,

@@ -22,9 +22,9 @@ from hdfs_io.listing import Found
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import TensorSpec
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.sources import same_columns
-from sparksplit.prepare.sources.folders import EVERY_FOLDER
-from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.tables import same_columns
+from sparksplit.prepare.tables.folders import EVERY_FOLDER
+from sparksplit.prepare.tables.raw_frame import RawFrame
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

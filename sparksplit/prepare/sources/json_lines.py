@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.sources.cells import short
-from sparksplit.prepare.sources.folders import EVERY_FOLDER
-from sparksplit.prepare.sources.line_numbers import ROW_TEXT, line_mark_sql
-from sparksplit.prepare.sources.raw_frame import RawFrame
-from sparksplit.prepare.sources.readers import METADATA
+from sparksplit.prepare.tables.cells import short
+from sparksplit.prepare.tables.folders import EVERY_FOLDER
+from sparksplit.prepare.tables.line_numbers import ROW_TEXT, line_mark_sql
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import METADATA
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:

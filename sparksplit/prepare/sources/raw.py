@@ -18,12 +18,12 @@ from sparksplit.dataset.manifest import SPLITS
 from sparksplit.features.encoder import Encoder, encoder_of
 from sparksplit.prepare import bad_rows
 from sparksplit.prepare.bad_rows import NONE, Limit
-from sparksplit.prepare.counts import count
-from sparksplit.prepare.cut import Cut
-from sparksplit.prepare.sources.base import Source
-from sparksplit.prepare.sources.identify import Identify, rows_digest
-from sparksplit.prepare.sources.parse import keep_names, parsed_schema, tensor_names, text_names
-from sparksplit.prepare.sources.passes import passes
+from sparksplit.prepare.passes.counts import count
+from sparksplit.prepare.passes.cut import Cut
+from sparksplit.prepare.passes.identify import Identify, rows_digest
+from sparksplit.prepare.passes.parse import keep_names, parsed_schema, tensor_names, text_names
+from sparksplit.prepare.passes.stored_passes import passes
+from sparksplit.prepare.source import Source
 from sparksplit.spark.batches import bounded_batches, rows_per_batch
 
 if TYPE_CHECKING:

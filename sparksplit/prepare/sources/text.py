@@ -21,8 +21,8 @@ from sparksplit.dataset.description import TOKENS, Description, TensorSpec
 from sparksplit.dataset.manifest import SPLITS, SourceFile
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.config_checks import check_input
+from sparksplit.prepare.source import BATCH_BYTES, BadRow, FileSource, ParsedRows, Task, input_files
 from sparksplit.prepare.sources import contents, text_tokens
-from sparksplit.prepare.sources.base import BATCH_BYTES, BadRow, FileSource, ParsedRows, Task, input_files
 from sparksplit.prepare.sources.text_tokens import Encoder, Range
 
 Item = TypeVar("Item")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from sparksplit.base.errors import InputError, UsageError
 from sparksplit.dataset.description import UNKNOWN
-from sparksplit.prepare.sources.base import GZIP_ERRORS, gzip_problem, open_raw
+from sparksplit.prepare.source import GZIP_ERRORS, gzip_problem, open_raw
 
 Codes = npt.NDArray[Any]
 RANGE_BYTES = 64 * 1024 * 1024

@@ -24,11 +24,11 @@ from hdfs_io import filesystem
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.sources.base import BATCH_BYTES, GZIP_ERRORS, GZIP_MAGIC, gzip_problem
+from sparksplit.prepare.source import BATCH_BYTES, GZIP_ERRORS, GZIP_MAGIC, gzip_problem
 from sparksplit.prepare.sources.examples import Feature, columns, features_of
-from sparksplit.prepare.sources.folders import EVERY_FOLDER
-from sparksplit.prepare.sources.raw_frame import RawFrame
-from sparksplit.prepare.sources.readers import hadoop_path
+from sparksplit.prepare.tables.folders import EVERY_FOLDER
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import hadoop_path
 from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:

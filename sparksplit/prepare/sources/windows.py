@@ -24,11 +24,11 @@ from sparksplit.features.missing_columns import there_are
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.durations import duration
-from sparksplit.prepare.sources.base import BATCH_BYTES, BadRow, BadRows, ParsedRows, Reader, Source
-from sparksplit.prepare.sources.columns import DataFrameSource, _column
-from sparksplit.prepare.sources.parse import BAD, CUT, PART, keep_names, parse, tensor_names
-from sparksplit.prepare.sources.readers import Raw
+from sparksplit.prepare.passes.parse import BAD, CUT, PART, keep_names, parse, tensor_names
+from sparksplit.prepare.source import BATCH_BYTES, BadRow, BadRows, ParsedRows, Reader, Source
 from sparksplit.prepare.sources.window_places import Piece, Rule, find, keep
+from sparksplit.prepare.tables.columns import DataFrameSource, _column
+from sparksplit.prepare.tables.readers import Raw
 from sparksplit.prepare.windows_config import WindowsConfig
 from sparksplit.spark.batches import partition_id, shuffled
 

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from sparksplit.base.config import parse as parse_config
 from sparksplit.prepare import bad_rows
 from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.passes.parse import parse
 from sparksplit.prepare.sources import BadRow, Source, open_with_spark
-from sparksplit.prepare.sources.parse import parse
 
 
 def source(spark: SparkSession, **keys: Any) -> Source:

@@ -21,13 +21,13 @@ from sparksplit.features.config import FeatureConfig
 from sparksplit.prepare import bad_rows
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.cut_config import CutConfig
+from sparksplit.prepare.passes.parse import parse
 from sparksplit.prepare.sources import BadRow, Source, open_with_spark
-from sparksplit.prepare.sources.columns import DataFrameSource
-from sparksplit.prepare.sources.failures import input_failures
-from sparksplit.prepare.sources.line_numbers import assigned, find_lines
-from sparksplit.prepare.sources.parse import parse
-from sparksplit.prepare.sources.readers import Raw
-from sparksplit.prepare.sources.readers import read as raw_of
+from sparksplit.prepare.tables.columns import DataFrameSource
+from sparksplit.prepare.tables.failures import input_failures
+from sparksplit.prepare.tables.line_numbers import assigned, find_lines
+from sparksplit.prepare.tables.readers import Raw
+from sparksplit.prepare.tables.readers import read as raw_of
 
 OPEN = "a quoted field does not close on its line (input.multiline: true reads line breaks within quotes)"
 

@@ -14,9 +14,9 @@ from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import Description, FittedPreprocessing
 from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.passes.parse import parse
 from sparksplit.prepare.sources import turned_like
 from sparksplit.prepare.sources.images import Decoder
-from sparksplit.prepare.sources.parse import parse
 from tests.prepare.sources.raw_columns import bad_of, source
 
 COLOURS = np.random.default_rng(1).integers(0, 256, (4, 6, 3), dtype=np.uint8)

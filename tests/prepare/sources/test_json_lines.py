@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import InputError
+from sparksplit.prepare.passes.parse import parse
 from sparksplit.prepare.sources.json_lines import line_problem
-from sparksplit.prepare.sources.line_numbers import assigned, find_lines
-from sparksplit.prepare.sources.parse import parse
+from sparksplit.prepare.tables.line_numbers import assigned, find_lines
 from tests.prepare.sources.raw_columns import bad_of, rows_of, source
 
 

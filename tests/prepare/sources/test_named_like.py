@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 from sparksplit.dataset.description import Description, FittedPreprocessing
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.sources import labelled_by, named_like
-from sparksplit.prepare.sources.raw_frame import RawFrame
+from sparksplit.prepare.tables.raw_frame import RawFrame
 
 NO_LABEL = "predictions have no metrics"
 

@@ -12,8 +12,8 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.source import input_files
 from sparksplit.prepare.sources import raw_digest
-from sparksplit.prepare.sources.base import input_files
 from tests.prepare.idx_files import digits, write_folder
 
 HOUR = 3_600_000_000_000

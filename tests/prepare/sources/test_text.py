@@ -22,8 +22,8 @@ from sparksplit.dataset.description import (
     TensorSpec,
 )
 from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.source import labelled_like
 from sparksplit.prepare.sources import ParsedRows, open_source, text, text_tokens
-from sparksplit.prepare.sources.base import labelled_like
 from sparksplit.prepare.sources.text import TextSource
 
 

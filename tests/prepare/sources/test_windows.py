@@ -10,9 +10,9 @@ import pytest
 
 from sparksplit.dataset.description import TensorSpec, Windows
 from sparksplit.dataset.lane_files import binary_column
-from sparksplit.prepare.sources.base import BAD as BAD_STRUCT
-from sparksplit.prepare.sources.base import BadRow, BadRows, ParsedRows
-from sparksplit.prepare.sources.parse import BAD, CUT, PART, keep_names
+from sparksplit.prepare.passes.parse import BAD, CUT, PART, keep_names
+from sparksplit.prepare.source import BAD as BAD_STRUCT
+from sparksplit.prepare.source import BadRow, BadRows, ParsedRows
 from sparksplit.prepare.sources.window_places import Rule
 from sparksplit.prepare.sources.windows import WindowReader
 

@@ -1,0 +1,172 @@
+"""Rows counted before any is written: by split, by label, bad ones; and what follows from the counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from sparksplit.base.errors import InputError, RunError
+from sparksplit.dataset import row_ids
+from sparksplit.dataset.labels import MAX_CLASSES, check_number_of_labels, classified, parsed_numbers, wide
+from sparksplit.dataset.lane_files import CHANGED, LABEL
+from sparksplit.dataset.manifest import SPLITS, Manifest
+from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.passes.cut import Cut
+from sparksplit.prepare.passes.identify import Identified, Identify
+from sparksplit.prepare.passes.numbering import ROWS
+from sparksplit.prepare.passes.parse import SPLIT
+from sparksplit.prepare.source import Source
+from sparksplit.spark.job_names import described
+
+if TYPE_CHECKING:
+    from sparksplit.prepare.passes.kept import Kept
+
+CHECKSUM, WIDE = "checksum", "wide"
+_SUMS = (ROWS, CHECKSUM, WIDE)
+_GROUPED = 1 << 17
+"""Counts that a task collects before it adds up those of the same label."""
+
+
+class Group(NamedTuple):
+    """Rows of a split and label. checksum: of their ids, as the ledger has it."""
+
+    rows: int
+    checksum: int
+
+
+@dataclass
+class Counts:
+    """Good rows by split and, where labels are classes, by label; otherwise all under the label None. wide: whether
+    there are labels that are numbers which float32 does not hold."""
+
+    groups: dict[str, dict[Any, Group]]
+    wide: bool = False
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Of each split."""
+        return {name: sum(group.rows for group in groups.values()) for name, groups in self.groups.items()}
+
+    @property
+    def checksums(self) -> dict[str, int]:
+        """Of each split."""
+        return {name: sum(group.checksum for group in groups.values()) % 2**64 for name, groups in self.groups.items()}
+
+    @property
+    def labels(self) -> dict[str, dict[Any, int]]:
+        """Rows of each label of each split."""
+        found = {name: {label: group.rows for label, group in groups.items()} for name, groups in self.groups.items()}
+        return {name: {label: rows for label, rows in of.items() if label is not None} for name, of in found.items()}
+
+    def keep(self, known: Collection[Any]) -> None:
+        """Leave out all labels but these."""
+        for name, groups in self.groups.items():
+            self.groups[name] = {label: group for label, group in groups.items() if label in known}
+
+
+@described("count")
+def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool = True) -> Counts:
+    """Count the rows of `keys` (part, content hash, label, kept columns, `cut`) by split and, if `labels`, label.
+
+    Raises InputError where there are too many labels to be classes.
+    """
+    from pyspark.sql import functions as sql
+
+    by_label = labels and classified(source.label_kind)
+    counted = [SPLIT, LABEL] if by_label else [SPLIT]
+    kinds = {SPLIT: pa.int32(), LABEL: pa.string() if source.label_kind == "text" else pa.int64()}
+    sums = [(name, pa.int64()) for name in _SUMS]
+    schema = pa.schema([*((name, kinds[name]) for name in counted), *sums])
+    stage = _Count(identify, cut, schema, labels and source.label_kind == "number")
+    parts = keys.through(stage)
+    # In more digits, since some sessions take an overflow for an error.
+    added = sql.sum(ROWS), sql.sum(sql.col(CHECKSUM).cast("decimal(20)")), sql.sum(WIDE)
+    # More groups than this have too many labels: a label's rows may lie in every split.
+    found = parts.groupBy(*counted).agg(*added).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
+    if by_label:
+        check_number_of_labels(len({row[LABEL] for row in found}), source.place)
+    counts = Counts({name: {} for name in SPLITS}, any(row[-1] for row in found))
+    for row in found:
+        counts.groups[SPLITS[row[SPLIT]]][row[LABEL] if by_label else None] = Group(row[-3], int(row[-2]) % 2**64)
+    return counts
+
+
+@dataclass(frozen=True)
+class _Count:
+    """Adds up, in a task, the rows of each split and label; see `Stage`. numbers: whether labels are some."""
+
+    identify: Identify
+    cut: Cut
+    schema: pa.Schema
+    numbers: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        pending: list[pa.Table] = []
+        waiting = _GROUPED
+        for found in self.identify(batches):
+            columns = [pa.array(found.splits(self.cut))]
+            if LABEL in self.schema.names:
+                columns.append(found.rows.column(LABEL))
+            columns += [pa.array(np.ones(len(found.ids), np.int64)), pa.array(row_ids.signed(row_ids.mix64(found.ids)))]
+            columns.append(pa.array(self._wide(found)))
+            pending.append(self._added(pa.Table.from_arrays(columns, schema=self.schema)))
+            if sum(table.num_rows for table in pending) >= waiting:
+                pending = [self._added(pa.concat_tables(pending))]
+                waiting = max(_GROUPED, 2 * pending[0].num_rows)
+        if pending:
+            yield from self._added(pa.concat_tables(pending)).to_batches(max_chunksize=10_000)
+
+    def _wide(self, found: Identified) -> npt.NDArray[np.int64]:
+        """How many of a batch's labels are numbers that float32 does not hold, at its first row [rows]."""
+        counted = np.zeros(len(found.ids), np.int64)
+        if self.numbers and len(counted):
+            counted[0] = wide(parsed_numbers(found.rows.column(LABEL))).sum()
+        return counted
+
+    def _added(self, table: pa.Table) -> pa.Table:
+        names = self.schema.names[: -len(_SUMS)]
+        added = table.group_by(names).aggregate([(name, "sum") for name in _SUMS])  # modulo 2^64
+        return added.rename_columns(self.schema.names).cast(self.schema)
+
+
+def without_rows(rows: dict[str, int], has_test: bool) -> str:
+    """Why there is nothing to train on. has_test: whether the test rows come from other files."""
+    dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
+    if not dealt:
+        return "has no rows to train on"
+    found = ", ".join(f"{count} for {name}" for name, count in dealt.items())
+    return f"none of its {sum(dealt.values())} rows fell to the training split ({found}); lower {' and '.join(dealt)}"
+
+
+def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) -> None:
+    """Raise RunError where other rows were written than were counted before: they were computed twice, differently.
+
+    checksums: whether the rows have the ids that they had when they were counted
+    """
+    for name, rows in counted.rows.items():
+        split = manifest.splits[name]
+        if split.rows != rows:
+            raise RunError(f"{name}: {rows} rows were counted, {split.rows} were written: {CHANGED}")
+        if checksums and split.checksum != counted.checksums[name]:
+            raise RunError(f"{name}: other rows were written than were counted: {CHANGED}")
+
+
+def left_between(config: PreprocessConfig, every: int, rows: Mapping[str, int]) -> int:
+    """How many rows were left out at the cut's boundaries. every: all rows. rows: of each split
+
+    Raises InputError where that leaves nothing of a split that was asked for.
+    """
+    between, cut = every - sum(rows.values()), config.cut
+    asked = {"validation": config.validation or cut.validation_from, "test": config.test or cut.test_from, "train": 1}
+    for name, wanted in asked.items():
+        if between and wanted and not rows[name]:
+            raise InputError(
+                f"{config.input.place}: has no windows for {name}: {between:,} have labels that are in the next split "
+                "too, and were left out; give it more time, or lower input.windows.horizon"
+            )
+    return between

@@ -1,0 +1,243 @@
+"""What a pass over the training rows fits: vocabularies of text columns, medians and buckets of number columns.
+
+Rows are counted in the tasks that have them, and the counts merged in executors: the driver gets the vocabularies and
+the quantiles alone. Neither depends on the number of tasks. Rows of validation and test are looked at by nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparksplit.dataset.description import TensorSpec
+from sparksplit.dataset.feature_scaling import as_floats
+from sparksplit.dataset.lane_files import tensor_of
+from sparksplit.dataset.manifest import SPLITS
+from sparksplit.features.quantiles import BINS, Quantiles, pieces
+from sparksplit.prepare.passes.numbering import ROWS
+from sparksplit.spark.batches import settings
+
+if TYPE_CHECKING:
+    from sparksplit.prepare.passes.cut import Cut
+    from sparksplit.prepare.passes.identify import Identified, Identify
+    from sparksplit.prepare.passes.kept import Kept
+
+Tokens = Callable[[pa.Array], pa.Array]
+COLUMN, TEXT, RANK, SHIFT, VALUE = "column", "text", "rank", "shift", "value"
+_TRAIN = SPLITS.index("train")
+_COUNTED_BYTES = 64 * 2**20
+"""Of the texts that a task counts before it hands them on."""
+_ROWS = 10_000
+"""Of a record batch."""
+
+
+# Vocabularies.
+
+
+@dataclass(frozen=True)
+class Want:
+    """A vocabulary that is wanted.
+
+    column: of the kept rows, texts. min_count: how often an entry must occur. max_size: how many entries there are at
+    most. tokens: makes the entries of a column of texts, list<string> [rows], null or empty for none; picklable. None:
+    an entry is a whole text.
+    """
+
+    column: str
+    min_count: int = 1
+    max_size: int = 20_000
+    tokens: Tokens | None = None
+
+
+def fitted_texts(rows: Kept, identify: Identify, cut: Cut, wants: Sequence[Want]) -> list[list[str]]:
+    """The vocabulary of each of `wants`: what the training rows have, the most frequent first, and of equally frequent
+    ones the lower code points. The empty text is in none."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as sql
+
+    found: list[list[str]] = [[] for _ in wants]
+    if not wants:
+        return found
+    least, most = (
+        sql.array(*(sql.lit(number) for number in numbers))[sql.col(COLUMN)]
+        for numbers in ([want.min_count for want in wants], [want.max_size for want in wants])
+    )
+    longest = max(want.max_size for want in wants)
+    # Strings are compared as bytes of UTF-8, which have the order of code points.
+    order = Window.partitionBy(COLUMN).orderBy(sql.col(ROWS).desc(), sql.col(TEXT))
+    counted = rows.through(TextCounts(identify, cut, wants)).groupBy(COLUMN, TEXT).agg(sql.sum(ROWS).alias(ROWS))
+    ranked = counted.where(sql.col(ROWS) >= least).withColumn(RANK, sql.row_number().over(order))
+    chosen = ranked.where((sql.col(RANK) <= longest) & (sql.col(RANK) <= most)).select(COLUMN, RANK, TEXT)
+    # Tasks then send no more than `longest` entries of a column to the one that ranks them.
+    with settings(counted.sparkSession, {"spark.sql.optimizer.windowGroupLimitThreshold": str(longest)}):
+        for column, _, text in sorted(chosen.collect()):
+            found[column].append(text)
+    return found
+
+
+@dataclass(frozen=True)
+class TextCounts:
+    """Counts, in a task, how often training rows have each entry; see `Stage`. An entry may come more than once."""
+
+    identify: Identify
+    cut: Cut
+    wants: Sequence[Want]
+    counted_bytes: int = _COUNTED_BYTES
+    schema: pa.Schema = field(default=pa.schema([(COLUMN, pa.int32()), (TEXT, pa.string()), (ROWS, pa.int64())]))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts = [_Counts(self.counted_bytes // len(self.wants)) for _ in self.wants]
+        for found in self.identify(batches):
+            train = _training(found, self.cut)
+            for place, want in enumerate(self.wants):
+                texts = found.rows.column(want.column).filter(train)
+                entries = texts if want.tokens is None else want.tokens(texts).flatten()
+                yield from self._batches(place, counts[place].add(entries))
+        for place, left in enumerate(counts):
+            yield from self._batches(place, left.taken())
+
+    def _batches(self, place: int, table: pa.Table) -> Iterator[pa.RecordBatch]:
+        column = pa.repeat(pa.scalar(place, pa.int32()), table.num_rows)
+        yield from pa.table([column, *table.columns], schema=self.schema).to_batches(max_chunksize=_ROWS)
+
+
+class _Counts:
+    """How often each of some texts has occurred. size: bytes of texts and counts that may pile up"""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._parts: list[pa.Table] = []
+        self._bytes = 0
+
+    def add(self, texts: pa.Array) -> pa.Table:
+        """Count texts, which may be null; returns what there is no more room for, mostly nothing."""
+        counted = pc.value_counts(texts.filter(pc.greater(pc.binary_length(texts), 0)))
+        self._parts.append(pa.table([counted.field(0), counted.field(1)], [TEXT, ROWS]))
+        self._bytes += self._parts[-1].nbytes
+        if self._bytes > self._size:
+            whole = self._added()
+            # Where few texts are new, there is room again.
+            if whole.nbytes > self._size // 2:
+                return whole
+            self._parts, self._bytes = [whole], whole.nbytes
+        return _NOTHING
+
+    def taken(self) -> pa.Table:
+        """All that is left."""
+        return self._added() if self._parts else _NOTHING
+
+    def _added(self) -> pa.Table:
+        every = pa.concat_tables(self._parts)
+        self._parts, self._bytes = [], 0
+        added = every.group_by(TEXT).aggregate([(ROWS, "sum")])
+        return added.rename_columns([TEXT, ROWS]).combine_chunks()
+
+
+_NOTHING = pa.table({TEXT: pa.array([], pa.string()), ROWS: pa.array([], pa.int64())})
+
+
+# Quantiles.
+
+
+@dataclass(frozen=True)
+class NumberColumn:
+    """Numbers of which something is wanted: the values at `place` of a row of a tensor. tensor: the column of the kept
+    rows. buckets: how many; None: the median."""
+
+    tensor: str
+    spec: TensorSpec
+    place: int
+    buckets: int | None = None
+
+
+def fitted_quantiles(rows: Kept, identify: Identify, cut: Cut, columns: Sequence[NumberColumn]) -> list[list[float]]:
+    """Of each column the boundaries of its buckets, or its median, by the training rows; none where all are missing.
+
+    How far they may be off: see `quantiles`, with 65,536 bins for each of up to 64 columns, and fewer, but at least
+    4,096, where there are more: a task holds them all.
+    """
+    found: list[list[float]] = [[] for _ in columns]
+    if not columns:
+        return found
+    bins = max(1 << 12, min(BINS, 64 * BINS // len(columns)))
+    counted = rows.through(NumberCounts(identify, cut, columns, bins))
+    partitions = min(len(columns), counted.sparkSession.sparkContext.defaultParallelism)
+    merged = counted.repartition(partitions, COLUMN).mapInArrow(
+        Merge(columns, bins), f"{COLUMN} int, {RANK} int, {VALUE} double"
+    )
+    for column, _, value in sorted(merged.collect()):
+        found[column].append(value)
+    return found
+
+
+_BINS_IN_ROW = 64
+"""A record batch of 10,000 such rows has 10 MB."""
+
+
+@dataclass(frozen=True)
+class NumberCounts:
+    """Counts, in a task, the training rows' values by bins; see `Stage`. Its rows have some bins of a column each."""
+
+    identify: Identify
+    cut: Cut
+    columns: Sequence[NumberColumn]
+    bins: int
+    schema: pa.Schema = field(
+        default=pa.schema([(COLUMN, pa.int32()), (SHIFT, pa.int32()), ("bins", pa.binary()), (ROWS, pa.binary())])
+    )
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        counts = [Quantiles(self.bins) for _ in self.columns]
+        specs = {column.tensor: column.spec for column in self.columns}
+        for found in self.identify(batches):
+            train = _training(found, self.cut)
+            tensors = {
+                name: tensor_of(pa.chunked_array([found.rows.column(name).filter(train)]), spec)
+                for name, spec in specs.items()
+            }
+            for column, of_column in zip(self.columns, counts, strict=True):
+                values = tensors[column.tensor]
+                of_column.update(as_floats(values.reshape(len(values), column.spec.values)[:, column.place]))
+        for place, of_column in enumerate(counts):
+            some = list(pieces(of_column.state(), _BINS_IN_ROW))
+            columns = [
+                pa.repeat(pa.scalar(place, pa.int32()), len(some)),
+                pa.array([shift for _, _, shift in some], pa.int32()),
+                pa.array([keys.tobytes() for keys, _, _ in some], pa.binary()),
+                pa.array([rows.tobytes() for _, rows, _ in some], pa.binary()),
+            ]
+            yield from pa.table(columns, schema=self.schema).to_batches(max_chunksize=_ROWS)
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What is wanted of the columns whose bins a partition has."""
+
+    columns: Sequence[NumberColumn]
+    bins: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        merged: dict[int, Quantiles] = {}
+        for batch in batches:
+            groups = pa.table(batch.columns[:2], names=[COLUMN, SHIFT]).group_by([COLUMN, SHIFT]).aggregate([])
+            for group in groups.to_pylist():
+                same = pc.and_(pc.equal(batch.column(0), group[COLUMN]), pc.equal(batch.column(1), group[SHIFT]))
+                keys, counts = (b"".join(batch.column(place).filter(same).to_pylist()) for place in (2, 3))
+                own = merged.setdefault(group[COLUMN], Quantiles(self.bins))
+                own.add(np.frombuffer(keys, np.uint64), np.frombuffer(counts, np.int64), group[SHIFT])
+        for place, own in merged.items():
+            buckets = self.columns[place].buckets
+            values = [own.quantile(Fraction(1, 2))] if buckets is None else own.boundaries(buckets)
+            columns = [pa.array([place] * len(values), pa.int32()), pa.array(range(len(values)), pa.int32())]
+            yield pa.RecordBatch.from_arrays([*columns, pa.array(values, pa.float64())], [COLUMN, RANK, VALUE])
+
+
+def _training(found: Identified, cut: Cut) -> pa.Array:
+    """Which rows are training rows: boolean [rows]."""
+    return pa.array(found.splits(cut) == _TRAIN)

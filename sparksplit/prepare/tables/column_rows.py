@@ -1,0 +1,367 @@
+"""Rows of the record batches that columns.py has Spark hand over: tensors, labels, what is kept, and bad rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sparksplit.dataset.description import TensorSpec
+from sparksplit.dataset.labels import rounded
+from sparksplit.dataset.manifest import SPLITS
+from sparksplit.prepare.source import BadRows, ParsedRows
+from sparksplit.prepare.tables.cells import UNDECODED, Bools, Cells, number_problem, numbers_of, short
+from sparksplit.prepare.tables.cut_columns import CutColumns
+from sparksplit.prepare.tables.line_numbers import ROW_TEXT, line_mark
+from sparksplit.prepare.tables.numbers import numbers
+from sparksplit.prepare.tables.raw_frame import Decoder
+from sparksplit.prepare.tables.readers import plain_path
+from sparksplit.prepare.tables.table_rows import TableReader
+
+_LABEL, _CUT, _KEPT, _WEIGHT = -1, -2, -3, -4
+"""What is wrong with a row whose features can be taken."""
+_POINT = r"\A(\s*[+-]?[0-9]+)\.0*(?:\s*)\z"
+"""A whole number that is written with a point."""
+
+
+@dataclass(frozen=True)
+class ColumnReader:
+    """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
+
+    gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
+    cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
+    column. told: whether a row may be bad before anyone looks at its columns. cells: how texts are read, where all
+    columns are texts; order: then, where in a batch each column of the file is. table: what reads the features, where
+    they are not one tensor of numbers. weight: the column of rows' weights, behind the label. guessed: whether the
+    first rows have decided the `label_kind`, where there are `cells`. folders: the places of those kept columns that
+    folders give: no text of theirs stands for a missing value.
+
+    A batch has the columns of the features, the label, what is kept, all others of a file of texts, what the cut goes
+    by and what to show where it is null (where there is a `cut`), what is bad (if rows may be `told`), the row's
+    number, the part and the file.
+    """
+
+    place: str
+    features: Sequence[str]
+    array: bool
+    tensor: TensorSpec
+    label: str | None
+    label_kind: str | None
+    kept: int
+    gaps: bool
+    rounds: bool
+    cut: CutColumns | None = None
+    decoder: Decoder | None = None
+    told: bool = False
+    cells: Cells | None = None
+    order: Sequence[int] = ()
+    table: TableReader | None = None
+    weight: str | None = None
+    guessed: bool = False
+    folders: frozenset[int] = frozenset()
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
+        """The rows of all batches."""
+        before = 0
+        for batch in batches:
+            for part, rows in _by_part(batch):
+                yield from ((part, item) for item in self.read(rows, before))
+            before += batch.num_rows
+
+    def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRows]:
+        """The good rows together, and the bad ones. before: rows that the task has had before these."""
+        tensors, texts, wrong = self._features(batch)
+        weight, bad_weight = self._weights(batch)
+        label, bad_label = self._labels(batch)
+        cut, bad_cut = self._cut(batch)
+        told = self._told(batch)
+        first = self._weight_place + (self.weight is not None)
+        keep = batch.columns[first : first + self.kept]
+        bad = wrong.any(axis=1) | bad_label | bad_cut | bad_weight | told
+        bad |= self._undecoded(keep, batch.num_rows)
+        good = ~bad
+        if good.any():
+            chosen = np.flatnonzero(good)
+            yield ParsedRows(
+                [tensor if good.all() else tensor[good] for tensor in tensors],
+                [label[row] for row in chosen] if isinstance(label, list) else None if label is None else label[good],
+                [self._kept(place, column.take(pa.array(chosen))) for place, column in enumerate(keep)],
+                None if cut is None else cut[good],
+                [text.filter(pa.array(good)) for text in texts],
+                None if weight is None else weight[good],
+            )
+        if not good.all():
+            places = before + np.flatnonzero(bad) + 1
+            # The first thing that is wrong with a row that is not told: a feature, its label, what the cut goes by, its
+            # weight, what is kept.
+            other = np.select([bad_label, bad_cut, bad_weight], [_LABEL, _CUT, _WEIGHT], _KEPT)
+            first_wrong = np.where(wrong.any(axis=1), wrong.argmax(axis=1) if wrong.shape[1] else 0, other)
+            yield self._bad(batch.filter(pa.array(bad)), first_wrong[bad], told[bad], places)
+
+    def _kept(self, place: int, column: pa.Array) -> list[str | None]:
+        """The texts to keep; of a file of texts null is a marker's place, and an empty cell an empty text. place: among
+        the kept columns"""
+        texts: list[str | None] = column.to_pylist()
+        if self.cells is None or place in self.folders:
+            return texts
+        markers = set(self.cells.nulls) - {""}
+        return [None if text in markers else text or "" for text in texts]
+
+    def _undecoded(self, columns: Sequence[pa.Array], rows: int) -> Bools:
+        """Which rows have a text in these columns that its encoding could not give."""
+        found = np.zeros(rows, dtype=np.bool_)
+        for column in columns if self.cells is not None else ():
+            found |= pc.match_substring(column, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
+        return found
+
+    def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
+        """What the cut goes by, 0 where that is null, and where it is, both [rows]."""
+        if self.cut is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        column = batch.column(self._cut_place(batch))
+        return column.fill_null(0).to_numpy(zero_copy_only=False), column.is_null().to_numpy(zero_copy_only=False)
+
+    def _cut_place(self, batch: pa.RecordBatch) -> int:
+        return int(batch.num_columns) - 5 - self.told
+
+    @property
+    def _weight_place(self) -> int:
+        """Where in a batch the weights are, if there are any."""
+        return len(self.features) + (self.label is not None)
+
+    def _weights(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | None, Bools]:
+        """(the weights, float32 [rows], where there are some; which cannot be taken [rows])"""
+        if self.weight is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        values, wrong = self._numbers(batch.column(self._weight_place), np.dtype(np.float32), False, True)
+        return values, wrong | (values < 0)
+
+    def _told(self, batch: pa.RecordBatch) -> Bools:
+        if not self.told:
+            return np.zeros(batch.num_rows, dtype=np.bool_)
+        column: Bools = batch.column(batch.num_columns - 4).is_valid().to_numpy(zero_copy_only=False)
+        return column
+
+    def _features(self, batch: pa.RecordBatch) -> tuple[list[npt.NDArray[Any]], list[pa.Array], Bools]:
+        """(the tensors [rows, *shape], a table's texts [rows], which values, or columns of a table, cannot be taken
+        [rows, values])."""
+        if self.table is not None:
+            found = self.table(batch.columns[: len(self.features)], batch.num_rows)
+            return found.tensors, found.texts, found.wrong
+        values, wrong = self._one_tensor(batch)
+        return [np.ascontiguousarray(values).reshape(-1, *self.tensor.shape)], [], wrong
+
+    def _one_tensor(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
+        """(the values, and which of them cannot be taken), both [rows, values]."""
+        dtype, rows = self.tensor.numpy_dtype, batch.num_rows
+        if not self.array:
+            # Filled column by column: a column is contiguous here.
+            by_column = np.zeros((self.tensor.values, rows), dtype=dtype)
+            refused = np.zeros(by_column.shape, dtype=np.bool_)
+            for place in range(len(self.features)):
+                given = batch.column(place)
+                by_column[place], refused[place] = self._numbers(given, dtype, self.gaps, self.rounds)
+            return by_column.T, refused.T
+        column = batch.column(0)
+        if self.decoder is not None:
+            return self.decoder.values(column)
+        values = np.zeros((rows, self.tensor.values), dtype=dtype)
+        wrong = np.zeros(values.shape, dtype=np.bool_)
+        lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+        fits = lengths == self.tensor.values
+        wrong[~fits] = True
+        inner = column.filter(pa.array(fits)).flatten()
+        found, problems = self._numbers(inner, dtype, self.gaps, self.rounds)
+        values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
+        return values, wrong
+
+    def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
+        if self.label is None:
+            return None, np.zeros(batch.num_rows, dtype=np.bool_)
+        column = batch.column(len(self.features))
+        if self.label_kind == "text":
+            texts = [text or "" for text in column.to_pylist()]
+            return texts, np.array([bool(self._label_problem(text)) for text in texts], dtype=np.bool_)
+        if self.label_kind == "integer" and pa.types.is_string(column.type):
+            column = pc.replace_substring_regex(column, _POINT, r"\1")
+        values, wrong = self._numbers(column, self._label_dtype, False, True)
+        return rounded(values) if self.label_kind == "number" else values, wrong
+
+    @property
+    def _label_dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.int64 if self.label_kind == "integer" else np.float64)
+
+    @property
+    def _nulls(self) -> tuple[str, ...]:
+        return ("",) if self.cells is None else self.cells.nulls
+
+    def _numbers(
+        self, column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool
+    ) -> tuple[npt.NDArray[Any], Bools]:
+        if pa.types.is_string(column.type):
+            return numbers_of(column, dtype, self._nulls, gaps, rounds)
+        return numbers(column, dtype, gaps, rounds)
+
+    def _label_problem(self, text: str) -> tuple[str, str] | None:
+        """What is wrong with a label that is a text: (what to say, the same without the text); None if nothing is."""
+        if self.cells is None or self.label not in self.cells.names:
+            return None if text else ("is null or empty", "is null or empty")
+        if UNDECODED in text:
+            return (f"is not {self.cells.encoding} text (input.encoding)",) * 2
+        if not text.strip() or text in self.cells.nulls:
+            return ("is empty", "is empty") if not text.strip() else (f"is {short(text)}", "is missing")
+        return None
+
+    def _bad(
+        self, batch: pa.RecordBatch, first: npt.NDArray[np.int64], told: Bools, places: npt.NDArray[np.int64]
+    ) -> BadRows:
+        """The rows of `batch`, all of them bad. first: what is wrong with each: the value or column of a feature, or
+        one of _LABEL ... [rows]. told: those of which something else tells [rows]. places: of the rows in the task,
+        from 1"""
+        rows = batch.num_rows
+        texts, fatal = np.array(self._shown(batch), object), np.zeros(rows, np.bool_)
+        reasons, kinds = np.empty(rows, object), np.empty(rows, object)
+        for row in np.flatnonzero(told).tolist():
+            found = batch.column(batch.num_columns - 4)[row].as_py()
+            texts[row], fatal[row] = found["text"] or "", bool(found["fatal"])
+            if found["reason"] is None and self.cells is not None:
+                reasons[row], kinds[row] = self.cells.record_problem(texts[row])
+            else:
+                reasons[row] = kinds[row] = found["reason"]
+        for place in np.unique(first[~told]).tolist():
+            chosen = np.flatnonzero((first == place) & ~told)
+            of_cut = self._cut_place(batch) + 1
+            other = {_KEPT: 0, _CUT: of_cut, _LABEL: len(self.features), _WEIGHT: self._weight_place}
+            column = batch.column(other.get(place, 0 if self.array else place))
+            known: dict[Any, tuple[str, str]] = {}
+            for row, value in zip(chosen.tolist(), column.take(pa.array(chosen)).to_pylist(), strict=True):
+                key = row if isinstance(value, list) else value
+                if key not in known:
+                    known[key] = self._reason(place, value)
+                reasons[row], kinds[row] = known[key]
+        files = {file: plain_path(file) if file else self.place for file in batch.columns[-1].unique().to_pylist()}
+        paths = [files[file] for file in batch.columns[-1].to_pylist()]
+        numbers, offset = batch.columns[-3].fill_null(0).to_pylist(), np.zeros(rows, np.int64)
+        if self.cells is not None:
+            numbers = [line_mark(text) for text in texts]
+            offset = places
+            texts = np.array([text[:ROW_TEXT] for text in texts], object)
+        return BadRows.from_columns(
+            path=paths, row=numbers, reason=reasons, text=texts, offset=offset, fatal=fatal, kind=kinds
+        )
+
+    def _shown(self, batch: pa.RecordBatch) -> list[str]:
+        """The text of each row: as it is in a file of texts, or the values."""
+        if self.cells is not None:
+            cells = [batch.column(place).fill_null("") for place in self.order]
+            joined: list[str] = pc.binary_join_element_wise(*cells, self.cells.delimiter).to_pylist()
+            return joined
+        shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
+        first = pa.repeat("", batch.num_rows)  # there may be nothing to show, as of images without labels
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(first, *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
+        found: list[str] = text.to_pylist()
+        return found
+
+    def _reason(self, place: int, value: Any) -> tuple[str, str]:
+        """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
+        taken, or one of _LABEL ... value: what is there"""
+        if place == _CUT:
+            assert self.cut is not None
+            return self.cut.problem(value)
+        if place == _WEIGHT:
+            shown = "null" if value is None else short(value) if isinstance(value, str) else value
+            return f"column {self.weight!r}, the weight: {shown} is no number of 0 or more", "no weight"
+        if self.cells is not None and (place < 0 or self.table is None):
+            return self._text_reason(place, value)
+        if place == _LABEL:
+            shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
+            return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
+        return self._feature_reason(place, value)
+
+    def _feature_reason(self, place: int, value: Any) -> tuple[str, str]:
+        """As `_reason`, for a feature that is no text of a file."""
+        if self.table is not None:
+            name = self.features[place]
+            subject = f"column {name!r}" if self.cells is None else self.cells.say(name)
+            problem, kind = self.table.problem(place, value)
+            return f"{subject}: {problem}", f"{subject}: {kind}"
+        if self.decoder is not None:
+            return self.decoder.problem(value)
+        subject = f"column {self.features[0 if self.array else place]!r}"
+        if self.array:
+            if value is None or len(value) != self.tensor.values:
+                has, kind = ("is null",) * 2 if value is None else (f"has {len(value)} values", "another length")
+                return f"{subject}: {has}, {self.tensor.values} are needed", f"{subject}: {kind}"
+            value = value[place]
+        problem, kind = self._problem(value)
+        return f"{subject}: {problem}", f"{subject}: {kind}"
+
+    def _text_reason(self, place: int, text: str | None) -> tuple[str, str]:
+        """As `_reason`, for a cell of a file of texts."""
+        assert self.cells is not None
+        if place == _KEPT:
+            return (f"a column to keep is not {self.cells.encoding} text (input.encoding)",) * 2
+        if place == _LABEL:
+            assert self.label is not None
+            subject = f"{self.cells.say(self.label)}, the label"
+            if self.label_kind == "text":
+                problem, kind = self._label_problem(text or "") or ("", "")
+                return f"{subject}: {problem}", f"{subject}: {kind}"
+            problem, kind = number_problem(text, self._label_dtype, self.cells.nulls, False, True) or ("", "")
+            hint = self._label_hint(text or "")
+            return f"{subject}: {problem}{hint}", f"{subject}: {kind}"
+        subject, dtype = self.cells.say(self.features[place]), self.tensor.numpy_dtype
+        problem, kind = number_problem(text, dtype, self.cells.nulls, self.gaps, self.rounds) or ("", "")
+        return f"{subject}: {problem}", f"{subject}: {kind}"
+
+    def _label_hint(self, text: str) -> str:
+        """What to set for a label that is of another kind than the first ones. text: it"""
+        assert self.cells is not None
+        if not self.guessed or self.cells.is_missing(text):
+            return ""
+        kind = "number" if number_problem(text, np.dtype(np.float64), (), False, True) is None else "text"
+        return f", as the first labels are; input.label_type: {kind} takes it"
+
+    def _problem(self, value: Any) -> tuple[str, str]:
+        """(what is wrong with a value, the same without it)"""
+        dtype = np.dtype(self.tensor.dtype)
+        if isinstance(value, str):
+            return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
+        if value is None or math.isnan(value):
+            hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
+            kind = "is null" if value is None else "is NaN"
+            return kind + hint, kind
+        if math.isinf(value):
+            return f"{value} is not finite", "not finite"
+        if dtype.kind in "iu":
+            limits = np.iinfo(dtype)
+            wanted = f"not a whole number from {limits.min} to {limits.max} ({dtype.name})"
+            return f"{value} is {wanted}", wanted
+        with np.errstate(over="ignore"):
+            rounded = float(dtype.type(value))
+        if math.isinf(rounded):
+            return f"{value} is not finite as {dtype.name}", f"not finite as {dtype.name}"
+        return (
+            f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)",
+            "rounded by float32, the default",
+        )
+
+
+def _texts(column: pa.Array) -> pa.Array:
+    """The values as text, to be shown."""
+    if pa.types.is_nested(column.type):
+        return pa.array([str(value) for value in column.to_pylist()], pa.string())
+    return column.cast(pa.string()).fill_null("null")
+
+
+def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """(part, its rows) of each part that has rows in a batch."""
+    parts = batch.column(batch.num_columns - 2).to_numpy()
+    for part in np.unique(parts).tolist():
+        yield SPLITS[part], batch if (parts == part).all() else batch.filter(pa.array(parts == part))

@@ -1,0 +1,399 @@
+"""Raw columns to rows: which columns are features, label, kept, or what a cut goes by, and which rows are bad.
+
+The columns are those of Spark's readers (readers.py), of a program's own DataFrame, or of what a user's function
+returns. A row whose numbers might be refused also has the file it came from.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING
+
+from sparksplit.base.config import Config
+from sparksplit.base.errors import InputError
+from sparksplit.dataset.description import WEIGHT, Description, TensorSpec
+from sparksplit.dataset.manifest import SourceFile
+from sparksplit.features.config import FeatureConfig, Features
+from sparksplit.features.missing_columns import delimiter_hint, there_are
+from sparksplit.features.table import Table, check_named, is_mixed, table_like, table_of
+from sparksplit.prepare.config import DataFrameInput, InputConfig
+from sparksplit.prepare.config_checks import check_input
+from sparksplit.prepare.cut_config import CutConfig
+from sparksplit.prepare.source import Reader, Source, check_kept, in_trained_order, labelled_like
+from sparksplit.prepare.tables.cells import number_problem, short
+from sparksplit.prepare.tables.column_rows import ColumnReader
+from sparksplit.prepare.tables.csv_lines import LineReader
+from sparksplit.prepare.tables.cut_columns import CutColumns
+from sparksplit.prepare.tables.label_kinds import is_number, kind_of_label
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import Raw, has_footers
+from sparksplit.prepare.tables.selection import PLACE, Selection, by_place, lines
+from sparksplit.prepare.tables.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FIRST_ROWS = 1000
+_IS_HEADER = "is it a header (input.header: true)?"
+
+
+class DataFrameSource(Source):
+    """All columns but the label, the kept ones and those that the cut goes by are the features: numbers, or a single
+    array of numbers."""
+
+    def __init__(
+        self,
+        config: InputConfig,
+        raw: Raw,
+        description: Description | None = None,
+        cut: CutConfig | None = None,
+        wanted: Features | None = None,
+    ) -> None:
+        """cut: the columns that it goes by (keys, a time, the name of a split) are not features, though they may be
+        kept. wanted: what is to become of columns; None: they are a table only if they cannot be one tensor"""
+        config = labelled_like(config, description)
+        check_input(config)
+        self.place = config.place
+        self.raw_digest = raw.digest
+        self.files = [SourceFile(path=path, bytes=one.bytes) for files in raw.files.values() for path, one in files]
+        self.has_test = "test" in raw.parts
+        train = raw.parts["train"]
+        frame, types = train.frame, dict(train.types)
+        names = [name for name, _ in train.types]
+        if len(types) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"{self.place}: has two columns {twice!r}")
+        label = self._label(config, names, train)
+        kept = _kept(config, names, label, self.place)
+        cut_by = [] if cut is None else _cut_by(cut, names, label, self.place)
+        weight = _weight(config, names, (label, *kept, *cut_by), self.place)
+        features = [name for name in names if name not in (label, weight, *kept, *cut_by)]
+        check_named(wanted or {}, features, self.place)
+        features, left = _without_index(features, _asked_for(wanted, description))
+        if not features:
+            raise InputError(
+                f"{self.place}: has no columns left for features ({len(types)} in all){delimiter_hint(names)}"
+            )
+        self.columns, self._raw, self.label_name = types, raw, label if train.named else None
+        self._rest: list[str] = []
+        self.keep = kept
+        self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
+        self.notes = [*train.notes, *left, *filter(None, [said]), *_zeros_lost(train, features, description, wanted)]
+        self.table = self._table(config, train, features, description, wanted)
+        given, (features, tensor, is_array) = features, self._features(config, train, features, description)
+        self.notes = [*self.notes, *(_not_the_models(given, features) if description is not None else [])]
+        weights = [] if weight is None else [TensorSpec(name=WEIGHT, dtype="float32", shape=[])]
+        self.tensors = [*([tensor] if self.table is None else self.table.tensors), *weights]
+        self.exif = None if train.decoded is None else config.exif
+        self.raw_bytes = max(part.row_bytes for part in raw.parts.values()) or self._text_bytes(frame)
+        self._parts, self._mixed = list(raw.parts), _mixed(raw)
+        goes_by = None
+        if cut is not None and cut_by:
+            columns = by_place(frame).select(*(PLACE.format(frame.columns.index(name)) for name in cut_by))
+            goes_by = CutColumns.of(cut, cut_by, [types[name] for name in cut_by], columns)
+        self._reader = ColumnReader(
+            self.place, features, is_array, tensor, label, self.label_kind, len(kept), config.missing == "mean",
+            config.dtype is not None, goes_by, train.decoded and train.decoded[1],
+            any(one.bad is not None for one in raw.parts.values()), weight=weight, guessed=config.label_type == "auto",
+            folders=frozenset(place for place, name in enumerate(kept) if name in train.folders),
+        )  # fmt: skip
+        if self.table is not None:
+            nulls, folders = None if train.cells is None else train.cells.nulls, frozenset(train.folders)
+            self._reader = replace(self._reader, table=TableReader(self.table, nulls or ("",), nulls is None, folders))
+        if train.cells is not None:
+            own = [name for name in (label, weight) if name is not None]
+            self._rest = [name for name in train.cells.names if name not in (*features, *own, *kept)]
+            self._take_cells(config, train, [*features, *own, *kept, *self._rest])
+        self._by_line = goes_by is None and all(part.lines is not None for part in raw.parts.values())
+        frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
+        self._frame = reduce(lambda one, other: one.unionAll(other), frames)
+
+    def _features(
+        self, config: InputConfig, raw: RawFrame, features: list[str], description: Description | None
+    ) -> tuple[list[str], TensorSpec, bool]:
+        """(the features in the tensor's order, the tensor, whether the only one has all of its values); a table's have
+        tensors of their own."""
+        if self.table is not None:
+            own = [column.name for column in self.table.columns]
+            return own, TensorSpec(name="x", dtype="float64", shape=[len(own)]), False
+        if raw.decoded is not None:
+            return [raw.decoded[0]], raw.decoded[1].tensor, True
+        types = dict(raw.types)
+        is_array = len(features) == 1 and types[features[0]].startswith("array<")
+        if not is_array:
+            if raw.named:
+                features = in_trained_order(features, description, self.place)
+            if raw.cells is None:
+                # A model's numbers may come from folders, whose texts are read as such.
+                _check_features(config, types, [name for name in features if name not in raw.folders])
+        values = self._array_length(config, raw.frame, features[0]) if is_array else len(features)
+        shape = config.shape or [values]
+        if math.prod(shape) != values:
+            raise config.error("shape", f"does not fit {values} features (is {shape})")
+        columns = None if is_array or not raw.named else features
+        return features, TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=columns), is_array
+
+    def _table(
+        self,
+        config: InputConfig,
+        raw: RawFrame,
+        features: Sequence[str],
+        description: Description | None,
+        wanted: Features | None,
+    ) -> Table | None:
+        """The features as a table; None where they are one tensor."""
+        if raw.decoded is not None or (description is not None and not description.features):
+            return None
+        types = {name: kind for name, kind in raw.types if name in features}
+        if description is not None:
+            return table_like(description, types, self.place)
+        mixed = is_mixed(types)
+        if (cells := raw.cells) is not None:
+            names = [name for name in features if name in cells.names]
+            sample = [[row[cells.names.index(name)] for name in names] for row in cells.sample]
+            if not cells.header and (place := header_column(sample, cells.nulls)) is not None:
+                told = f"{short(sample[0][place])} is not a number; {_IS_HEADER}"
+                raise InputError(f"{cells.file}: row 1: {cells.say(names[place])}: {told}")
+            kinds = {name: each.asked for name, each in (wanted or {}).items()}
+            formats = {name for name, each in (wanted or {}).items() if each.format is not None}
+            mixed = has_texts(len(names), sample, cells.nulls) or len(names) < len(features)
+            types |= text_types(names, sample, cells.nulls, kinds) | dict.fromkeys(formats & {*names}, "string")
+        if wanted is None and not mixed:
+            return None
+        if config.shape is not None:
+            raise config.error(
+                "shape", f"is for features that are one tensor, not for mixed columns (is {config.shape})"
+            )
+        if config.missing == "error" and "missing" in config.model_fields_set:
+            raise config.error("missing", "must be mean for mixed columns (is error); see features.COLUMN.impute")
+        if config.dtype is not None and not config.dtype.startswith("float"):
+            # Unsigned ones have no value that stands for a missing one.
+            raise config.error("dtype", f"must be a float dtype for mixed columns (is {config.dtype})")
+        return table_of(types, wanted or {}, self.place, partial(self._array_length, config, raw.frame), config.dtype)
+
+    def parts(self) -> list[str]:
+        return self._parts
+
+    def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
+        """As the footers of Parquet and ORC say, or as many as the files hold if all rows have `row_bytes`."""
+        found = {}
+        for part, raw in self._raw.parts.items():
+            files = self._raw.files.get(part)
+            each = row_bytes if raw.cells is None else raw.cells.record_bytes
+            if has_footers(raw.frame):
+                found[part] = raw.frame.count()
+            elif files and each:
+                found[part] = round(sum(one.bytes for _, one in files) / each)
+            else:
+                return None
+        return found
+
+    def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
+        return self._frame, self._line_reader() if self._by_line else self._reader
+
+    def _line_reader(self) -> LineReader:
+        reader, train = self._reader, self._raw.parts["train"]
+        assert reader.cells is not None and train.lines is not None
+        texts = [*reader.cells.names, *train.lines.columns[1:]]
+        own = (name for name in (reader.label, reader.weight) if name is not None)
+        return LineReader(reader, [texts.index(name) for name in (*reader.features, *own, *self.keep, *self._rest)])
+
+    def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
+        """Let the reader read texts. chosen: the columns in the order of its batches.
+
+        Raises InputError where the first row is a header that nobody has announced.
+        """
+        cells, reader = train.cells, self._reader
+        assert cells is not None
+        order = [chosen.index(name) for name in cells.names]
+        self._reader = replace(reader, cells=replace(cells, sample=()), order=order)
+        if cells.header or config.max_bad_rows or not cells.sample or reader.table is not None:
+            return
+        for name in (name for name in reader.features if name in cells.names):
+            text = cells.sample[0][cells.names.index(name)]
+            if problem := number_problem(text, reader.tensor.numpy_dtype, cells.nulls, reader.gaps, True):
+                raise InputError(f"{cells.file}: row 1: {cells.say(name)}: {problem[0]}; {_IS_HEADER}")
+
+    def _label(self, config: InputConfig, columns: Sequence[str], train: RawFrame) -> str | None:
+        if config.label is None:
+            return None
+        if "label" not in config.model_fields_set:
+            if train.label is not None:
+                return train.label
+            none = "None" if isinstance(config, DataFrameInput) else "null"
+            raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
+        return _column(config, "label", config.label, columns, self.place)
+
+    def _text_bytes(self, frame: DataFrame) -> int:
+        """Bytes of a table's texts in a row, as the first rows tell: twice their mean."""
+        from pyspark.sql import functions as sql
+
+        names = [] if self.table is None else [column.name for column in self.table.texts]
+        if not names:
+            return 0
+        places = [PLACE.format(frame.columns.index(name)) for name in names]
+        lengths = [sql.coalesce(sql.octet_length(sql.col(place).cast("string")), sql.lit(0)) for place in places]
+        some = by_place(frame).select(reduce(operator.add, lengths).alias("length")).limit(_FIRST_ROWS)
+        mean = some.agg(sql.avg("length")).collect()[0][0]
+        return round(2 * (mean or 0))
+
+    def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
+        """The length of the first row's array; the shape's, where one is given."""
+        from pyspark.sql import functions as sql
+
+        element = frame.schema[column].dataType.elementType.simpleString()  # type: ignore[attr-defined]
+        if not is_number(element):
+            raise InputError(f"{self.place}: column {column!r} holds {element}; features must be numbers")
+        if config.shape is not None:
+            return math.prod(config.shape)
+        place = PLACE.format(frame.columns.index(column))
+        first = by_place(frame).select(sql.size(place).alias("length")).where("length > 0").first()
+        if first is None:
+            raise InputError(f"{self.place}: column {column!r} has no values")
+        return int(first[0])
+
+    def _selected(self, part: str, raw: RawFrame, types: dict[str, str]) -> DataFrame:
+        """What the reader takes. types: of the training rows' columns, which those of any other part must have too"""
+        if part != "train":
+            self._check_alike(part, raw, types)
+        if self._by_line:
+            train = self._raw.parts["train"].lines
+            assert train is not None
+            return lines(part, raw, train.columns)
+        texts = [*self.keep, *self._rest]
+        return Selection(self._reader, types, texts, self.label_kind, self._mixed).columns(part, raw)
+
+    def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
+        cells = self._reader.cells
+        if cells is not None and raw.cells is not None and cells.names != raw.cells.names:
+            raise InputError(f"{raw.cells.file}: its header is not that of {cells.file}")
+        used = {*self._reader.features, *self.keep, self._reader.label, self._reader.weight}
+        types, found = (
+            {name: kind for name, kind in of.items() if name in used or not _is_index(name)}
+            for of in (types, dict(raw.types))
+        )
+        for name, kind in types.items():
+            if name not in found:
+                raise InputError(f"{self.place}: the {part} files have no column {name!r}")
+            numbers = is_number(kind) and (is_number(found[name]) or name in raw.folders)
+            if found[name] != kind and not numbers:
+                raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
+        if more := [name for name in found if name not in types]:
+            raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
+
+
+def _mixed(raw: Raw) -> set[str]:
+    """The columns of whole numbers in some parts and of others elsewhere, or of the texts of folders: Spark's union
+    would round, since it makes float of int and float, and double of bigint and decimal."""
+    kinds: dict[str, set[str]] = {}
+    for part in raw.parts.values():
+        for name, kind in part.types:
+            kinds.setdefault(name, set()).add(kind)
+    floats = {"float", "double"}
+    texts = floats | {"string"}
+    return {
+        name
+        for name, found in kinds.items()
+        if len(found) > 1 and not found <= floats and any(kind in texts or "decimal(" in kind for kind in found)
+    }
+
+
+def _is_index(name: str) -> bool:
+    """Whether pandas calls the index of a DataFrame so when it writes it as a column; an index with a name of its own
+    is a column like any other."""
+    return re.fullmatch(r"__index_level_\d+__", name) is not None
+
+
+def _without_index(features: Sequence[str], asked: set[str]) -> tuple[list[str], list[str]]:
+    """(the features but for those that are an index and not `asked` for, what to tell of these)"""
+    index = [name for name in features if _is_index(name) and name not in asked]
+    left = [f"column {name!r} is the index of a pandas DataFrame, and is no feature" for name in index]
+    return [name for name in features if name not in index], left
+
+
+def _not_the_models(given: Sequence[str], features: Sequence[str]) -> list[str]:
+    """What to tell of the columns that a model was not trained on."""
+    left = [name for name in given if name not in features]
+    return [f"columns that the model was not trained on are left out: {', '.join(left)}"] if left else []
+
+
+def _asked_for(wanted: Features | None, description: Description | None) -> set[str]:
+    """The features that a user names, or that a model was trained on."""
+    if description is None:
+        return set(wanted or {})
+    return {*(feature.column for feature in description.features), *(description.tensors[0].columns or [])}
+
+
+def _zeros_lost(
+    train: RawFrame, features: Sequence[str], description: Description | None, wanted: Features | None
+) -> list[str]:
+    """What to tell of columns of texts whose numbers lose zeros, where neither a model nor the user says what they
+    are."""
+    if description is not None or (cells := train.cells) is None or not cells.named:
+        return []
+    undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).asked is None]
+    return zeros_lost(cells.names, cells.sample, cells.nulls, undecided)
+
+
+def columns_asked_for(
+    config: InputConfig, description: Description | None, cut: CutConfig | None, wanted: Features | None
+) -> set[str]:
+    """The columns that a user names, or that a model was trained on."""
+    named = [config.label, config.weight, *config.keep, *(() if cut is None else cut.needed)]
+    named += [] if description is None or cut is not None else [description.label_name, *description.keep]
+    return {*_asked_for(wanted, description), *(name for name in named if isinstance(name, str))}
+
+
+def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
+    if isinstance(column, str):
+        if column not in columns:
+            raise config.error(key, f"{place} has no column {column!r}{there_are(column, columns)}")
+        return column
+    columns = [name for name in columns if not _is_index(name)]
+    if not -len(columns) <= column < len(columns):
+        raise config.error(key, f"{place} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
+    return columns[column]
+
+
+def _kept(config: InputConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
+    """The columns to keep."""
+    kept = [_column(config, "keep", column, names, place) for column in config.keep]
+    if label in kept or len(set(kept)) < len(kept):
+        raise config.error("keep", "names the label, or a column twice")
+    check_kept(config, kept)
+    return kept
+
+
+def _cut_by(cut: CutConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
+    """The columns that the cut goes by."""
+    found = [_column(cut, cut.key, name, names, place) for name in cut.needed]
+    if label in found or len(set(found)) < len(found):
+        raise cut.error(cut.key, "names the label, or a column twice")
+    return found
+
+
+def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | None], place: str) -> str | None:
+    """The column of weights. others: those that are something else"""
+    if config.weight is None:
+        return None
+    found = _column(config, "weight", config.weight, names, place)
+    if found in others:
+        raise config.error("weight", f"names a column that is something else already ({found!r})")
+    if WEIGHT in (str(name).lower() for name in others[1:]):
+        raise config.error("keep", f"the column name {WEIGHT!r} is taken by the weights; rename it in the file")
+    return found
+
+
+def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
+    for name in features:
+        if not is_number(types[name]):
+            vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if types[name] == "vector" else ""
+            raise InputError(
+                f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "
+                f"cast it, drop it, or name it in input.keep{vector}"
+            )

@@ -1,0 +1,103 @@
+"""Whether labels are classes or numbers to predict, by their column's type and values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sparksplit.prepare.tables.cells import label_kind
+from sparksplit.prepare.tables.folders import are_whole
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import as_input_error
+from sparksplit.prepare.tables.selection import PLACE, by_place
+
+if TYPE_CHECKING:
+    from sparksplit.base.errors import ConfigError
+    from sparksplit.prepare.config import InputConfig
+
+WHOLE = ("boolean", "tinyint", "smallint", "int", "bigint")
+_NUMBERS = (*WHOLE, "float", "double")
+_WHOLE_TEXT = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*", re.ASCII)
+
+
+def is_number(kind: str) -> bool:
+    """Whether Spark's type is one of numbers, or boolean."""
+    return kind in _NUMBERS or kind.startswith("decimal(")
+
+
+def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str) -> tuple[str, str | None]:
+    """(integer, number or text: how the labels in the column `name` are read; what to tell the user about it).
+
+    Reads labels that have a point, to see whether they are whole numbers. Raises ConfigError where the column cannot
+    have the labels that the configuration asks for.
+    """
+    asked, train = config.label_type, parts["train"]
+    if name in train.folders:
+        whole = are_whole({value for part in parts.values() for value in part.folders.get(name, ())})
+        return ("integer" if whole else "text") if asked == "auto" else asked, None
+    if (cells := train.cells) is not None:
+        places = [cells.names.index(name)] if name in cells.names else []
+        texts = [fields[place] for fields in cells.sample for place in places]
+        known = [text for text in texts if not cells.is_missing(text) and text.strip().lower() != "nan"]
+        if asked == "auto" and texts and not known:
+            why: ConfigError = config.error("label_type", f"must be given: the first {len(texts)} labels are missing")
+            raise why
+        return _of_texts(known, cells.say(name)) if asked == "auto" else (asked, None)
+    kind = dict(train.types)[name]
+    whole = kind in WHOLE or (kind.startswith("decimal(") and kind.endswith(",0)"))
+    natural = "integer" if whole else "number" if is_number(kind) else "text"
+    wanted = natural if asked == "auto" else asked
+    fits = whole or wanted == natural or (natural == "number" and wanted == "integer")
+    if not (is_number(kind) or kind == "string") or not fits:
+        error: ConfigError = config.error("label", f"column {name!r} is {kind}, which is no {wanted} label: cast it")
+        raise error
+    if asked != "auto" or natural != "number":
+        return wanted, None
+    if _is_nominal(train, name):
+        return "integer", f"column {name!r}: pyspark.ml marks these labels as categories. They become classes"
+    with as_input_error(config.place):
+        return settled(_limits(train, name), f"column {name!r}")
+
+
+def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str | None]:
+    """As `kind_of_label`, for labels with a point. limits: the least and the greatest label if all of them are whole
+    numbers; None if not"""
+    if limits is None:
+        return "number", None
+    if limits == (0.0, 1.0):
+        return "integer", (
+            f"the labels ({column}) are exactly 0.0 and 1.0. They become classes. If they are numbers to predict, set "
+            "input.label_type: number"
+        )
+    return "number", (
+        f"the labels ({column}) are whole numbers that are written with a point. They become numbers to predict. If "
+        "they are classes, set input.label_type: integer"
+    )
+
+
+def _of_texts(texts: Sequence[str], column: str) -> tuple[str, str | None]:
+    found = label_kind(texts)
+    if found != "number" or not all(map(_WHOLE_TEXT.fullmatch, texts)):
+        return found, None
+    numbers = sorted(map(float, texts))
+    return settled((numbers[0], numbers[-1]), column)
+
+
+def _is_nominal(train: RawFrame, name: str) -> bool:
+    """Whether pyspark.ml says that the column has indices of categories, as its StringIndexer makes them."""
+    metadata = next(field.metadata for field in train.frame.schema.fields if field.name == name)
+    attribute = (metadata or {}).get("ml_attr", {})
+    return isinstance(attribute, dict) and attribute.get("type") in ("nominal", "binary")
+
+
+def _limits(train: RawFrame, name: str) -> tuple[float, float] | None:
+    """The least and the greatest label if all of them are whole numbers; None if not."""
+    from pyspark.sql import functions as sql
+
+    value = sql.col(PLACE.format(train.frame.columns.index(name))).cast("double")
+    labels = by_place(train.frame).select(value.alias("label")).where("label IS NOT NULL AND NOT isnan(label)")
+    if labels.where("label != rint(label)").head(1):  # Spark looks no further than to the first
+        return None
+    least, most = labels.agg(sql.min("label"), sql.max("label")).collect()[0]
+    return None if least is None else (least, most)

@@ -1,0 +1,141 @@
+"""Parquet and ORC by Spark's readers, with the columns of all files: Spark itself takes those of any one of them.
+
+A column that this one lacks would be no feature; one that has whole numbers there, and fractions in other ORC files,
+would lose the fractions. The files' footers tell. Files that differ in more are read by unlike_files.py.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from hdfs_io import filesystem
+from hdfs_io.listing import Found
+from sparksplit.base.errors import InputError
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.tables import unlike_files
+from sparksplit.prepare.tables.failures import is_sparks, problem, said
+from sparksplit.prepare.tables.folders import EVERY_FOLDER
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import DATA_FILES, METADATA, as_written, for_spark
+from sparksplit.prepare.tables.unlike_files import Footer
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import SparkSession
+
+_UNLIKE = re.compile(r'\[CANNOT_MERGE_SCHEMAS\][^"]*"(STRUCT<.*?>)"[^"]*"(STRUCT<.*?>)"\.', re.DOTALL)
+_ON_DRIVER, _THREADS = 64, 16
+"""Files whose footers the driver reads itself; and how many at a time."""
+
+
+def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
+    """Files with their types. A column that a file lacks is null there.
+
+    Raises InputError for a file that is damaged, or that has a column with a type that cannot be that of the others.
+    """
+    options = {**DATA_FILES, **EVERY_FOLDER, **as_written(spark, config.format)}
+    paths = [path for path, _ in found.files]
+    footers = _footers(spark, config.format, paths)
+    if footers is not None and (unlike := unlike_files.merged(footers, config.place)) is not None:
+        return unlike_files.read(spark, config.format, options, unlike)
+    reader = spark.read.format(config.format).options(**options, mergeSchema=True)
+    try:
+        return RawFrame(reader.load(found.roots), METADATA)
+    except Exception as error:
+        if not is_sparks(error):
+            raise
+        file, reason = problem(str(error)) or (None, "")
+        if file is None or file in paths:
+            raise _meant(spark, config, paths, error, file, reason) from error
+    # It is an empty file, which is left out: without it Spark knows the columns.
+    schema = reader.load([for_spark(path) for path in paths]).schema
+    return RawFrame(reader.schema(schema).load(found.roots), METADATA)
+
+
+def _meant(
+    spark: SparkSession, config: InputConfig, paths: Sequence[str], error: Exception, file: str | None, reason: str
+) -> Exception:
+    """What to raise for an error of Spark's. file, reason: what `problem` says of it"""
+    known = [path for path in paths if filesystem.is_known(path)]
+    if schemas := _UNLIKE.search(str(error)):
+        one, other = (_fields(schema) for schema in schemas.groups())
+        names = [name for name, kind in one.items() if other.get(name, kind) != kind]
+        kinds = "; ".join(f"column {name!r} is {one[name]} in some files, {other[name]} in others" for name in names)
+        of_file = _unlike(spark, config.format, known, names) if known and names else None
+        return InputError(of_file or f"{config.place}: {kinds or said(error)}")
+    if reason and file is None:
+        file = next(iter(_each(spark, config.format, known).filter(lambda of: of[1] is None).keys().take(1)), None)
+    return InputError(f"{file}: {reason}") if file else error
+
+
+def _fields(schema: str) -> dict[str, str]:
+    """The columns of a schema in Spark's SQL, with their types; in lower case, as Spark takes `X` and `x` for one."""
+    from pyspark.sql.types import StructType, _parse_datatype_string
+
+    parsed = _parse_datatype_string(schema)
+    assert isinstance(parsed, StructType)
+    return {field.name.lower(): field.dataType.simpleString() for field in parsed.fields}
+
+
+def _unlike(spark: SparkSession, kind: str, paths: Sequence[str], names: Sequence[str]) -> str | None:
+    """Which file has one of the columns `names` with a type that it has in few others.
+
+    names: in lower case. kind: parquet or orc
+    """
+    files = _each(spark, kind, paths).collect()
+    return unlike_files.unlike({path: _of(types or {}, names) for path, types in files}, names)
+
+
+def _of(types: Footer, names: Sequence[str]) -> dict[str, str]:
+    """Those of the columns that `names`, in lower case, say, by these names."""
+    return {name.lower(): str(kind) for name, kind in types.items() if name.lower() in names}
+
+
+def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, Footer] | None:
+    """Each file's columns; None where one of the files cannot be read without Spark, or is damaged. Executors read them
+    where there are many."""
+    if not all(map(filesystem.is_known, paths)):
+        return None
+    if len(paths) > _ON_DRIVER:
+        files = _each(spark, kind, paths).collect()
+    else:
+        with ThreadPoolExecutor(_THREADS) as pool:
+            files = list(zip(paths, pool.map(partial(_types, kind), paths), strict=True))
+    found = {path: types for path, types in files if types is not None}
+    return found if len(found) == len(paths) else None
+
+
+def _each(spark: SparkSession, kind: str, paths: Sequence[str]) -> RDD[tuple[str, Footer | None]]:
+    """Each file's path and columns with their types, as executors find them."""
+    places = spark.sparkContext.parallelize(paths, max(1, min(len(paths), 1000)))
+    return places.map(lambda path: (path, _types(kind, path)))
+
+
+def _types(kind: str, path: str) -> Footer | None:
+    """The columns of a file with their types, as Arrow takes them; None of a damaged file. kind: parquet or orc"""
+    from pyarrow import orc, parquet
+
+    try:
+        with filesystem.open_input(path) as file:
+            if kind == "orc":
+                schema, moments = orc.ORCFile(file).schema, None
+            else:
+                footer = parquet.ParquetFile(file)
+                schema = footer.schema_arrow
+                places = map(footer.schema.column, range(len(footer.schema)))
+                moments = {column.path for column in places if column.physical_type == "INT96"}
+    except (pa.ArrowException, OSError):
+        return None
+    # Spark's reader knows the times of ORC, and the old ones of Parquet, which Arrow takes for nanoseconds.
+    own = {
+        field.name: pa.timestamp("us", "UTC")
+        for field in schema
+        if pa.types.is_timestamp(field.type) and (moments is None or field.name in moments)
+    }
+    return {field.name: own.get(field.name, field.type) for field in schema}

@@ -1,0 +1,228 @@
+"""What Spark hands over of raw columns: in types that Arrow takes well, and where a row that may be bad came from."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sparksplit.dataset.manifest import SPLITS
+from sparksplit.features.table import Column, Table
+from sparksplit.prepare.tables.cells import WHOLE_FLOAT32
+from sparksplit.prepare.tables.column_rows import ColumnReader
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import METADATA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PLACE = "column_{}"
+"""What a column is called by its position."""
+_WHOLE = ("boolean", "tinyint", "smallint", "int", "bigint")
+_FILE, _ROW, _BAD = "file", "row", "bad"
+_BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The columns that `reader` takes. types: of the training rows' columns. kept: those to keep, and
+    behind them those that are shown in bad rows alone. label_kind: how the label is read. mixed: columns of whole
+    numbers in some parts and of others elsewhere."""
+
+    reader: ColumnReader
+    types: Mapping[str, str]
+    kept: Sequence[str]
+    label_kind: str | None
+    mixed: set[str]
+
+    @property
+    def table(self) -> Table | None:
+        """The features, where they are a table's."""
+        return None if self.reader.table is None else self.reader.table.table
+
+    def columns(self, part: str, raw: RawFrame) -> DataFrame:
+        """The reader's columns of the rows of a part."""
+        from pyspark.sql import functions as sql
+
+        names = raw.frame.columns
+        origin = [
+            sql.lit(None).cast(kind) if given is None else sql.expr(given).cast(kind)
+            for given, kind in ((raw.bad, _BAD_TYPE), (raw.row, "bigint"), (raw.file, "string"))
+        ]
+        # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
+        frame = raw.frame.select("*", *origin).toDF(*map(PLACE.format, range(len(names))), _BAD, _ROW, _FILE)
+        places = {name: sql.col(PLACE.format(place)) for place, name in enumerate(names)}
+
+        own = dict(raw.types)
+
+        def number(name: str, whole: bool) -> Any:
+            column, kind = places[name], own[name]
+            if name in raw.exact and (name in self.mixed or whole):
+                # 1.0 as 1: an integer's dtype takes no other text.
+                plain = (column == sql.rint(column)) & (sql.abs(column) < 2.0**64)
+                whole_text = sql.when(plain, column.cast("decimal(20,0)").cast("string"))
+                return sql.coalesce(places[raw.exact[name]], whole_text, column.cast("string"))
+            if kind == "array<boolean>":
+                return column.cast("array<tinyint>")
+            if kind.startswith("array<decimal("):
+                return column.cast("array<string>")
+            if kind == "boolean":
+                column = column.cast("tinyint")
+            if name in self.mixed or kind.startswith("decimal("):
+                # Parsed exactly, like a file's text.
+                column = column.cast("double") if kind == "float" else column
+                return _whole_text(column) if whole and kind not in _WHOLE else column.cast("string")
+            return column
+
+        reader, table = self.reader, self.table
+        if table is None:
+            columns = [number(name, np.dtype(reader.tensor.dtype).kind in "iu") for name in reader.features]
+        else:
+            columns = [
+                number(column.name, (column.dtype or "").startswith("int"))
+                if column.kind == "number"
+                else places[column.name].cast("string")
+                for column in table.columns
+            ]
+        if reader.label is not None:
+            text = places[reader.label].cast("string")
+            columns.append(text if self.label_kind == "text" else number(reader.label, self.label_kind == "integer"))
+        if reader.weight is not None:
+            columns.append(number(reader.weight, False))
+        kept = [(places[name].cast("string"), raw.exact.get(name)) for name in self.kept]
+        columns += [text if exact is None else sql.coalesce(places[exact], text) for text, exact in kept]
+        good = self._surely_good(places, own)
+        if reader.weight is not None:
+            good = good & (places[reader.weight].cast("double").between(0, WHOLE_FLOAT32))
+        if (cut := reader.cut) is not None:
+            at = [PLACE.format(names.index(name)) for name in cut.names]
+            # Rows of other parts are not cut.
+            nulls = () if reader.cells is None else reader.cells.nulls
+            folders = [PLACE.format(names.index(name)) for name in cut.names if name in raw.folders]
+            cut_types = [self.types[name] for name in cut.names]
+            value = cut.value(at, cut_types, nulls, folders) if part == "train" else sql.lit(0).cast("bigint")
+            columns += [value, sql.when(value.isNull(), cut.text(at, nulls, folders))]
+            good = good & value.isNotNull()
+        # The file's name is longer than many a row: it travels with those that may be bad.
+        doubtful = ~sql.coalesce(good, sql.lit(False))
+        if reader.told:
+            columns.append(sql.col(_BAD))
+            doubtful |= sql.col(_BAD).isNotNull()
+        columns.append(sql.when(doubtful, sql.col(_ROW)))
+        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
+        columns.append(sql.when(doubtful, sql.col(_FILE)))
+        return frame.select(*columns).toDF(*map(PLACE.format, range(len(columns))))
+
+    def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
+        """A SQL condition that every bad row fails; null where a value is null."""
+        from pyspark.sql import functions as sql
+
+        reader = self.reader
+        if reader.array or reader.cells is not None:
+            return sql.lit(False)
+        if self.table is not None:
+            good = [_good(column, places[column.name], types[column.name]) for column in self.table.columns]
+            return _balanced([*good, self._good_label(places, types)], operator.and_)
+        dtype = np.dtype(reader.tensor.dtype)
+        low, high = _safe_range(dtype, reader.rounds)
+        numbers = [places[name].cast("double") for name in reader.features]
+        if dtype.kind == "f":
+            # One comparison for all: null, NaN and infinity come through a sum.
+            checks = [_balanced([column * column for column in numbers], operator.add) <= min(high, 1e150) ** 2]
+        else:
+            checks = [column.between(low, high) for column in numbers]
+            fractions = zip(reader.features, numbers, strict=True)
+            checks += [column == sql.floor(column) for name, column in fractions if types[name] in ("float", "double")]
+        return _balanced([*checks, self._good_label(places, types)], operator.and_)
+
+    def _good_label(self, places: dict[str, Any], types: dict[str, str]) -> Any:
+        """A SQL condition that every bad label fails. It may be null where a label is null."""
+        from pyspark.sql import functions as sql
+
+        reader = self.reader
+        if reader.label is None:
+            return sql.lit(True)
+        label = places[reader.label]
+        if types[reader.label] == "string":
+            return sql.length(label) > 0 if self.label_kind == "text" else label.rlike(r"\A-?[0-9]{1,18}\z")
+        good = label.isNotNull()
+        if types[reader.label] in ("float", "double"):
+            good &= label.between(-WHOLE_FLOAT32, WHOLE_FLOAT32)
+        if self.label_kind == "integer" and types[reader.label] not in _WHOLE:
+            good &= label == sql.floor(label)
+        return good
+
+
+def lines(part: str, raw: RawFrame, order: Sequence[str]) -> DataFrame:
+    """What `LineReader` takes of the rows of a part. order: of the columns, as the training rows' lines have them"""
+    from pyspark.sql import functions as sql
+
+    assert raw.lines is not None
+    origin = [sql.expr(METADATA), sql.expr("_metadata.file_block_start = 0")]
+    number = sql.lit(SPLITS.index(part)).cast("tinyint")
+    frame = by_place(raw.lines.select("*", *origin, number))
+    own = raw.lines.columns
+    places = [*map(own.index, order), *range(len(own), len(frame.columns))]
+    return frame.select(*map(PLACE.format, places))
+
+
+def by_place(frame: DataFrame) -> DataFrame:
+    """`frame` with its columns named by position: two of the user's names may differ in case alone, which Spark does
+    not tell apart."""
+    return frame.toDF(*map(PLACE.format, range(len(frame.columns))))
+
+
+def _whole_text(number: Any) -> Any:
+    """Doubles or decimals as texts, those that are whole numbers without a point and an exponent."""
+    from pyspark.sql import functions as sql
+
+    whole = (number == sql.floor(number)) & (number >= -(2.0**63)) & (number < 2.0**63)
+    return sql.when(whole, number.cast("bigint").cast("string")).otherwise(number.cast("string"))
+
+
+def _balanced(parts: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:
+    """All parts joined, in a tree that is no deeper than it must be: Spark walks it by recursion."""
+    half = len(parts) // 2
+    return join(_balanced(parts[:half], join), _balanced(parts[half:], join)) if half else parts[0]
+
+
+def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
+    """Numbers in this range are never refused for their size."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return max(float(limits.min), -(2.0**53)), min(float(limits.max), 2.0**53)
+    high = min(float(np.finfo(dtype).max), math.inf if rounds else WHOLE_FLOAT32)
+    return -high, high
+
+
+def _good(column: Column, value: Any, kind: str) -> Any:
+    """A SQL condition that a value of a table's column fails where it cannot be taken; perhaps others fail it too."""
+    from pyspark.sql import functions as sql
+
+    if column.dtype is None:
+        return sql.lit(True)
+    if column.kind == "date":
+        # A time of day is no day's text, nor has a year of five digits one.
+        taken = kind == "date" or (column.moment and kind in ("timestamp", "timestamp_ntz"))
+        return sql.coalesce(sql.year(value).between(1, 9999), sql.lit(True)) if taken else sql.lit(False)
+    if kind not in ("float", "double", *_WHOLE):
+        return sql.lit(False)
+    # The column's type need not be the dtype's: what is fitted may have come of another one.
+    low, high = good_between(np.dtype(column.dtype))
+    number = value.cast("double")
+    good = (number > low) & (number < high)
+    if np.dtype(column.dtype).kind == "i" and kind in ("float", "double"):
+        good &= number == sql.floor(number)
+    return sql.coalesce(good, sql.lit(True))
+
+
+def good_between(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """What is between these two can be taken into a table's tensor of `dtype`."""
+    if dtype.kind == "i":
+        limits = np.iinfo(dtype)
+        return float(limits.min), float(limits.max) + (limits.max < 2**53)
+    return -float(np.finfo(dtype).max) / 2, float(np.finfo(dtype).max) / 2

@@ -1,0 +1,123 @@
+"""Files of Parquet or ORC whose columns differ in type or spelling, or have types that Spark's reader does not know.
+
+Files that are alike are read together, each column as its files have it. Then it gets the type that has the values of
+all files exactly.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from sparksplit.base.errors import InputError
+from sparksplit.prepare.tables.column_types import asked, common, final, is_own, kind_of, value
+from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.readers import METADATA, for_spark
+from sparksplit.spark.batches import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Footer = Mapping[str, pa.DataType]
+"""A file's columns with their types, as Arrow takes them."""
+_FILE = "sparksplit: the file"
+_STRUCTS = ("struct<", "array<struct<")
+"""Kinds of which Spark's reader takes the fields of all files together."""
+_GROUPS = 100
+"""Groups of files that are read together: each is a part of Spark's plan."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """What becomes of the columns of files that differ.
+
+    columns: the columns by name, in the order in which they are found, with their kinds. groups: files that are read
+    together, each with their own names and kinds of the columns that they have, by the name here. notes: for people
+    """
+
+    columns: Mapping[str, str]
+    groups: Sequence[tuple[list[str], Mapping[str, tuple[str, str]]]]
+    notes: Sequence[str]
+
+
+def merged(files: Mapping[str, Footer], place: str) -> Merged | None:
+    """What to do about the files; None where Spark's reader takes them as they are, or must say what is wrong with one.
+
+    Raises InputError for a column whose types have none in common, and where too many files differ.
+    """
+    spelled: dict[str, Counter[str]] = {}
+    kinds: dict[str, dict[str, str]] = {}
+    for path, footer in files.items():
+        kinds[path] = {name: kind for name, found in footer.items() if (kind := kind_of(found)) is not None}
+        if len(kinds[path]) < len(footer) or len({name.lower() for name in footer}) < len(footer):
+            return None
+        for name in footer:
+            spelled.setdefault(name.lower(), Counter())[name] += 1
+    names = {lower: found.most_common(1)[0][0] for lower, found in spelled.items()}
+    own = {path: {names[name.lower()]: (name, kind) for name, kind in of.items()} for path, of in kinds.items()}
+    found = {name: {of[name] for of in own.values() if name in of} for name in names.values()}
+    differ = [name for name, ways in found.items() if len(ways) > 1 or any(is_own(kind) for _, kind in ways)]
+    if not differ:
+        return None
+    columns = {name: common(kind for _, kind in ways) for name, ways in found.items()}
+    if refused := [name for name, kind in columns.items() if kind is None]:
+        if all(kind.startswith(_STRUCTS) for name in refused for _, kind in found[name]):
+            return None
+        lower = {path: {name.lower(): str(kind) for name, kind in of.items()} for path, of in files.items()}
+        raise InputError(unlike(lower, [name.lower() for name in refused]) or f"{place}: column {refused[0]!r}")
+    groups: dict[tuple[tuple[str, str] | None, ...], list[str]] = {}
+    for path, of in own.items():
+        groups.setdefault(tuple(of.get(name) for name in differ), []).append(path)
+    if len(groups) > _GROUPS:
+        raise InputError(
+            f"{place}: its files have more than {_GROUPS} combinations of column types (of "
+            f"{', '.join(map(repr, differ[:5]))}): write them with the same types"
+        )
+    notes = [
+        f"columns {', '.join(map(repr, sorted(spelled[name.lower()])))} of different files are one, {name!r}"
+        for name in differ
+        if len(spelled[name.lower()]) > 1
+    ]
+    known = {name: kind for name, kind in columns.items() if kind is not None}
+    return Merged(known, [(paths, _columns(own, paths)) for paths in groups.values()], notes)
+
+
+def _columns(own: Mapping[str, Mapping[str, tuple[str, str]]], paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The columns that any of these files has."""
+    return {name: way for path in paths for name, way in own[path].items()}
+
+
+def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str | None:
+    """The first of `files`, as far as these are known, in which one of `names` has another type than in most."""
+    for name in names:
+        counts = Counter(types[name] for types in files.values() if name in types).most_common(1)
+        for path, types in files.items():
+            if name in types and types[name] != counts[0][0]:
+                return f"{path}: column {name!r} is {types[name]} there, {counts[0][0]} in other files"
+    return None
+
+
+def read(spark: SparkSession, kind: str, options: Mapping[str, str], what: Merged) -> RawFrame:
+    """The rows of the files. kind: parquet or orc"""
+    frames: list[DataFrame] = []
+    with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
+        for paths, own in what.groups:
+            ways = {name: own.get(name, (name, final(kind))) for name, kind in what.columns.items()}
+            schema = ", ".join(f"{_quoted(name)} {asked(kind)}" for name, kind in ways.values())
+            columns = [
+                f"{value(kind, _quoted(name), what.columns[wanted])} AS {_quoted(wanted)}"
+                for wanted, (name, kind) in ways.items()
+            ]
+            frame = spark.read.format(kind).options(**options).schema(schema).load([for_spark(path) for path in paths])
+            frames.append(frame.selectExpr(*columns, f"{METADATA} AS `{_FILE}`"))
+        frame = reduce(lambda one, other: one.unionByName(other), frames)
+    return RawFrame(frame, f"`{_FILE}`", hidden=(_FILE,), notes=what.notes)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"

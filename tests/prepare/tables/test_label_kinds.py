@@ -1,0 +1,71 @@
+"""Labels that are doubles: classes or numbers to predict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sparksplit.base.errors import ConfigError
+from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.tables.cells import Cells
+from sparksplit.prepare.tables.label_kinds import is_number, kind_of_label, settled
+from sparksplit.prepare.tables.raw_frame import RawFrame
+
+CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("", "NA"), "UTF-8", False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kind", "told"),
+    [
+        (None, "number", False),
+        ((0.0, 1.0), "integer", True),
+        ((0.0, 2.0), "number", True),
+        ((1.0, 1.0), "number", True),
+    ],
+)
+def test_whole_numbers_with_a_point(limits: tuple[float, float] | None, kind: str, told: bool) -> None:
+    found, said = settled(limits, "column 'y'")
+    assert found == kind and (said is not None) == told
+    other = "number" if kind == "integer" else "integer"
+    assert said is None or ("the labels (column 'y') are " in said and f"input.label_type: {other}" in said)
+
+
+@pytest.mark.parametrize(
+    ("texts", "kind", "told"),
+    [
+        (["0.0", "1.0", "0", " 1."], "integer", True),
+        (["0", "1", "7"], "integer", False),
+        (["0.0", "2.0"], "number", True),
+        (["0.0", "0.5"], "number", False),
+        (["0.0", "a"], "text", False),
+        (["0.5", "", "NA"], "number", False),
+        (["3", " ", " NA"], "integer", False),
+        (["nan", "0.5", "NaN"], "number", False),
+    ],
+)
+def test_labels_of_text_files(texts: list[str], kind: str, told: bool) -> None:
+    cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
+    parts = {"train": RawFrame(None, cells=cells)}  # type: ignore[arg-type]
+    found, said = kind_of_label(InputConfig(path="a.csv"), parts, "y")
+    assert found == kind and (said is not None) == told
+    assert kind_of_label(InputConfig(path="a.csv", label_type="number"), parts, "y") == ("number", None)
+
+
+def test_where_all_of_the_first_labels_are_missing_the_key_is_asked_for() -> None:
+    cells = replace(CELLS, sample=(["1", ""], ["2", "NA"]))
+    parts = {"train": RawFrame(None, cells=cells)}  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="label_type: must be given: the first 2 labels are missing"):
+        kind_of_label(InputConfig(path="a.csv"), parts, "y")
+    assert kind_of_label(InputConfig(path="a.csv", label_type="text"), parts, "y") == ("text", None)
+
+
+@pytest.mark.parametrize(("values", "kind"), [({"1", "20"}, "integer"), ({"1", "01"}, "text"), ({"1.0"}, "text")])
+def test_labels_that_folders_give(values: set[str], kind: str) -> None:
+    parts = {"train": RawFrame(None, folders={"y": values})}  # type: ignore[arg-type]
+    assert kind_of_label(InputConfig(path="a"), parts, "y") == (kind, None)
+    assert kind_of_label(InputConfig(path="a", label_type="text"), parts, "y") == ("text", None)
+
+
+def test_what_a_number_is() -> None:
+    assert is_number("boolean") and is_number("decimal(5,2)") and not is_number("string") and not is_number("date")
