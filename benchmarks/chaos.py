@@ -122,7 +122,7 @@ def _on_hdfs(work: Path) -> Iterator[Place]:
     """An HDFS of its own, by the tests' means."""
     import os
 
-    from sparksplit.spark.java import java_home
+    from sparksplit.spark.settings.java import java_home
     from tests.hadoop.cluster import HadoopCluster
     from tests.hadoop.jars import fetch
 

@@ -34,7 +34,7 @@ class SlowStorage:
 @contextmanager
 def slow_storage() -> Iterator[SlowStorage]:
     """Only inside slow_link_hosts.isolated: it changes what loopback carries."""
-    from sparksplit.spark.java import java_home
+    from sparksplit.spark.settings.java import java_home
     from tests.hadoop.cluster import HadoopCluster
     from tests.hadoop.jars import fetch
 

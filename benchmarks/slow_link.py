@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _measure(arguments)
     from benchmarks.slow_link_hosts import isolated, missing
     from sparksplit.base.errors import ConfigError
-    from sparksplit.spark.java import java_home
+    from sparksplit.spark.settings.java import java_home
 
     problem = missing(arguments.mbit)
     if problem is None and arguments.data is not None and not (arguments.data / "_SUCCESS").is_file():

@@ -201,7 +201,7 @@ def _daemon(
 ) -> subprocess.Popen[bytes]:
     import pyspark
 
-    from sparksplit.spark.java import java_home
+    from sparksplit.spark.settings.java import java_home
 
     home = Path(pyspark.__file__).parent
     # Not java itself: the script also says which Scala this is, without which a worker starts no executor.

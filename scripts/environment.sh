@@ -22,7 +22,7 @@ is_python_311() {
   "$1" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' >/dev/null 2>&1
 }
 
-# The same places, in the same order, as sparksplit/spark/java.py.
+# The same places, in the same order, as sparksplit/spark/settings/java.py.
 if is_java_17 "${JAVA_HOME:+$JAVA_HOME/bin/java}" || is_java_17 "$(command -v java)"; then
   extras=test
 else

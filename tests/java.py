@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyspark
 
-from sparksplit.spark.java import java_home
+from sparksplit.spark.settings.java import java_home
 
 # java_home() asks Java itself where it is; the answer must be this folder. The archive fits one class path alone, and a
 # session of ours has one of its own, through a link. A mismatch is silent: `-Xlog:disable`.

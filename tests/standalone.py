@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sparksplit.spark.java import java_home
+from sparksplit.spark.settings.java import java_home
 from tests.hadoop.processes import Kept, KeptFolder, tail
 from tests.hosts import Host
 from tests.ports import free_ports

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from sparksplit.cluster.channel.wire import BEAT, DEAD
-from sparksplit.spark.requirements import mebibytes
+from sparksplit.spark.settings.requirements import mebibytes
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

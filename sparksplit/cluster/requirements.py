@@ -11,7 +11,7 @@ from sparksplit.base.progress import Lines
 from sparksplit.cluster import memory
 from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.requirements import need, raise_first, run_problems, slot_problems
+from sparksplit.spark.settings.requirements import need, raise_first, run_problems, slot_problems
 from sparksplit.spark.waiting import Patience
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Stored values as the model's inputs: what is to be computed, as data; `sparksplit.model.features` computes it."""
+"""Stored values as the model's inputs: the computation as data; `sparksplit.model.graphs.features` runs it."""
 
 from __future__ import annotations
 

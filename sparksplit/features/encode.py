@@ -1,5 +1,7 @@
-"""Categories and texts as stored indices, by NumPy and Arrow, as `sparksplit.model.raw_inputs` has them in a graph; how
-a category's texts are spelled; and what stands for a missing number."""
+"""Categories and texts as stored indices, by NumPy and Arrow; `sparksplit.model.graphs.raw_inputs` does so in a graph.
+
+Also how a category's texts are spelled, and what stands for a missing number.
+"""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ from sparksplit.dataset.description import WEIGHT
 from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
-from sparksplit.model.fitted import Fitted, fitted_labels, keras_metric
 from sparksplit.model.floats import is_loss_scaled, outputs_of
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.fitted import Fitted, fitted_labels, keras_metric
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.labels import scaled
 from sparksplit.model.keras_names import unknown
-from sparksplit.model.labels import scaled
 from sparksplit.model.metric_kinds import ONE, misfit, place_of, plain
 from sparksplit.model.metrics import own_metric
 from sparksplit.model.rates import WarmedUp

@@ -11,9 +11,9 @@ import keras
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
 from sparksplit.model.floats import outputs_of
-from sparksplit.model.inputs import Inputs
-from sparksplit.model.labels import unscaled
-from sparksplit.model.raw_inputs import RawInputs
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.labels import unscaled
+from sparksplit.model.graphs.raw_inputs import RawInputs
 from sparksplit.model.writing import writing
 
 KERAS, SAVED_MODEL = "model.keras", "saved_model"

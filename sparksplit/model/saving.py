@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from hdfs_io.errors import errno_of
 from sparksplit.model import export
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.writing import writing
 
 _LONGEST = 200

@@ -12,8 +12,8 @@ from sparksplit.base.errors import RunError
 from sparksplit.base.progress import Lines
 from sparksplit.spark.manager import Manager
 from sparksplit.spark.reasons import NOT_TAKEN, spark_reason
-from sparksplit.spark.requirements import is_on, is_standalone, why_few
 from sparksplit.spark.session import spark_session
+from sparksplit.spark.settings.requirements import is_on, is_standalone, why_few
 from sparksplit.spark.waiting import Patience, Seen, Wait
 from sparksplit.spark.workers import said_by_an_executor
 

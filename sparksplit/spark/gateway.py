@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sparksplit.spark import packages, properties
-from sparksplit.spark.user_settings import other_arguments
+from sparksplit.spark.settings import packages, properties
+from sparksplit.spark.settings.user_settings import other_arguments
 
 
 def launch(settings: Mapping[str, str], folder: Path) -> Any:

@@ -21,7 +21,7 @@ from hdfs_io import hadoop_conf
 from sparksplit.base.errors import ConfigError, RunError, UsageError
 from sparksplit.base.progress import say, saying
 from sparksplit.base.shipped import shipped
-from sparksplit.spark import gateway, left, metastore, packages, user_settings
+from sparksplit.spark import gateway, left
 from sparksplit.spark.application import tagged
 from sparksplit.spark.interrupts import (
     interruptible,
@@ -31,11 +31,12 @@ from sparksplit.spark.interrupts import (
     stopping_handlers,
     undisturbed,
 )
-from sparksplit.spark.java import java_home
 from sparksplit.spark.jvm import limited, watched
-from sparksplit.spark.masters import await_master, check_known
 from sparksplit.spark.reasons import NOT_TAKEN, STOPPED, setting_at_fault, spark_reason
-from sparksplit.spark.requirements import mebibytes, raise_first, standalone_problems, start_problems
+from sparksplit.spark.settings import metastore, packages, user_settings
+from sparksplit.spark.settings.java import java_home
+from sparksplit.spark.settings.masters import await_master, check_known
+from sparksplit.spark.settings.requirements import mebibytes, raise_first, standalone_problems, start_problems
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from sparksplit.spark.masters import addresses_of
 from sparksplit.spark.reasons import executor_error
+from sparksplit.spark.settings.masters import addresses_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

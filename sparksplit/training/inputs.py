@@ -13,9 +13,10 @@ from sparksplit.base.user_functions import FunctionError, is_own, source_of, spl
 from sparksplit.collectives import bits_of
 from sparksplit.dataset.joined import open_joined
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.model import class_weights, keras_names, needs
+from sparksplit.model import keras_names, needs
 from sparksplit.model.builders import builder_source
 from sparksplit.model.description import data_description
+from sparksplit.model.graphs import class_weights
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
 from sparksplit.training.config import TrainConfig, misfit

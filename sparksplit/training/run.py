@@ -17,8 +17,8 @@ from sparksplit.cluster.placing import failing
 from sparksplit.cluster.requirements import explained
 from sparksplit.rows.ledger import Entry
 from sparksplit.spark.application import called
-from sparksplit.spark.requirements import granted_cores
 from sparksplit.spark.session import spark_session
+from sparksplit.spark.settings.requirements import granted_cores
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import attempts, checkpoints, report
 from sparksplit.training.config import TrainConfig

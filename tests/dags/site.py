@@ -18,7 +18,7 @@ import pyspark
 import yaml
 
 from sparksplit.commands.quickstart import digits
-from sparksplit.spark.java import java_home
+from sparksplit.spark.settings.java import java_home
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 _FOLDER = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Stored values as the model's inputs: by NumPy, which tests/model/test_features.py compares graphs with."""
+"""Stored values as the model's inputs: by NumPy, which tests/model/graphs/test_features.py compares graphs with."""
 
 import datetime
 import math

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.spark.java import java_home
+from sparksplit.spark.settings.java import java_home
 from tests.hadoop.cluster import HadoopCluster
 from tests.hadoop.jars import Unavailable, fetch
 from tests.hadoop.submit import Submission, submit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.spark.java import java_home
+from sparksplit.spark.settings.java import java_home
 from tests.hadoop.jars import VERSION, Unavailable, fetch
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sparksplit.model.description import data_description
 from sparksplit.model.export import export
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import run_record
 

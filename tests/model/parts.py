@@ -7,7 +7,7 @@ from sparksplit.base.config import parse
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model import build
 from sparksplit.model.description import data_description
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.training.config import TrainConfig
 
 CLASSES = LabelSpec(dtype="int64", classes=["a", "b", "c"])

@@ -6,8 +6,8 @@ import tensorflow as tf
 
 from sparksplit.dataset.description import TensorSpec
 from sparksplit.model import export
-from sparksplit.model.inputs import Inputs
-from sparksplit.model.labels import scaled, unscaled
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.labels import scaled, unscaled
 from tests.hdfs_io.outputs import fenced
 from tests.model.parts import SCALED, description, model_of
 

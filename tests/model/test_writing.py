@@ -9,7 +9,7 @@ import pytest
 
 from sparksplit.base.errors import Passing
 from sparksplit.model import export
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.writing import writing
 from tests.disks import small_disk
 from tests.hdfs_io.outputs import fenced

@@ -10,7 +10,7 @@ import pytest
 
 from sparksplit.base.shipped import shipped
 from sparksplit.operations.check.judge import setting_findings
-from sparksplit.spark.user_settings import read_defaults
+from sparksplit.spark.settings.user_settings import read_defaults
 
 GPU_KEYS = ("executor.resource.gpu.amount", "task.resource.gpu.amount", "executor.resource.gpu.discoveryScript")
 

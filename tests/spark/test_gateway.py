@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pyspark import java_gateway
 
-from sparksplit.spark import gateway, properties
+from sparksplit.spark import gateway
+from sparksplit.spark.settings import properties
 
 
 @pytest.mark.parametrize("fails", [False, True])

@@ -23,11 +23,12 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import ConfigError, InputError, RunError
-from sparksplit.spark import masters, session
+from sparksplit.spark import session
 from sparksplit.spark.interrupts import py4j_quiet
 from sparksplit.spark.reasons import STOPPED
 from sparksplit.spark.session import spark_session
-from sparksplit.spark.user_settings import pyspark_home
+from sparksplit.spark.settings import masters
+from sparksplit.spark.settings.user_settings import pyspark_home
 from tests.jvm import gateway
 from tests.logs import without_times
 

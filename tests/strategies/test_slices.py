@@ -11,7 +11,7 @@ from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.strategies import slices
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.slices import no_rows, rounded, summed, takes_slices, used_rows, wants_slices

@@ -14,7 +14,7 @@ from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model import build
 from sparksplit.model.description import data_description
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
 

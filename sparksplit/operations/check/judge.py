@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparksplit.operations.check.facts import Facts
-from sparksplit.spark.requirements import (
+from sparksplit.spark.settings.requirements import (
     TENSORFLOW_MEBIBYTES,
     Problem,
     comfort_problems,

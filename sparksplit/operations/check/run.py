@@ -21,8 +21,8 @@ from sparksplit.operations.config import CheckConfig
 from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_MODULE, NO_PYTHON, spark_reason
-from sparksplit.spark.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.spark.session import known_settings, spark_session
+from sparksplit.spark.settings.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.spark.waiting import Patience
 
 if TYPE_CHECKING:

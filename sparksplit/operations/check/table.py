@@ -10,7 +10,7 @@ from rich.table import Table
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.check.judge import CLOCK_SECONDS
 from sparksplit.operations.check.run import Report
-from sparksplit.spark.requirements import overhead_mebibytes
+from sparksplit.spark.settings.requirements import overhead_mebibytes
 
 WIDTH = 140
 """Columns where there is no terminal."""

@@ -26,8 +26,8 @@ from sparksplit.operations.devices.record import COMMAND, DEVICES, DevicesRecord
 from sparksplit.spark.executors import slots_of
 from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_MODULE, spark_reason
-from sparksplit.spark.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.spark.session import spark_session
+from sparksplit.spark.settings.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.spark.waiting import Patience
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from sparksplit.collectives.narrow import widened_tensors
 from sparksplit.model.floats import outputs_of
-from sparksplit.model.inputs import Inputs
-from sparksplit.model.weights import Weights
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.weights import Weights
 from sparksplit.strategies.slices import no_rows, used_rows
 from sparksplit.strategies.state import averaged_state
 from sparksplit.training.node.accumulated import accumulated

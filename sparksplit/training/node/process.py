@@ -12,8 +12,8 @@ from sparksplit.base.errors import RunError
 from sparksplit.base.user_functions import FunctionError, load
 from sparksplit.dataset.joined import open_joined
 from sparksplit.dataset.lane_files import Layout
-from sparksplit.model import class_weights
 from sparksplit.model.description import data_description
+from sparksplit.model.graphs import class_weights
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import by_id
@@ -50,9 +50,9 @@ class Process:
 
     def _build(self) -> None:
         from sparksplit.model import build
-        from sparksplit.model.inputs import Inputs
+        from sparksplit.model.graphs.inputs import Inputs
+        from sparksplit.model.graphs.weights import Weights
         from sparksplit.model.rates import WarmedUp
-        from sparksplit.model.weights import Weights
 
         config, manifest = self.config, self.data.manifest
         self.inputs = Inputs(manifest.description)

@@ -23,9 +23,9 @@ import tensorflow as tf
 from hdfs_io import activity
 from sparksplit.base.memory import is_aligned
 from sparksplit.collectives import Collective
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.weights import Weights
 from sparksplit.model.optimizers import built
-from sparksplit.model.weights import Weights
 from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.slices import wants_slices
 from sparksplit.strategies.state import observe

@@ -8,7 +8,7 @@ import pytest
 
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.check.judge import fact_findings, setting_findings
-from sparksplit.spark.requirements import slot_problems, why_few
+from sparksplit.spark.settings.requirements import slot_problems, why_few
 
 GOOD = {
     "spark.master": "yarn",

@@ -11,8 +11,8 @@ from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from sparksplit.model.inputs import Inputs
-from sparksplit.model.weights import Weights
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.weights import Weights
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.node.accumulated import accumulated

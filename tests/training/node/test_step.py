@@ -7,7 +7,7 @@ import pytest
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.dataset.description import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
 from sparksplit.training.node.step import Step

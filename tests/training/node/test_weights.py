@@ -12,9 +12,9 @@ from sparksplit.collectives.base import NumPyCollective
 from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.weights import Weights
 from sparksplit.model.metrics import Auc, ByClass
-from sparksplit.model.weights import Weights
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.config import SyncConfig

@@ -70,9 +70,10 @@ def look(training: JsonObject, threads: int, doing: Callable[[str], None]) -> Tr
 
 def _step(config: TrainConfig, sources: dict[str, str]) -> tuple[Any, Sequence[Any]]:
     """(the compiled update of one node on its own, the columns that it takes)"""
-    from sparksplit.model import build, class_weights
-    from sparksplit.model.inputs import Inputs
-    from sparksplit.model.weights import Weights
+    from sparksplit.model import build
+    from sparksplit.model.graphs import class_weights
+    from sparksplit.model.graphs.inputs import Inputs
+    from sparksplit.model.graphs.weights import Weights
     from sparksplit.training.node.step import Step
 
     manifest = open_joined(config.data, verify=False).manifest

@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from sparksplit.dataset.description import LabelSpec
-from sparksplit.model.labels import unscaled
+from sparksplit.model.graphs.labels import unscaled
 
 _FROM_LOGITS = "from_logits"
 _TOP_K = (keras.metrics.TopKCategoricalAccuracy, keras.metrics.SparseTopKCategoricalAccuracy)

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from sparksplit.base.errors import ConfigError, RunError, SparksplitError
-from sparksplit.spark.masters import addresses_of, await_master, check_known
+from sparksplit.spark.settings.masters import addresses_of, await_master, check_known
 
 
 def closed_port() -> int:

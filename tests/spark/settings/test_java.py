@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sparksplit.base.errors import ConfigError, exit_status
-from sparksplit.spark.java import java_home
+from sparksplit.spark.settings.java import java_home
 
 
 def a_java(home: Path, version: str) -> Path:

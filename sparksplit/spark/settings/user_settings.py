@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.spark import properties
+from sparksplit.spark.settings import properties
 
 _KEYS = {
     "--master": "spark.master",

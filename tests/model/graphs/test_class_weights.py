@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sparksplit.base.config import load
 from sparksplit.base.errors import ConfigError
 from sparksplit.dataset.description import LabelSpec
-from sparksplit.model import class_weights
+from sparksplit.model.graphs import class_weights
 from sparksplit.training.config import TrainConfig
 
 LATE = LabelSpec(dtype="int64", classes=["no", "yes"])

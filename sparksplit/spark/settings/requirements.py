@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.spark.masters import addresses_of
+from sparksplit.spark.settings.masters import addresses_of
 
 YARN_EXECUTORS = 2
 """Spark's default of spark.executor.instances on YARN."""

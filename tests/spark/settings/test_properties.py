@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sparksplit.spark import properties
+from sparksplit.spark.settings import properties
 
 TRICKY = r"""
 # a comment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.spark.metastore import temporary
+from sparksplit.spark.settings.metastore import temporary
 
 HIVE = {"spark.sql.catalogImplementation": "hive"}
 

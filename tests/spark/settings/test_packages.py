@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from sparksplit.spark import packages
+from sparksplit.spark.settings import packages
 from tests.logs import without_times
 from tests.packages import avro_jar, in_session
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.spark.user_settings import configured, other_arguments
+from sparksplit.spark.settings.user_settings import configured, other_arguments
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as arrays
 from sparksplit.dataset.description import FittedPreprocessing, TensorPreprocessing, TensorSpec
 from sparksplit.dataset.feature_spec import Category, Number, Text
 from sparksplit.model.description import data_description
-from sparksplit.model.inputs import Inputs
+from sparksplit.model.graphs.inputs import Inputs
 from tests.model.parts import CLASSES, description
 
 

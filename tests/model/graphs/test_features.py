@@ -19,8 +19,8 @@ from sparksplit.features.names import serving_names
 from sparksplit.features.quantiles import Quantiles
 from sparksplit.features.siphash import siphash
 from sparksplit.model.export import export
-from sparksplit.model.inputs import Inputs
-from sparksplit.model.raw_inputs import RawInputs
+from sparksplit.model.graphs.inputs import Inputs
+from sparksplit.model.graphs.raw_inputs import RawInputs
 from tests.features import by_numpy
 from tests.hdfs_io.outputs import fenced
 from tests.model import features as tables

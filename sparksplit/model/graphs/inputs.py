@@ -9,7 +9,7 @@ import keras
 import tensorflow as tf
 
 from sparksplit.dataset.description import Description, TensorSpec, arithmetic, high_and_low, is_wide
-from sparksplit.model.features import FeatureInputs
+from sparksplit.model.graphs.features import FeatureInputs
 
 
 class Inputs:
