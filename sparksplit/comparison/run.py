@@ -322,7 +322,7 @@ class _Comparison:
 
             cluster.start()
             # Each node gets once what any of the runs reads there; a process that plays all nodes, everything.
-            splits = [BatchSplit() if one.run.config.virtual else one.inputs.way.split for one in work]
+            splits = [BatchSplit() if one.run.config.virtual else one.inputs.strategy.split for one in work]
             owned = owned_together(splits, self.data.manifest.lanes, nodes)
             self.handed = True
             with Feeding(spark, self.data, None, cluster, states, owned) as feeding:
