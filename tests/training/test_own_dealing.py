@@ -83,7 +83,7 @@ def test_compare(forked, read, data, tmp_path):
     assert [apart[name] for name in SAME] == [read[1][name] for name in SAME]
     assert shared["metrics"]["train"]["loss"] == pytest.approx(batch["metrics"]["train"]["loss"], abs=1e-9)
     assert [record["ledger"]["exact"] for record in results["runs"]] == [True] * 3
-    assert [row["way"] for row in results["table"]] == [
+    assert [row["name"] for row in results["table"]] == [
         "neighbours_apart, H = 3, momentum, after 5 updates",
         "neighbours",
         "batch",
