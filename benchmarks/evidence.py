@@ -3,18 +3,18 @@
     python benchmarks/evidence.py [--comparisons 1000] [--seed 1]
 
 Made-up runs go through the very analysis that compare uses (sparksplit.comparison.analysis). Some comparisons are of
-noise alone (no way differs from `single`, in quality or in time), the others have real effects; in some of both ways
-spread alike, in others from half to twice as much; some look once, after 5 seeds, and others go on, up to 20, until all
-is decided. Each has 150 or 1,000 test rows of its own, drawn anew, on which ways differ otherwise than on all rows: the
-truth is that of all rows. --comparisons: of each of these eight kinds. --seeds-alone: leave out what runs tell of the
-rows, as if there were no others.
+noise alone (no strategy differs from `single`, in quality or in time), the others have real effects; in some of both
+kinds strategies spread alike, in others from half to twice as much; some look once, after 5 seeds, and others go on, up
+to 20, until all is decided. Each has 150 or 1,000 test rows of its own, drawn anew, on which strategies differ
+otherwise than on all rows: the truth is that of all rows. --comparisons: of each of these eight kinds. --seeds-alone:
+leave out what runs tell of the rows, as if there were no others.
 
 The last line is one JSON object, with the worst of the eight kinds. false_better: the share of comparisons in which
 anything was called better, worse, faster, slower or faster by at least so much that is not; false_same: the same for
 no difference and not worse. coverage: of the 95 % intervals, in quality and in time, those that held the truth. power,
-power_times: of the effects of about three margins or more (2.7 to 6, between two ways that both differ from `single`),
-and of a tenth of the time, those that were decided, over all kinds. by_kind: each by itself. Meant: false_better at
-most 0.05 within what chance allows, coverage at least 0.93.
+power_times: of the effects of about three margins or more (2.7 to 6, between two strategies that both differ from
+`single`), and of a tenth of the time, those that were decided, over all kinds. by_kind: each by itself. Meant:
+false_better at most 0.05 within what chance allows, coverage at least 0.93.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sparksplit.training.progress_record import CurvePoint
 from sparksplit.training.record import RunLedger, RunMetrics, RunSeconds
 
 SMALL = "single, batch_size = 32"
-WAYS = (
+STRATEGIES = (
     ("single", 1), ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4),
     ("local", 1), (SMALL, 1),
 )  # fmt: skip
@@ -49,10 +49,10 @@ _SECONDS = RunSeconds(**dict.fromkeys((field.name for field in fields(RunSeconds
 
 @dataclass(frozen=True)
 class Truth:
-    """What is so. worse: how much higher a way's loss is than `single`'s; slower: the logarithm of how many times its
-    seconds are. noise: the standard deviation of each way's own part of the loss, time: that of the logarithm. rows: of
-    the test set; by_row: the standard deviation over rows of each way's own part of the loss, run_by_row: of each
-    run's."""
+    """What is so. worse: how much higher a strategy's loss is than `single`'s; slower: the logarithm of how many times
+    its seconds are. noise: the standard deviation of each strategy's own part of the loss, time: that of the logarithm.
+    rows: of the test set; by_row: the standard deviation over rows of each strategy's own part of the loss, run_by_row:
+    of each run's."""
 
     worse: dict[tuple[str, int], float]
     slower: dict[tuple[str, int], float]
@@ -64,18 +64,18 @@ class Truth:
 
 
 def drawn(generator: np.random.Generator, effects: bool, unequal: bool) -> Truth:
-    """A truth: without effects, or with one in each way, in quality, in time or both."""
+    """A truth: without effects, or with one in each strategy, in quality, in time or both."""
     own = MARGIN * float(generator.choice([0.3, 1.0]))
     sizes = [-3 * MARGIN, -MARGIN / 3, 0.0, MARGIN / 3, 3 * MARGIN] if effects else [0.0]
     speeds = [-math.log(2), -0.1, 0.0, 0.1] if effects else [0.0]
     spread = [0.5, 1.0, 2.0] if unequal else [1.0]
-    others = WAYS[1:]
+    others = STRATEGIES[1:]
     rows = int(generator.choice(ROWS))
     by_row, run_by_row = (MARGIN * math.sqrt(rows) * float(generator.choice([0.1, 0.5])) for _ in range(2))
     return Truth(
-        {WAYS[0]: 0.0, **{way: float(generator.choice(sizes)) for way in others}},
-        {WAYS[0]: 0.0, **{way: float(generator.choice(speeds)) for way in others}},
-        {way: own * float(generator.choice(spread)) for way in WAYS},
+        {STRATEGIES[0]: 0.0, **{strategy: float(generator.choice(sizes)) for strategy in others}},
+        {STRATEGIES[0]: 0.0, **{strategy: float(generator.choice(speeds)) for strategy in others}},
+        {strategy: own * float(generator.choice(spread)) for strategy in STRATEGIES},
         float(generator.choice([0.02, 0.1])),
         rows,
         by_row,
@@ -84,17 +84,20 @@ def drawn(generator: np.random.Generator, effects: bool, unequal: bool) -> Truth
 
 
 class TestRows:
-    """Test rows, in lanes by chance, and what each way's own part of the loss is on them: skewed, 0 on all rows."""
+    """Test rows, in lanes by chance, and what each strategy's own part of the loss is on them: skewed, 0 on all
+    rows."""
 
     def __init__(self, generator: np.random.Generator, truth: Truth) -> None:
         self._generator, self._spread = generator, truth.run_by_row
         self._lane = generator.integers(0, LANES, truth.rows)
         self._counts = np.bincount(self._lane, minlength=LANES)
-        self._of_way = {way: truth.by_row * (generator.exponential(size=truth.rows) - 1) for way in WAYS}
+        self._of_strategy = {
+            strategy: truth.by_row * (generator.exponential(size=truth.rows) - 1) for strategy in STRATEGIES
+        }
 
-    def run(self, way: tuple[str, int]) -> tuple[float, list[float]]:
-        """(the mean over the rows, its jackknife) of a run of that way."""
-        values = self._of_way[way] + self._spread * self._generator.normal(size=len(self._lane))
+    def run(self, strategy: tuple[str, int]) -> tuple[float, list[float]]:
+        """(the mean over the rows, its jackknife) of a run of that strategy."""
+        values = self._of_strategy[strategy] + self._spread * self._generator.normal(size=len(self._lane))
         return float(values.mean()), jackknife(np.bincount(self._lane, values, LANES), self._counts).tolist()
 
 
@@ -107,14 +110,14 @@ def jackknife(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def made(
-    way: tuple[str, int], seed: int, loss: float, seconds: float, by_lane: list[float] | None = None
+    strategy: tuple[str, int], seed: int, loss: float, seconds: float, by_lane: list[float] | None = None
 ) -> ComparedRun:
     """The record of such a run. by_lane: the loss's jackknife."""
     point = CurvePoint(passes=1, updates=1, steps=1, seconds=seconds, validation={METRIC.name: TRAINED})
     return replace(
         _RUN,
-        way=way[0],
-        nodes=way[1],
+        name=strategy[0],
+        nodes=strategy[1],
         seed=seed,
         history=[point],
         metrics=RunMetrics(test={METRIC.name: loss}),
@@ -126,7 +129,7 @@ _RUN = ComparedRun.from_json(
     {
         **dict.fromkeys(("run_id", "config_hash", "command", "strategy", "input_mode", "weights"), ""),
         **dict.fromkeys(("rows", "batch_size", "epochs", "passes", "updates", "steps", "syncs", "restarts"), 1),
-        **dict.fromkeys(("key", "way", "application_id"), ""),
+        **dict.fromkeys(("key", "name", "application_id"), ""),
         "data": {"path": "", "digest": ""},
         "config": {},
         "sync": {"every": "step", "outer": None, "after": 0},
@@ -148,19 +151,19 @@ _RUN = ComparedRun.from_json(
 
 
 def runs_of(generator: np.random.Generator, truth: Truth, seeds: range, rows: TestRows) -> list[ComparedRun]:
-    """Runs of all ways with these seeds, on those test rows."""
+    """Runs of all strategies with these seeds, on those test rows."""
     found = []
     for seed in seeds:
         shared, pace = 3 * MARGIN * generator.normal(), truth.time * generator.normal()
-        for way in WAYS:
-            there, by_lane = rows.run(way)
-            loss = TRAINED + truth.worse[way] + shared + truth.noise[way] * generator.normal() + there
-            log = truth.slower[way] + pace + truth.time * generator.normal()
-            found.append(made(way, seed, float(loss), 10 * math.exp(log), by_lane))
+        for strategy in STRATEGIES:
+            there, by_lane = rows.run(strategy)
+            loss = TRAINED + truth.worse[strategy] + shared + truth.noise[strategy] * generator.normal() + there
+            log = truth.slower[strategy] + pace + truth.time * generator.normal()
+            found.append(made(strategy, seed, float(loss), 10 * math.exp(log), by_lane))
     return found
 
 
-REFERENCE = replace(made(WAYS[0], 0, TRAINED, 10.0), untrained={METRIC.name: UNTRAINED})
+REFERENCE = replace(made(STRATEGIES[0], 0, TRAINED, 10.0), untrained={METRIC.name: UNTRAINED})
 
 
 def compared(generator: np.random.Generator, truth: Truth, most: int | None, seeds_alone: bool = False) -> Analysis:
@@ -180,7 +183,7 @@ def count(found: Analysis, truth: Truth, counts: Counter[str]) -> None:
     """Add what was right and wrong. Names: what happened, with the number that it is a share of under `of NAME`."""
     wrong = wrong_same = False
     for pair in found.pairs:
-        true = truth.worse[pair.way, pair.nodes] - truth.worse[pair.against, pair.against_nodes]
+        true = truth.worse[pair.name, pair.nodes] - truth.worse[pair.against, pair.against_nodes]
         assert pair.low is not None and pair.high is not None
         counts["of covered"] += 1
         counts["covered"] += pair.low <= true <= pair.high
@@ -191,7 +194,7 @@ def count(found: Analysis, truth: Truth, counts: Counter[str]) -> None:
             counts["of decided quality"] += 1
             counts["decided quality"] += pair.verdict == ("better" if true < 0 else "worse")
     for time in found.times:
-        true = truth.slower[time.against, time.against_nodes] - truth.slower[time.way, time.nodes]
+        true = truth.slower[time.against, time.against_nodes] - truth.slower[time.name, time.nodes]
         assert time.low is not None and time.high is not None
         counts["of covered times"] += 1
         counts["covered times"] += time.low <= math.exp(true) <= time.high

@@ -1,21 +1,21 @@
-"""The ways of sharing the work on two hosts with a slow network between them, against the same on one host.
+"""The strategies on two hosts with a slow network between them, against the same on one host.
 
     sudo python benchmarks/slow_link.py [--data FOLDER] [--epochs 2] [--mbit 100]
 
 Two network namespaces are the hosts: their only connection is a veth pair that tc limits to so many Mbit/s in each
-direction. Each runs a Spark standalone worker of one core; the master and the driver are on the first. Every way is
-trained there by `sparksplit train`, with two nodes, and before that with both workers on the first host, whose nodes
+direction. Each runs a Spark standalone worker of one core; the master and the driver are on the first. Every strategy
+is trained there by `sparksplit train`, with two nodes, and before that with both workers on the first host, whose nodes
 exchange over loopback; `single` runs there, too. Each place is one Spark application, and each run has new nodes. MLP
 784-128-10 (102,000 weights), mini-batches of 128, SGD, the same seed, one measurement of each.
 
 Data: a prepared data set (--data), else MNIST where SPARKSPLIT_DATA names it, else scikit-learn's digits.
 
-seconds (train and feed) and rows_per_second are run.json's: exchanges are part of them for all ways, making graphs and
-validation are not.
+seconds (train and feed) and rows_per_second are run.json's: exchanges are part of them for all strategies, making
+graphs and validation are not.
 sync_seconds is the mean over the nodes of what exchanges took, waiting_seconds the part in which a peer was late.
 
 The last line is one JSON object: mbit; link_mb_per_second, measured with a plain socket in both directions at once;
-rows, one for each way and place; ratio_local_to_batch, rows/s of local H=32 to batch's on two hosts.
+rows, one for each strategy and place; ratio_local_to_batch, rows/s of local H=32 to batch's on two hosts.
 """
 
 from __future__ import annotations
@@ -106,22 +106,22 @@ def _measure(arguments: argparse.Namespace) -> int:
     rate = hosts.measured()
     print(f"the link carries {rate:.1f} MB/s in each direction", file=sys.stderr)
     data = arguments.data.resolve() if arguments.data else _prepare(work)
-    for places, ways in (
+    for places, strategies in (
         ((NEAR, NEAR), list(STRATEGIES)),
-        ((NEAR, FAR), [way for way in STRATEGIES if way != "single"]),
+        ((NEAR, FAR), [strategy for strategy in STRATEGIES if strategy != "single"]),
     ):
         count = len(set(places))
         with spark(hosts, places, work / f"spark{count}"), spark_session("slow_link", 2):
-            for way in ways:
-                output = work / f"run{count}" / way
-                _train(way, data, output, arguments.epochs)
+            for strategy in strategies:
+                output = work / f"run{count}" / strategy
+                _train(strategy, data, output, arguments.epochs)
                 run = _read(output)
-                row = figures(way, run, link_name(count, arguments.mbit))
+                row = figures(strategy, run, link_name(count, arguments.mbit))
                 expected = 1 if row["nodes"] == 1 else count
                 if row["hosts"] != expected:
-                    raise RuntimeError(f"{way} ran on {row['hosts']} hosts, not {expected}: {run['hosts']}")
+                    raise RuntimeError(f"{strategy} ran on {row['hosts']} hosts, not {expected}: {run['hosts']}")
                 rows.append(row)
-                print(f"{way}, {row['link']}: {row['rows_per_second']:,.0f} rows/s", file=sys.stderr)
+                print(f"{strategy}, {row['link']}: {row['rows_per_second']:,.0f} rows/s", file=sys.stderr)
     print("\n".join(table(rows)))
     result = {"mbit": arguments.mbit, "link_mb_per_second": round(rate, 2), "rows": rows}
     print(json.dumps({**result, "ratio_local_to_batch": ratio(rows)}))
@@ -145,7 +145,7 @@ def _prepare(work: Path) -> Path:
     return output
 
 
-def _train(way: str, data: Path, output: Path, epochs: int) -> None:
+def _train(strategy: str, data: Path, output: Path, epochs: int) -> None:
     """`sparksplit train` in the Spark session of the place: a new one each time would take longer than the training."""
     from sparksplit.commands.train import COMMAND
 
@@ -158,7 +158,7 @@ def _train(way: str, data: Path, output: Path, epochs: int) -> None:
         "epochs": epochs,
         "nodes": 2,
         "seed": 1,
-        **STRATEGIES[way],
+        **STRATEGIES[strategy],
     }
     output.parent.mkdir(exist_ok=True)
     file = output.with_suffix(".json")
@@ -166,7 +166,7 @@ def _train(way: str, data: Path, output: Path, epochs: int) -> None:
     with redirect_stdout(sys.stderr):
         status = COMMAND.main(["--config", str(file)])
     if status:
-        raise RuntimeError(f"sparksplit train, {way}: ended with {status}")
+        raise RuntimeError(f"sparksplit train, {strategy}: ended with {status}")
 
 
 def _preprocess(config: dict[str, Any], file: Path) -> None:
@@ -200,12 +200,12 @@ def link_name(hosts: int, mbit: int) -> str:
     return f"{mbit} Mbit/s" if mbit else "not limited"
 
 
-def figures(way: str, run: Mapping[str, Any], link: str) -> dict[str, Any]:
+def figures(strategy: str, run: Mapping[str, Any], link: str) -> dict[str, Any]:
     """A row of the JSON line, from run.json. accuracy: of the test split, else of validation."""
     spent = run["seconds"]
     metrics = run["metrics"]
     return {
-        "way": way,
+        "strategy": strategy,
         "nodes": run["nodes"],
         "hosts": len(set(run["hosts"])),
         "link": link,
@@ -220,20 +220,21 @@ def figures(way: str, run: Mapping[str, Any], link: str) -> dict[str, Any]:
 
 def ratio(rows: Sequence[Mapping[str, Any]]) -> float:
     """Rows/s of local H=32 to rows/s of batch, both on two hosts."""
-    rates = {row["way"]: row["rows_per_second"] for row in rows if row["hosts"] == 2}
+    rates = {row["strategy"]: row["rows_per_second"] for row in rows if row["hosts"] == 2}
     return float(round(rates["local H=32"] / rates["batch"], 2))
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The lines of the table."""
     heads = ("seconds", "rows/s", "sync s", "waiting s", "MB a node", "MB/s", "accuracy")
-    lines = [f"{'way':14} {'hosts':>5}  {'link':12}" + "".join(f"{head:>11}" for head in heads)]
+    lines = [f"{'strategy':14} {'hosts':>5}  {'link':12}" + "".join(f"{head:>11}" for head in heads)]
     for row in rows:
         sent = row["bytes_per_node"] / 1e6
         cells = [f"{row['seconds']:.2f}", f"{row['rows_per_second']:,.0f}", f"{row['sync_seconds']:.2f}"]
         cells += [f"{row['waiting_seconds']:.2f}", f"{sent:.1f}", f"{sent / row['seconds']:.2f}"]
         cells.append("-" if row["accuracy"] is None else f"{row['accuracy']:.4f}")
-        lines.append(f"{row['way']:14} {row['hosts']:>5}  {row['link']:12}" + "".join(f"{cell:>11}" for cell in cells))
+        names = f"{row['strategy']:14} {row['hosts']:>5}  {row['link']:12}"
+        lines.append(names + "".join(f"{cell:>11}" for cell in cells))
     return lines
 
 

@@ -1,8 +1,8 @@
 """
-### sparksplit: the ways to split the work, compared
+### sparksplit: strategies to split the work, compared
 
-`preprocess` turns the date's raw data into a prepared data set of this DAG's own, `compare` trains on it in several
-ways, several times each, and reports which way to use. The tasks write `BASE/compared/DATE` and
+`preprocess` turns the date's raw data into a prepared data set of this DAG's own, `compare` trains on it with
+several strategies, several times each, and reports which strategy to use. The tasks write `BASE/compared/DATE` and
 `BASE/comparisons/DATE`, where DATE is that of the run's `run_after`, in UTC. What the daily pipeline writes is neither
 read nor touched.
 
@@ -33,7 +33,7 @@ def comparison(site: dict[str, Any]) -> DAG:
     base, schedule = site["base"], site["compare_schedule"]
     compared, comparisons = Asset(f"{base}/compared"), Asset(f"{base}/comparisons")
     data = f"{base}/compared/{DATE}"
-    summary = "sparksplit: the ways to split the work, side by side, and a report of which to use"
+    summary = "sparksplit: strategies to split the work, side by side, and a report of which to use"
     with new_dag(site, "sparksplit_compare", schedule, summary, __doc__) as dag:
         (
             command(site, "preprocess", triggers(schedule), compared, **{"input.path": site["raw"]})

@@ -1,4 +1,4 @@
-"""Trains one Keras model on the nodes of a Spark cluster, and finds out which way of splitting the work suits it.
+"""Trains one Keras model on the nodes of a Spark cluster, and finds out how they should split the work.
 
     import sparksplit
 

@@ -49,13 +49,15 @@ def test_the_page_of_diagnose_lists_what_is_measured():
     assert "\n".join(["| variant | is |", "| --- | --- |", *rows]) in (DOCS / "diagnose.md").read_text()
 
 
-def test_who_begins_with_compare_reads_what_each_way_is():
+def test_who_begins_with_compare_reads_what_each_strategy_is():
     from sparksplit.strategies import STRATEGIES
 
-    rows = [f"| `{name}` | {way.told} |" for name, way in STRATEGIES.items()]
+    rows = [f"| `{name}` | {strategy.told} |" for name, strategy in STRATEGIES.items()]
     page = (DOCS / "compare.md").read_text()
-    assert "\n".join(["| way | is |", "| --- | --- |", *rows]) in page.partition("\n## ")[0]
-    assert all(f" {name}: {way.told}." in table("compare") for name, way in STRATEGIES.items() if way.told)
+    assert "\n".join(["| strategy | is |", "| --- | --- |", *rows]) in page.partition("\n## ")[0]
+    assert all(
+        f" {name}: {strategy.told}." in table("compare") for name, strategy in STRATEGIES.items() if strategy.told
+    )
 
 
 def test_every_shipped_configuration_is_valid():
@@ -69,7 +71,7 @@ def test_every_shipped_configuration_is_valid():
         for file in files:
             config = load(importlib.import_module(f"sparksplit.commands.{command}").COMMAND.config, str(file))
             if command == "compare":
-                assert len({run.way for run in plan(config)}) == 7
+                assert len({run.name for run in plan(config)}) == 7
 
 
 PATHS = re.compile(r"`((?:sparksplit|hdfs_io|tests|models|jobs|conf|dags|docs|benchmarks|scripts)/[\w./-]*)(?::\w+)?`")

@@ -70,7 +70,7 @@ def train(
     restart: bool = False,
     **keys: Any,
 ) -> TrainedRun:
-    """Train one Keras model, one way, on the nodes of a Spark cluster.
+    """Train one Keras model with one strategy on the nodes of a Spark cluster.
 
     data: a prepared data set, or its folder; or several of them, which are trained on as one.
     output: the run's folder.
@@ -95,7 +95,7 @@ def train(
 
 
 def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
-    """Run several ways to split the work side by side, and say with evidence which to use.
+    """Run several strategies to split the work side by side, and say with evidence which to use.
 
     data: as for `train`.
     output: the comparison's folder; runs that it has finished are not repeated.

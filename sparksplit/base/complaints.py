@@ -164,7 +164,7 @@ def _inside(annotation: Any, part: str) -> Iterator[Any]:
 
 
 def _section_types(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
-    """The configuration classes in a type, at any depth: for `list[Way | str]`, Way."""
+    """The configuration classes in a type, at any depth: for `list[Strategy | str]`, Strategy."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         yield annotation
     for inner in get_args(annotation):

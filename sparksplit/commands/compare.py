@@ -31,28 +31,28 @@ def run(config: CompareConfig, options: Options) -> None:
 
 
 def sentences(results: Results) -> Iterator[str]:
-    """The answer, how certain it is, and what each way was given by tuning."""
+    """The answer, how certain it is, and what each strategy was given by tuning."""
     yield results.answer.headline
     yield from results.answer.text
     yield results.answer.certainty
     if (tuning := results.tuning) is not None:
-        for way in tuning.ways:
-            yield said.of_way(way, tuning)
+        for tuned in tuning.strategies:
+            yield said.of_strategy(tuned, tuning)
         yield said.cost(tuning, results.all_finished)
 
 
 def table_of(results: Results) -> Table:
-    """The ways, with one line for each number of nodes."""
+    """The strategies, with one line for each number of nodes."""
     quantity, split = Quantity(results.metric.name), results.metric.split
     table = Table(box=None, pad_edge=False)
     metric = f"{split}\n{quantity.label}"
-    for name in ("way", "N", "runs", "passes", "syncs", "MB/node", "time", "efficiency", metric, "to target"):
-        # A way's long name is broken into several lines before a number is cut.
-        words = name in ("way", metric)
-        table.add_column(name, justify="left" if name == "way" else "right", no_wrap=not words, vertical="bottom")
+    for name in ("strategy", "N", "runs", "passes", "syncs", "MB/node", "time", "efficiency", metric, "to target"):
+        # A strategy's long name is broken into several lines before a number is cut.
+        words = name in ("strategy", metric)
+        table.add_column(name, justify="left" if name == "strategy" else "right", no_wrap=not words, vertical="bottom")
     for row in results.table:
         table.add_row(
-            row.way + (" (virtual)" if row.virtual else ""),
+            row.name + (" (virtual)" if row.virtual else ""),
             str(row.nodes),
             part(row.runs, row.runs + row.diverged),
             count(row.passes),

@@ -1,1 +1,1 @@
-"""Ways of splitting the work, side by side: what `sparksplit compare` runs, finds and shows."""
+"""Strategies of splitting the work, side by side: what `sparksplit compare` runs, finds and shows."""

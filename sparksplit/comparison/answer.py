@@ -1,4 +1,4 @@
-"""The answer: which way, the few worth having, a slow network, what diverged; its conditions, and how sure it is.
+"""The answer: which strategy, the few worth having, a slow network, what diverged; its conditions, and how sure it is.
 
 Each sentence says only what the verdicts of all pairs together decide; tests/comparison/truth/ reads them back.
 """
@@ -29,7 +29,7 @@ from sparksplit.comparison.recommendation import nothing, which
 from sparksplit.comparison.tuning.headline import headline
 
 _FEWER = 1.05
-"""How many times fewer bytes than `batch` a way must send to be recommended for that."""
+"""How many times fewer bytes than `batch` a strategy must send to be recommended for that."""
 
 
 def answer(results: Results) -> Answer:
@@ -58,37 +58,37 @@ def _few(results: Results, quantity: Quantity) -> Iterator[str]:
     """The fastest, the cheapest and the best of what is decided."""
     roles: dict[tuple[str, int], list[Choice]] = {}
     for choice in worth_having(results.frontier):
-        roles.setdefault((choice.way, choice.nodes), []).append(choice)
+        roles.setdefault((choice.name, choice.nodes), []).append(choice)
     if results.frontier and not roles:
         own = results.frontier[0]
         yield (
-            "Of the ways that are decided to learn as well as `single`, none is decided to be faster, cheaper or "
+            "Of the strategies that are decided to learn as well as `single`, none is decided to be faster, cheaper or "
             f"better. `single` takes {_cost(results, own)}, {quantity.label} {quantity.value(own.metric)}."
         )
     elif roles:
         parts = [
-            f"{' and '.join(choice.role for choice in some)} is `{way}` on {nodes} ({_cost(results, some[0])}, "
+            f"{' and '.join(choice.role for choice in some)} is `{strategy}` on {nodes} ({_cost(results, some[0])}, "
             f"{quantity.label} {quantity.value(some[0].metric)})"
-            for (way, nodes), some in roles.items()
+            for (strategy, nodes), some in roles.items()
         ]
         yield f"Of what is decided, {'; '.join(parts)}."
 
 
 def _cost(results: Results, choice: Choice) -> str:
     if choice.seconds is None:
-        whose = (choice.way, choice.nodes, False)
+        whose = (choice.name, choice.nodes, False)
         return untimed_said(
-            next(row for row in results.table if (row.way, row.nodes, row.virtual) == whose), choice.goal
+            next(row for row in results.table if (row.name, row.nodes, row.virtual) == whose), choice.goal
         )
     return f"{duration(choice.seconds)} and {node_time(choice.node_hours)} {choice.goal}"
 
 
 def _alone(results: Results, single: Row | None, several: Sequence[Row], quantity: Quantity) -> Iterator[str]:
-    """What the other ways on one node gain: that takes no second node."""
+    """What the other strategies on one node gain: that takes no second node."""
     if single is None or not single.runs:
         return
     goal = goal_of(results.table)
-    rows = {row.way: row for row in results.table if row.nodes == 1 and not row.virtual}
+    rows = {row.name: row for row in results.table if row.nodes == 1 and not row.virtual}
     for control in dict.fromkeys(control for row in several if not row.diverged for control in row.controls):
         row, speed = rows[control], speed_of(results, rows[control], goal)
         seconds, alone = (seconds_of(own, goal) for own in (row, single))
@@ -100,22 +100,22 @@ def _alone(results: Results, single: Row | None, several: Sequence[Row], quantit
 
 
 def _diverged(rows: Sequence[Row]) -> Iterator[str]:
-    """Which ways must not be used, whatever those of their runs that ended well say."""
-    diverged = [f"`{row.way}` on {row.nodes} ({seeds_said(row)})" for row in rows if row.diverged]
+    """Which strategies must not be used, whatever those of their runs that ended well say."""
+    diverged = [f"`{row.name}` on {row.nodes} ({seeds_said(row)})" for row in rows if row.diverged]
     if diverged:
         yield f"Not recommended, because the loss or the metric was no longer a number: {', '.join(diverged)}."
 
 
 def _slow_network(results: Results, several: Sequence[Row], quantity: Quantity) -> str:
-    batch = {row.nodes: row for row in several if row.way == "batch" and row.runs}
+    batch = {row.nodes: row for row in several if row.name == "batch" and row.runs}
     others = [
         row for row in several
-        if row.way != "batch" and not row.diverged and row.nodes in batch and _sent(row) > 0
+        if row.name != "batch" and not row.diverged and row.nodes in batch and _sent(row) > 0
     ]  # fmt: skip
     if not others:
         steady = ", of which no run diverges" if any(row.diverged for row in several) else ""
         return (
-            "What a slow network would change was not compared: that takes `batch` and another way on as many "
+            "What a slow network would change was not compared: that takes `batch` and another strategy on as many "
             f"nodes{steady}."
         )
     sign = 1 if results.metric.higher_is_better else -1
@@ -129,12 +129,12 @@ def _slow_network(results: Results, several: Sequence[Row], quantity: Quantity) 
 
     fewer = [row for row in others if times(row) >= _FEWER]
     if not fewer:
-        return "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
-    # Of the ways that lose nothing, the one that sends least, beside `batch`; otherwise the one that loses least.
+        return "On a slow network nothing is gained: no strategy sends fewer bytes than `batch` on as many nodes."
+    # Of the strategies that lose nothing, the one that sends least, beside `batch`; otherwise the one that loses least.
     good = [row for row in fewer if is_as_good(results, row, "batch")]
     best = max(good, key=times) if good else max(fewer, key=gain)
     return (
-        f"On a slow network `{best.way}` sends {compact(times(best))} times fewer bytes than `batch` on "
+        f"On a slow network `{best.name}` sends {compact(times(best))} times fewer bytes than `batch` on "
         f"{best.nodes} nodes, and {quality_said(results, best, 'batch', quantity)}."
     )
 

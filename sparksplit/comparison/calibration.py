@@ -180,7 +180,7 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
     models: dict[int, Costs] = {}
     checked = []
     for row in rows:
-        of_row = [record for record in records if (record.way, record.nodes) == (row.way, row.nodes)]
+        of_row = [record for record in records if (record.name, record.nodes) == (row.name, row.nodes)]
         if not of_row:
             continue
         is_left_out = row.nodes > fewest and _fits(records, row.nodes)
@@ -196,7 +196,7 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
         error = guess / measured - 1 if measured else 0.0
         waited = fmean(record.seconds.feed for record in of_row)
         waits = models[left_out].reading.seconds(work)
-        checked.append(Check(row.way, row.nodes, measured, guess, error, is_left_out, waited, waits))
+        checked.append(Check(row.name, row.nodes, measured, guess, error, is_left_out, waited, waits))
     return checked
 
 
@@ -288,8 +288,8 @@ def _handoff_text(handoff: HandingOver | None, checked: Sequence[HandOffCheck]) 
         return
     kinds = {first: [check for check in checked if check.first == first] for first in (True, False)}
     yield (
-        "Spark's hand-off comes before training, and was paid here once for all runs of a cluster; a node of a way "
-        "that shares epochs is sent all rows."
+        "Spark's hand-off comes before training, and was paid here once for all runs of a cluster; a node of a "
+        "strategy that shares epochs is sent all rows."
     )
     if handoff.per_row is None:
         names = {True: "the first of an application took", False: "one after the first of an application took"}
@@ -322,15 +322,15 @@ def _took(checked: Sequence[HandOffCheck]) -> str:
 
 
 def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Costs) -> list[Prediction]:
-    """Time to the target at each rate of the network, from the passes that each way took to reach it.
+    """Time to the target at each rate of the network, from the passes that each strategy took to reach it.
 
-    None if not every run reached it: a way that often fails has no time that it could be given.
+    None if not every run reached it: a strategy that often fails has no time that it could be given.
     """
     guesses: list[Prediction] = []
-    first = {(record.way, record.nodes, record.virtual): record for record in records}
+    first = {(record.name, record.nodes, record.virtual): record for record in records}
     for row in table:
         to = row.to_target
-        record = first.get((row.way, row.nodes, row.virtual))
+        record = first.get((row.name, row.nodes, row.virtual))
         if to is None or record is None:
             continue
         every = to.reached == to.of
@@ -338,7 +338,7 @@ def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Co
         for gbit in GBITS:
             whole = costs.seconds(work_of(record, apart=True), ethernet(gbit))
             seconds = None if passes is None else whole * passes / record.passes
-            guesses.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, gbit, seconds, measured=False))
+            guesses.append(Prediction(row.name, row.nodes, passes, to.reached, to.of, gbit, seconds, measured=False))
         if not row.virtual and every and to.seconds is not None:
-            guesses.append(Prediction(row.way, row.nodes, passes, to.reached, to.of, None, to.seconds, measured=True))
+            guesses.append(Prediction(row.name, row.nodes, passes, to.reached, to.of, None, to.seconds, measured=True))
     return guesses

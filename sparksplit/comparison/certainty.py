@@ -29,8 +29,8 @@ def certainty(results: Results, quantity: Quantity) -> str:
         where += " (there are no test rows; the target comes from them too)"
     if seeds < 2:
         return (
-            f"One seed for each way ({where}): no interval can be told, so no difference is decided, in quality or in "
-            "time. Five seeds (`seeds: 5`) decide most."
+            f"One seed for each strategy ({where}): no interval can be told, so no difference is decided, in quality "
+            "or in time. Five seeds (`seeds: 5`) decide most."
         )
     margin = quantity.difference(metric.margin).lstrip("+")
     pairs = [pair for pair in results.pairs if not pair.virtual]
@@ -44,8 +44,8 @@ def certainty(results: Results, quantity: Quantity) -> str:
     seen = step and set(least) & set("123456789")  # that of an AUC may be too small to be shown
     wide = f", and reach at least {least}, the least that can differ, to each side" if seen else ""
     return (
-        f"{seeds} seeds for each way, the same for all{left}; differences in {where}, and in the logarithm of time, "
-        f"are paired, with 95 % intervals{wide}.{_of_rows(results, pairs)} In quality they count as none only "
+        f"{seeds} seeds for each strategy, the same for all{left}; differences in {where}, and in the logarithm of "
+        f"time, are paired, with 95 % intervals{wide}.{_of_rows(results, pairs)} In quality they count as none only "
         f"where the whole interval lies within {margin}. {decided} of {len(pairs) + len(times)} differences are "
         "decided, all together: in 95 of 100 such comparisons nothing is called better, worse, faster or slower that "
         f"is not.{_looked(results)}{_needed(pairs, results)}"
@@ -99,6 +99,6 @@ def _needed(pairs: Sequence[Pair], results: Results) -> str:
         if many:
             text += f" {count(many)} of the undecided {'is' if many == 1 else 'are'} {what}."
     if need.seeds:
-        whose = "the others" if need.rows or need.same or need.unpaired else "all ways"
+        whose = "the others" if need.rows or need.same or need.unpaired else "all strategies"
         text += f" To decide how {whose} learn would take {more_seeds(need.seeds, results)}."
     return text

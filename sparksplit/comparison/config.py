@@ -15,7 +15,7 @@ from sparksplit.strategies.config import SyncConfig
 from sparksplit.training.config import TrainConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
-_OF_A_WAY = "belongs to a way: give it within `strategies`, beside that way's `strategy`"
+_OF_A_STRATEGY = "belongs to one strategy: give it within `strategies`, beside the name in `strategy`"
 REFUSED = {key: mark_of(TrainConfig, key).refused for key in keys_of(TrainConfig, lambda mark: mark.refused)}
 """Keys of `train` that no run of a comparison has, each with the reason."""
 _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
@@ -67,7 +67,7 @@ class CompareConfig(Training):
     """All keys of `compare`: what to compare, and the training keys that all runs share."""
 
     renamed = {"ways": "strategies"}  # noqa: RUF012 (pydantic knows its type from Config)
-    refused = {**REFUSED, **dict.fromkeys(keys_of(TrainConfig, lambda mark: mark.within), _OF_A_WAY)}  # noqa: RUF012
+    refused = {**REFUSED, **dict.fromkeys(keys_of(TrainConfig, lambda mark: mark.within), _OF_A_STRATEGY)}  # noqa: RUF012
 
     output: Annotated[str, Mark(hashed=False)]
     """Output folder of the comparison: results.json, report.html, and runs/ with a record of each run."""
@@ -77,7 +77,7 @@ class CompareConfig(Training):
             min_length=1,
             default_factory=lambda: list(_STRATEGIES),
             description="Strategies to compare: names, or mappings of training keys such as {strategy: local, "
-            "sync: {every: 32}}. " + " ".join(f"{name}: {way.told}." for name, way in STRATEGIES.items()),
+            "sync: {every: 32}}. " + " ".join(f"{name}: {strategy.told}." for name, strategy in STRATEGIES.items()),
         ),
     ]
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]

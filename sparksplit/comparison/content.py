@@ -14,7 +14,7 @@ from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.tuning.record import Tuning
 
 RESULTS = "results.json"
-FORMAT_VERSION = 7
+FORMAT_VERSION = 8
 """The version of results.json and of the records in runs/. Files of another version are not used."""
 
 

@@ -11,7 +11,7 @@ from sparksplit.comparison.record import SweepPoint
 class Check:
     """The cost model's prediction of training beside the measurement."""
 
-    way: str
+    name: str
     """The strategy, as reports call it."""
     nodes: int
     """The number of nodes."""
@@ -53,7 +53,7 @@ class HandOffCheck:
 class Prediction:
     """The time to the target at a network's bandwidth."""
 
-    way: str
+    name: str
     """The strategy, as reports call it."""
     nodes: int
     """The number of nodes."""

@@ -48,8 +48,8 @@ class Row:
     A field is None where no run has a value. Fields of time are also None on virtual nodes.
     """
 
-    way: str
-    """The strategy, as reports call it."""
+    name: str
+    """The strategy with its settings, as reports call it, such as `local, H = 32, nesterov`."""
     nodes: int
     """The number of nodes."""
     virtual: bool
@@ -101,7 +101,7 @@ class Row:
 class Pair:
     """The difference of a metric between two strategies, paired by seed."""
 
-    way: str
+    name: str
     """The strategy, as reports call it."""
     nodes: int
     """The number of the strategy's nodes."""
@@ -118,7 +118,7 @@ class Pair:
     of: int
     """The number of seeds that both strategies were given."""
     mean: float
-    """The mean difference over the seeds: `way` minus `against`, in the metric's unit."""
+    """The mean difference over the seeds: `name` minus `against`, in the metric's unit."""
     low: float | None
     """The lower end of the mean's own 95 % confidence interval; None without an interval."""
     high: float | None
@@ -144,7 +144,7 @@ TO_TARGET, IN_ALL = "to the target", "in all"
 class TimePair:
     """How many times as fast a strategy is as another one, paired by seed."""
 
-    way: str
+    name: str
     """The strategy, as reports call it."""
     nodes: int
     """The number of the strategy's nodes."""
@@ -159,7 +159,7 @@ class TimePair:
     of: int
     """The number of seeds that both strategies were given."""
     times: float
-    """The speed-up: the geometric mean over the seeds of the seconds of `against`, divided by the seconds of `way`."""
+    """The speed-up: the geometric mean over the seeds of the seconds of `against`, divided by the seconds of `name`."""
     low: float | None
     """The lower end of the speed-up's own 95 % confidence interval; None without an interval."""
     high: float | None
@@ -183,7 +183,7 @@ class Choice:
 
     role: str
     """fastest, cheapest or best."""
-    way: str
+    name: str
     """The strategy, as reports call it."""
     nodes: int
     """The number of nodes."""
@@ -201,7 +201,7 @@ class Choice:
 class OnHosts:
     """A strategy on the hosts at hand, or its prediction on as many hosts as nodes with a slow link."""
 
-    way: str
+    name: str
     """The strategy, as reports call it."""
     nodes: int
     """The number of nodes."""

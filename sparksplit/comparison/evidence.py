@@ -1,4 +1,4 @@
-"""What is decided about one way beside another, and how the answer says it."""
+"""What is decided about one strategy beside another, and how the answer says it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparksplit.comparison.plan import SINGLE
 
 def pair_of(results: Results, row: Row, against: str) -> Pair | None:
     for pair in results.pairs:
-        if not pair.virtual and (pair.way, pair.nodes, pair.against) == (row.way, row.nodes, against):
+        if not pair.virtual and (pair.name, pair.nodes, pair.against) == (row.name, row.nodes, against):
             return pair
     return None
 
@@ -23,13 +23,14 @@ def is_as_good(results: Results, row: Row, against: str) -> bool:
 
 def speed_of(results: Results, row: Row, goal: str, against: str = SINGLE) -> TimePair | None:
     for pair in results.times:
-        if (pair.way, pair.nodes, pair.what, pair.against) == (row.way, row.nodes, goal, against):
+        if (pair.name, pair.nodes, pair.what, pair.against) == (row.name, row.nodes, goal, against):
             return pair
     return None
 
 
 def speed_beside(results: Results, row: Row, control: str, goal: str) -> TimePair | None:
-    """How fast a way on several nodes is beside another on one. Where that has missed the target, all passes count."""
+    """How fast a strategy on several nodes is beside another on one. Where that has missed the target, all passes
+    count."""
     return speed_of(results, row, goal, control) or speed_of(results, row, IN_ALL, control)
 
 
@@ -42,7 +43,7 @@ def times_said(speed: TimePair) -> str:
 
 
 def untimed_said(row: Row, goal: str) -> str:
-    """Why a way has no time: `reached the target in 3 of 5 runs`."""
+    """Why a strategy has no time: `reached the target in 3 of 5 runs`."""
     to = row.to_target
     if goal == TO_TARGET and to is not None and to.reached < to.of:
         return f"reached the target in {to.reached} of {to.of} runs"
@@ -67,7 +68,7 @@ def quality_said(results: Results, row: Row, against: str, quantity: Quantity) -
 
 
 def seeds_said(row: Row) -> str:
-    """Such as `2 of 5 seeds`: with how many of them the way diverged."""
+    """Such as `2 of 5 seeds`: with how many of them the strategy diverged."""
     planned = row.runs + row.diverged
     return f"{row.diverged} of {planned} seed{'s' if planned > 1 else ''}"
 

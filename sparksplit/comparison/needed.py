@@ -101,8 +101,8 @@ def more_seeds(numbers: Sequence[int | None], results: Results) -> str:
 
 
 def _seeds(results: Results, errors: Errors, gap: float) -> int | None:
-    """How many seeds are to be run to decide it, if as large a part of them tells of both ways as of those there are;
-    None for more than MOST_SEEDS."""
+    """How many seeds are to be run to decide it, if as large a part of them tells of both strategies as of those there
+    are; None for more than MOST_SEEDS."""
     both = seeds_to_decide(errors, gap, MOST_SEEDS)
     number = None if both is None else -(-both * len(results.seeds) // errors.seeds)
     return None if number is None or number > MOST_SEEDS else number

@@ -142,7 +142,7 @@ def _record(
 
     data = open_joined(config.data, verify=False)
     split = data.manifest.splits["train"]
-    way = find(config.strategy, run.sources.get("strategy"))
+    strategy = find(config.strategy, run.sources.get("strategy"))
     around = report.Circumstances(
         run_id=f"{run.config_hash}-{run.key}",
         config_hash=run.config_hash,
@@ -150,12 +150,12 @@ def _record(
         application_id=payload.application_id,
         total=round(time.perf_counter() - began, 3),
     )
-    record = report.record(config, way, data, results, Entry(split.rows, split.checksum), around)
+    record = report.record(config, strategy, data, results, Entry(split.rows, split.checksum), around)
     curve = report.learning_curve(results[0].progress.history)
     compared = ComparedRun(
         **vars(record),
         key=run.key,
-        way=run.way,
+        name=run.name,
         seed=config.seed,
         history=curve,
         place=place,

@@ -1,4 +1,5 @@
-"""Which runs a comparison has: ways x node counts x seeds, at equal passes; pure functions of the configuration."""
+"""Which runs a comparison has: strategies x node counts x seeds, at equal passes; pure functions of the
+configuration."""
 
 from __future__ import annotations
 
@@ -32,13 +33,12 @@ _RAISED = 2
 
 @dataclass(frozen=True)
 class Run:
-    """One training run. key: its record's name. way: what reports call it. reference: whether it is one of those that
-    are compared with nothing. tried: whether it is one of those
-    that only tell which values are best. ranges: what is tuned of it, by key; tuned_as: the runs that this is done
-    with: (way, nodes, virtual)."""
+    """One training run. key: its record's name. name: what reports call its strategy. reference: whether it is one of
+    those that are compared with nothing. tried: whether it is one of those that only tell which values are best.
+    ranges: what is tuned of it, by key; tuned_as: the runs that this is done with: (name, nodes, virtual)."""
 
     key: str
-    way: str
+    name: str
     config: TrainConfig
     reference: bool = False
     tried: bool = False
@@ -52,8 +52,8 @@ class Run:
 
     @property
     def group(self) -> tuple[str, int, bool]:
-        """(way, nodes, virtual): the same for all seeds."""
-        return self.way, self.config.node_count, self.config.virtual
+        """(name, nodes, virtual): the same for all seeds."""
+        return self.name, self.config.node_count, self.config.virtual
 
     @property
     def processes(self) -> int:
@@ -66,11 +66,11 @@ class Run:
         return self.processes, self.config.collective if self.processes > 1 else None
 
 
-def label(values: dict[str, Any], way: Strategy, whole: bool = False) -> str:
-    """What a way is called: its name and whatever else is said about it, such as `local, H = 32, nesterov`.
+def label(values: dict[str, Any], strategy: Strategy, whole: bool = False) -> str:
+    """What a strategy is called: its name and whatever else is said about it, such as `local, H = 32, nesterov`.
 
-    values: what is said about the way. A user's own is called by its function, and also by its file if `whole`, or if
-    the function has the name of one of sparksplit's ways.
+    values: what is said about the strategy. A user's own is called by its function, and also by its file if `whole`, or
+    if the function has the name of one of sparksplit's strategies.
     """
     more = {key: value for key, value in values.items() if key != "strategy"}
     name = str(values["strategy"])
@@ -79,7 +79,7 @@ def label(values: dict[str, Any], way: Strategy, whole: bool = False) -> str:
     sync = dict(more.pop("sync", None) or {})
     if "every" in sync:
         parts.append(f"H = {sync.pop('every')}")
-    elif way.settings:
+    elif strategy.settings:
         parts.append(f"H = {SyncConfig().every}")
     if sync.get("outer", "none") != "none":
         parts.append(str(sync["outer"]))
@@ -130,12 +130,12 @@ def _of_one_size(subsets: Iterator[tuple[int, ...]]) -> Iterator[tuple[int, ...]
 def plan(config: CompareConfig) -> list[Run]:
     """All runs, in the best order to run them: cluster by cluster, real ones before virtual ones.
 
-    Reads the files of the user's own ways. Raises ConfigError that names the way that is wrong.
+    Reads the files of the user's own strategies. Raises ConfigError that names the strategy that is wrong.
     """
     values = [_values(config, place) for place in range(len(config.strategies))]
-    ways = [_way(config, place, own) for place, own in enumerate(values)]
-    by_name = {SINGLE: STRATEGIES[SINGLE], **{own["strategy"]: way for own, way in zip(values, ways, strict=True)}}
-    splits_epochs = any(way.split.every_row for way in ways)
+    strategies = [_strategy(config, place, own) for place, own in enumerate(values)]
+    by_name = {SINGLE: STRATEGIES[SINGLE], **dict(zip((own["strategy"] for own in values), strategies, strict=True))}
+    splits_epochs = any(strategy.split.every_row for strategy in strategies)
     total = _equal_passes(config) if splits_epochs else config.epochs
     planned: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
     firsts: dict[tuple[int, int], str] = {}
@@ -158,27 +158,28 @@ def plan(config: CompareConfig) -> list[Run]:
 
     for nodes, seed, place in _points(config):
         number = nodes["virtual"] if isinstance(nodes, dict) else nodes
-        if ways[place].alone and number > 1:
+        if strategies[place].alone and number > 1:
             continue
-        if isinstance(nodes, dict) and ways[place].any_nodes:
+        if isinstance(nodes, dict) and strategies[place].any_nodes:
             continue  # it is the same as on one node, whatever the number of nodes
         own = {"nodes": nodes, "seed": seed, "epochs": total}
-        given = [values[place]] if number > 1 else _on_one_node(values[place], ways[place])
+        given = [values[place]] if number > 1 else _on_one_node(values[place], strategies[place])
         for said in given:
             identity = add(said, _config(config, place, {**said, **own}))
             first = firsts.setdefault((seed, place), identity)
-        if ways[place].any_nodes and len(given) == 1:
+        if strategies[place].any_nodes and len(given) == 1:
             alike[identity] = first
         is_controlled = number > 1 and 1 in config.nodes and not isinstance(nodes, dict)
         if is_controlled:
             run = planned[identity][1]
-            for said in controls(values[place], ways[place], run):
+            for said in controls(values[place], strategies[place], run):
                 add(said, _config(config, place, {**said, **own, "nodes": 1}))
         if number == 1 or is_controlled:  # what is `single` by another name is called so
             base = {"strategy": SINGLE, **own, "nodes": nodes if number == 1 else 1}
             add({"strategy": SINGLE}, _config(config, place, base), asked=False)
     if not planned:
-        raise config.error("nodes", f"no way of {', '.join(own['strategy'] for own in values)} runs on so many: add 1")
+        asked = ", ".join(own["strategy"] for own in values)
+        raise config.error("nodes", f"no strategy of {asked} runs on so many: add 1")
     tuned = {
         identity: _ranges(config, run, by_name[said["strategy"]], said["strategy"])
         for identity, (said, run) in planned.items()
@@ -200,12 +201,12 @@ def plan(config: CompareConfig) -> list[Run]:
     return sorted([*runs.values(), *_references(config, list(runs.values()))], key=_turn)
 
 
-def _ranges(config: CompareConfig, run: TrainConfig, way: Strategy, name: str) -> dict[str, Range]:
-    """What is tuned of a way. Raises ConfigError where nothing can be."""
+def _ranges(config: CompareConfig, run: TrainConfig, strategy: Strategy, name: str) -> dict[str, Range]:
+    """What is tuned of a strategy. Raises ConfigError where nothing can be."""
     if config.tuning is None:
         return {}
     try:
-        return ranges(config.tuning, run, way, config.optimizer.learning_rate)
+        return ranges(config.tuning, run, strategy, config.optimizer.learning_rate)
     except ValueError as error:
         raise config.error("tune", f"{name}: {error}") from error
 
@@ -213,14 +214,14 @@ def _ranges(config: CompareConfig, run: TrainConfig, way: Strategy, name: str) -
 def _differ(config: CompareConfig, runs: Sequence[Run]) -> None:
     """Raise ConfigError if some differ only in what is tuned, which makes them the same."""
     times = Counter(run.key for run in runs)
-    twice = [run.way for run in runs if times[run.key] > 1]
+    twice = [run.name for run in runs if times[run.key] > 1]
     if twice:
         raise config.error("strategies", f"several are {twice[0]}, but for what is tuned: leave one of them")
 
 
 def _references(config: CompareConfig, runs: Sequence[Run]) -> Iterator[Run]:
     """Runs of what all are compared with, where it is among `runs`, on seeds that nothing is compared on."""
-    base = next((run for run in runs if (run.way, run.config.nodes) == (SINGLE, 1)), None)
+    base = next((run for run in runs if (run.name, run.config.nodes) == (SINGLE, 1)), None)
     for place in range(min(REFERENCES, config.seeds) if base is not None else 0):
         seed = config.seed + _REFERENCE_SEED + place
         assert base is not None
@@ -234,16 +235,16 @@ def _turn(run: Run) -> tuple[bool, int, bool, str]:
     return run.config.virtual, run.config.node_count, is_own(collective), collective
 
 
-def _names(ways: Sequence[dict[str, Any]], by_name: Mapping[str, Strategy]) -> dict[str, tuple[str, str]]:
-    """By the digest of what is said about a way: (what it is called, its part of a record's name), both unique.
+def _names(values: Sequence[dict[str, Any]], by_name: Mapping[str, Strategy]) -> dict[str, tuple[str, str]]:
+    """By the digest of what is said about a strategy: (what it is called, its part of a record's name), both unique.
 
     Two functions with the same name in two files are told apart by their files; if names are still the same, by a
     digest.
     """
-    different = {digest(way): way for way in ways}
-    shared = _alike({way["strategy"]: way["strategy"].rpartition(":")[2] for way in ways})
+    different = {digest(said): said for said in values}
+    shared = _alike({said["strategy"]: said["strategy"].rpartition(":")[2] for said in values})
     names = {
-        key: label(way, by_name[way["strategy"]], whole=way["strategy"] in shared) for key, way in different.items()
+        key: label(said, by_name[said["strategy"]], whole=said["strategy"] in shared) for key, said in different.items()
     }
     names |= {key: f"{names[key]} ({key[:8]})" for key in _alike(names)}
     slugs = {key: _slug(name) for key, name in names.items()}
@@ -257,15 +258,16 @@ def _alike(names: dict[str, str]) -> list[str]:
     return [key for key, name in names.items() if times[name] > 1]
 
 
-def _on_one_node(values: dict[str, Any], way: Strategy) -> list[dict[str, Any]]:
-    """What a way is there: `single` and, if an outer optimiser makes it something else, itself."""
-    if way.alone:
+def _on_one_node(values: dict[str, Any], strategy: Strategy) -> list[dict[str, Any]]:
+    """What a strategy is on one node: `single` and, if an outer optimiser makes it something else, itself."""
+    if strategy.alone:
         return [values]
-    return [values, alone(values)] if has_outer(values, way) else [alone(values)]
+    return [values, alone(values)] if has_outer(values, strategy) else [alone(values)]
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
-    """(nodes, seed, index of the way). Seeds first, so that a comparison that is ended early still has whole ones."""
+    """(nodes, seed, index of the strategy). Seeds first, so that a comparison that is ended early still has whole
+    ones."""
     for count, numbers in ((config.looks[-1], config.nodes), (config.virtual_seeds, config.virtual)):
         for seed in range(config.seed, config.seed + count):
             for number in sorted(numbers):
@@ -282,27 +284,28 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
         raise config.error(f"strategies.{place}", f"must name its strategy: one of {', '.join(STRATEGIES)}")
     for key in keys_of(TrainConfig, lambda mark: mark.shared):
         if key in values:
-            raise config.error(f"strategies.{place}.{key}", "is the same for all ways; give it beside `strategies`")
+            problem = "is the same for all strategies; give it beside `strategies`"
+            raise config.error(f"strategies.{place}.{key}", problem)
     for key, why in REFUSED.items():
         if key in values:
             raise config.error(f"strategies.{place}.{key}", why)
-    way = STRATEGIES.get(values["strategy"])
-    _config(config, place, {**values, "nodes": 1 if way is not None and way.alone else 2})  # is it right?
+    strategy = STRATEGIES.get(values["strategy"])
+    _config(config, place, {**values, "nodes": 1 if strategy is not None and strategy.alone else 2})  # is it right?
     return values
 
 
-def _way(config: CompareConfig, place: int, values: dict[str, Any]) -> Strategy:
-    """The way itself. Raises ConfigError if it cannot be loaded, or other keys do not go with it."""
+def _strategy(config: CompareConfig, place: int, values: dict[str, Any]) -> Strategy:
+    """The strategy itself. Raises ConfigError if it cannot be loaded, or other keys do not go with it."""
     name = values["strategy"]
     if not is_own(name):
         return STRATEGIES[name]
     try:
-        way = find(name, source_of(name))
+        strategy = find(name, source_of(name))
     except FunctionError as error:
         raise config.error(f"strategies.{place}.strategy", str(error)) from error
-    if problem := misfit(_config(config, place, {**values, "nodes": 1 if way.alone else 2}), way):
+    if problem := misfit(_config(config, place, {**values, "nodes": 1 if strategy.alone else 2}), strategy):
         raise config.error(f"strategies.{place}.strategy", problem)
-    return way
+    return strategy
 
 
 def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainConfig:

@@ -48,10 +48,10 @@ def say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
         say(f"at most, if {config.seeds} seeds do not decide all differences:")
     say(f"{len(runs) - virtual} runs on real nodes{own}, {virtual} on virtual ones")
     if config.tuning is not None:
-        ways = len({run.tuned_as for run in runs})
+        tuned = len({run.tuned_as for run in runs})
         say(
-            f"before these, {config.tuning.tries * config.tuning.seeds * ways} runs tune them: {config.tuning.tries} "
-            f"tries for each of {ways} ways and numbers of nodes, judged by the validation rows"
+            f"before these, {config.tuning.tries * config.tuning.seeds * tuned} runs tune them: {config.tuning.tries} "
+            f"tries for each of {tuned} strategies and numbers of nodes, judged by the validation rows"
         )
 
 
@@ -65,8 +65,8 @@ def duration(seconds: float) -> str:
 class Pace:
     """What runs and the starts of clusters have taken so far, and from that how long others will take.
 
-    Runs differ in length: ways, numbers of nodes, mini-batches of controls; and a cluster starts once for many. So each
-    is judged by the finished runs that are most like it, and only where there is none by all.
+    Runs differ in length: strategies, numbers of nodes, mini-batches of controls; and a cluster starts once for many.
+    So each is judged by the finished runs that are most like it, and only where there is none by all.
     """
 
     def __init__(self) -> None:
@@ -106,9 +106,9 @@ def _clusters(runs: Sequence[Run]) -> int:
 
 def _likenesses(run: Run) -> list[Hashable]:
     """Runs with the same value of one of these are alike; the closest likeness first."""
-    way = run.tuned_as if run.tried else run.group  # whatever is tried of it
+    group = run.tuned_as if run.tried else run.group  # whatever is tried of it
     processes, rows = (run.processes, run.config.virtual), (run.config.batch_size, run.config.local_batch_size)
-    return [("try", way, run.tried), ("way", way), ("rows", processes, rows), ("nodes", processes), ("any",)]
+    return [("try", group, run.tried), ("group", group), ("rows", processes, rows), ("nodes", processes), ("any",)]
 
 
 class ComparisonDisplay:
@@ -210,7 +210,7 @@ class ComparisonDisplay:
         kind = "virtual nodes" if run.config.virtual else "nodes" if run.config.node_count > 1 else "node"
         what = "try" if run.tried else "run"
         text = (
-            f"{what} {number} of {len(self.runs)}: {run.way} on {run.config.node_count} {kind}, seed {run.config.seed}"
+            f"{what} {number} of {len(self.runs)}: {run.name} on {run.config.node_count} {kind}, seed {run.config.seed}"
         )
         left = self.left()
         return text if left is None else f"{text}, about {duration(left)} left"

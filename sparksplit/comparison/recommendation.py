@@ -1,4 +1,4 @@
-"""The first sentence of the answer: which way, or what is still to be decided and what that would take."""
+"""The first sentence of the answer: which strategy, or what is still to be decided and what that would take."""
 
 from __future__ import annotations
 
@@ -29,10 +29,11 @@ _Timed = tuple[float, Row]
 def which(results: Results, single: Row, several: Sequence[Row], quantity: Quantity) -> str:
     steady = [row for row in several if not row.diverged]
     if not single.runs:
-        done = ", ".join(f"`{row.way}` on {row.nodes}" for row in steady)
+        done = ", ".join(f"`{row.name}` on {row.nodes}" for row in steady)
         return (
-            f"Every run of `single` diverged ({seeds_said(single)}), so that no way can be compared with one node: try "
-            f"a smaller `optimizer.learning_rate`. " + (f"No run diverged of: {done}." if done else "No way was safe.")
+            f"Every run of `single` diverged ({seeds_said(single)}), so that no strategy can be compared with one "
+            f"node: try a smaller `optimizer.learning_rate`. "
+            + (f"No run diverged of: {done}." if done else "No strategy was safe.")
         )
     if single.diverged:
         stay = f"Nothing is recommended, since `single` diverged, too ({seeds_said(single)})"
@@ -40,7 +41,7 @@ def which(results: Results, single: Row, several: Sequence[Row], quantity: Quant
     else:
         stay, beside = "Stay on one node", ""
     if not steady:
-        return f"{stay}: every way on several nodes diverged in some of its runs."
+        return f"{stay}: every strategy on several nodes diverged in some of its runs."
     return _recommended(results, single, steady, quantity, stay, beside)
 
 
@@ -64,17 +65,17 @@ def _recommended(
     def takes(seconds: float) -> str:
         return f"it takes {duration(seconds)} {goal}, where one node takes {duration(alone)}"
 
-    speeds = {(row.way, row.nodes): speed_of(results, row, goal) for _, row in times}
+    speeds = {(row.name, row.nodes): speed_of(results, row, goal) for _, row in times}
     good = [
         (seconds, row, speed) for seconds, row in times
-        if (speed := speeds[row.way, row.nodes]) is not None and speed.verdict == "faster" and seconds < alone
+        if (speed := speeds[row.name, row.nodes]) is not None and speed.verdict == "faster" and seconds < alone
         and is_as_good(results, row, SINGLE)
     ]  # fmt: skip
     ahead = [one for one in good if not _behind(results, one[1])]
     if ahead:
         seconds, best, speed = min(ahead, key=lambda one: one[0])
         return (
-            f"Split the work by `{best.way}` on {best.nodes} nodes: {takes(seconds)} ({times_said(speed)}), and "
+            f"Split the work by `{best.name}` on {best.nodes} nodes: {takes(seconds)} ({times_said(speed)}), and "
             f"{quality_said(results, best, SINGLE, quantity)}{beside}."
         )
     unsettled = [(seconds, row) for seconds, row in times if not _is_ruled_out(results, row, goal)]
@@ -84,33 +85,33 @@ def _recommended(
 
 
 def _behind(results: Results, row: Row) -> list[str]:
-    """The other ways on one node that a way on several is not decided to be ahead of."""
+    """The other strategies on one node that a strategy on several is not decided to be ahead of."""
     return behind(row, results.table, results.pairs, results.times)
 
 
 def _is_beaten(results: Results, row: Row, control: str, goal: str) -> bool:
-    """Whether another way on one node is decided to be faster, and to learn as well or better."""
+    """Whether another strategy on one node is decided to be faster, and to learn as well or better."""
     pair, speed = pair_of(results, row, control), speed_of(results, row, goal, control)
     return speed is not None and speed.verdict == "slower" and pair is not None and pair.verdict in (WORSE, SAME)
 
 
 def _is_ruled_out(results: Results, row: Row, goal: str) -> bool:
-    """Whether it is decided that a way is not to be recommended: it is slower than `single`, learns worse, or is
-    beaten by another way on one node."""
+    """Whether it is decided that a strategy is not to be recommended: it is slower than `single`, learns worse, or is
+    beaten by another strategy on one node."""
     pair, speed = pair_of(results, row, SINGLE), speed_of(results, row, goal)
     is_slower, is_worse = speed is not None and speed.verdict == "slower", pair is not None and pair.verdict == WORSE
     return is_slower or is_worse or any(_is_beaten(results, row, control, goal) for control in row.controls)
 
 
 def _ruled_out(results: Results, times: Sequence[_Timed], alone: float, goal: str, quantity: Quantity) -> str:
-    """Why not even the fastest of the ways on several nodes is recommended, where that is decided of all."""
+    """Why not even the fastest of the strategies on several nodes is recommended, where that is decided of all."""
     seconds, row = min(times, key=lambda one: one[0])
     name, both = (
-        f"`{row.way}` on {row.nodes}",
+        f"`{row.name}` on {row.nodes}",
         f"takes {duration(seconds)} {goal}, where one node takes {duration(alone)}",
     )
     if seconds >= alone:
-        return f"the fastest way on several, {name}, {both}"
+        return f"the fastest strategy on several, {name}, {both}"
     speed, pair = speed_of(results, row, goal), pair_of(results, row, SINGLE)
     quality = quality_said(results, row, SINGLE, quantity)
     told = "" if speed is None else f" ({times_said(speed)})"
@@ -128,7 +129,7 @@ def _ruled_out(results: Results, times: Sequence[_Timed], alone: float, goal: st
 def _undecided(
     results: Results, single: Row, unsettled: Sequence[_Timed], alone: float, goal: str, quantity: Quantity, stay: str
 ) -> str:
-    """What is not decided of the most promising way, what that would take, and the best guess until then. alone:
+    """What is not decided of the most promising strategy, what that would take, and the best guess until then. alone:
     seconds of `single`."""
 
     def promise(one: _Timed) -> tuple[bool, bool, float]:
@@ -141,7 +142,7 @@ def _undecided(
     not_good, not_faster, seconds = promise(one)
     row = one[1]
     pair, speed = pair_of(results, row, SINGLE), speed_of(results, row, goal)
-    name, quality = f"`{row.way}` on {row.nodes}", quality_said(results, row, SINGLE, quantity)
+    name, quality = f"`{row.name}` on {row.nodes}", quality_said(results, row, SINGLE, quantity)
     told = "" if speed is None else f" ({times_said(speed)})"
     took = f"it takes {duration(seconds)} {goal}, where one node takes {duration(alone)}{told}"
     pairs, speeds = [] if is_as_good(results, row, SINGLE) else [pair], [speed]
@@ -178,7 +179,7 @@ def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str
     ]  # fmt: skip
 
     def learns(row: Row, other: Row) -> bool:
-        """Whether a way learns as well as another."""
+        """Whether a strategy learns as well as another."""
         mean, others = row.metric.mean, other.metric.mean
         return mean is not None and others is not None and sign * (mean - others) >= -margin
 
@@ -192,24 +193,26 @@ def _guess(results: Results, single: Row, unsettled: Sequence[_Timed], goal: str
         and not _is_ruled_out(results, row, goal)
     ]  # fmt: skip
     seconds, row = min(timed, key=lambda one: one[0], default=(alone, single))
-    name = f"`{row.way}` on {'one node' if row.nodes == 1 else row.nodes}"
+    name = f"`{row.name}` on {'one node' if row.nodes == 1 else row.nodes}"
     return f"{name}{'' if row is single else ', by the means alone'}, which takes {duration(seconds)} {goal}"
 
 
 def _no_times(results: Results, steady: Sequence[Row], goal: str, quantity: Quantity, stay: str) -> str:
-    """Why no way on several nodes has a time."""
+    """Why no strategy on several nodes has a time."""
     which = ""
     if goal == TO_TARGET:
         if not any(row.to_target and row.to_target.reached == row.to_target.of for row in steady):
-            return f"{stay}: no way on several reached the target of {target_said(results, quantity)} in every run."
+            return (
+                f"{stay}: no strategy on several reached the target of {target_said(results, quantity)} in every run."
+            )
         which = "that reached the target in every run "
-    return f"Nothing is recommended: no way on several {which}was measured where most others were."
+    return f"Nothing is recommended: no strategy on several {which}was measured where most others were."
 
 
 def nothing(results: Results, rows: Sequence[Row], several: Sequence[Row]) -> str:
-    """Why no way on several nodes can be compared with one node."""
-    alone = [f"`{row.way}`" for row in rows if row.nodes == 1]
-    text = "Whether several nodes help was not compared: that takes `single` and a way on several. "
+    """Why no strategy on several nodes can be compared with one node."""
+    alone = [f"`{row.name}`" for row in rows if row.nodes == 1]
+    text = "Whether several nodes help was not compared: that takes `single` and a strategy on several. "
     if several and alone:
         return (
             text + f"On one node only {', '.join(alone)} was run, with keys of its own: add `single` to `strategies`."
@@ -217,5 +220,5 @@ def nothing(results: Results, rows: Sequence[Row], several: Sequence[Row]) -> st
     if several:
         return text + "Add 1 to `nodes`."
     if max(results.nodes) > 1:
-        return text + "Add a way of several nodes to `strategies`."
+        return text + "Add a strategy for several nodes to `strategies`."
     return text + "Add a number above 1 to `nodes`."

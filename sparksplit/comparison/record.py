@@ -19,7 +19,7 @@ class RunPayload(Payload):
 
     key: str
     """The run's key, which no other run of the comparison has."""
-    way: str
+    name: str
     """The strategy, as reports call it."""
     record: str
     """The path of the file of the run's record."""
@@ -166,7 +166,7 @@ class ComparedRun(RunRecord):
 
     key: str
     """The run's key, which no other run of the comparison has."""
-    way: str
+    name: str
     """The strategy, as reports call it."""
     seed: int
     """The run's seed."""
@@ -193,7 +193,7 @@ class DivergedRun(Record):
 
     key: str
     """The run's key, which no other run of the comparison has."""
-    way: str
+    name: str
     """The strategy, as reports call it."""
     config_hash: str
     """The hash of the run's configuration."""

@@ -167,7 +167,7 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
                 key, f"{most} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
             )
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
-        raise config.error("data", f"{data.path}: has neither validation nor test rows, by which ways could differ")
+        raise config.error("data", f"{data.path}: has neither validation nor test rows to compare strategies by")
     if config.tuning is not None and not manifest.splits["validation"].rows:
         raise config.error(
             "tune", f"{data.path}: has no validation rows, by which values are chosen; prepare it with validation: 0.1"
@@ -175,10 +175,10 @@ def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) ->
     metric = analysis.deciding(config, manifest).name
     for run in runs:
         if metric not in (metrics.LOSS, *metrics.measured(run.config.metrics, manifest)):
-            raise config.error("metric", f"is {metric}, which {run.way} does not measure: add it to its `metrics`")
+            raise config.error("metric", f"is {metric}, which {run.name} does not measure: add it to its `metrics`")
         if metric == metrics.LOSS and run.config.loss != runs[0].config.loss:
             raise config.error(
-                "metric", f"is loss, and {run.way} has another loss than {runs[0].way}: compare by one of the metrics"
+                "metric", f"is loss, and {run.name} has another loss than {runs[0].name}: compare by one of the metrics"
             )
 
 
@@ -206,7 +206,7 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Search:
-    """What is tried before ways are compared, and the runs for that; nothing if nothing is tuned."""
+    """What is tried before strategies are compared, and the runs for that; nothing if nothing is tuned."""
 
     tries: Sequence[Try] = ()
     work: Sequence[_Work] = ()
@@ -322,7 +322,7 @@ class _Comparison:
 
             cluster.start()
             # Each node gets once what any of the runs reads there; a process that plays all nodes, everything.
-            splits = [BatchSplit() if one.run.config.virtual else one.inputs.way.split for one in work]
+            splits = [BatchSplit() if one.run.config.virtual else one.inputs.strategy.split for one in work]
             owned = owned_together(splits, self.data.manifest.lanes, nodes)
             self.handed = True
             with Feeding(spark, self.data, None, cluster, states, owned) as feeding:
@@ -353,7 +353,7 @@ class _Comparison:
             untested=one.run.tried,
         )
         path = self._path(one)
-        return RunPayload(**vars(common), key=one.run.key, way=one.run.way, record=path, restarts=one.restarts.tries)
+        return RunPayload(**vars(common), key=one.run.key, name=one.run.name, record=path, restarts=one.restarts.tries)
 
     def _failed(self, one: _Work, error: NodeFailed | Passing) -> None:
         """Record a loss that is not a number; try again after anything else, as often as the configuration allows."""
@@ -363,7 +363,7 @@ class _Comparison:
             say(f"{one.run.key}: {error}; it counts as diverged")
             record = DivergedRun(
                 key=one.run.key,
-                way=one.run.way,
+                name=one.run.name,
                 config_hash=one.hash,
                 diverged=str(error),
                 nodes=one.run.config.node_count,

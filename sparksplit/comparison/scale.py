@@ -14,15 +14,15 @@ LINK_GBIT = 0.1
 
 
 def scale(table: Sequence[Row], model: CostModel | None) -> list[OnHosts]:
-    """The `scale` of results.json: each way on the hosts at hand as measured, and on as many hosts as nodes with a slow
-    link, predicted by replacing the measured time of exchanges by the link's."""
+    """The `scale` of results.json: each strategy on the hosts at hand as measured, and on as many hosts as nodes with a
+    slow link, predicted by replacing the measured time of exchanges by the link's."""
     rows: list[OnHosts] = []
     link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
     for row in table:
         if row.virtual or not row.runs:
             continue
         here = OnHosts(
-            way=row.way,
+            name=row.name,
             nodes=row.nodes,
             runs=row.runs,
             diverged=row.diverged,

@@ -241,21 +241,21 @@ def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list
     """Nodes that agree now and then instead of at every step, or yet more rarely."""
     if is_own(config.strategy) or not _costs(found, SYNCHRONISE, LEAST):
         return []
-    way, nodes = STRATEGIES[config.strategy], measured.facts.nodes
-    own_batch = config.batch_size if way.split.every_row else max(1, config.batch_size // nodes)
+    strategy, nodes = STRATEGIES[config.strategy], measured.facts.nodes
+    own_batch = config.batch_size if strategy.split.every_row else max(1, config.batch_size // nodes)
     steps = measured.facts.rows // nodes // (config.local_batch_size or own_batch)
     full, without = typical(measured.seconds["full"]), typical(measured.seconds["no_sync"])
-    now = config.sync.every if way.settings else 1
-    if not way.settings and not way.sync.every_step:
+    now = config.sync.every if strategy.settings else 1
+    if not strategy.settings and not strategy.sync.every_step:
         return []
     wanted = max(4 * now, now * (full - without) / (_SYNC_SHARE * without))
     every = min(2 ** math.ceil(math.log2(wanted)), _MOST_BETWEEN, 2 ** math.floor(math.log2(max(1, steps / 2))))
     if every <= now:
         return []
     settings: dict[str, Json] = {"sync.every": every}
-    if not way.settings:
+    if not strategy.settings:
         settings = {"strategy": "local", **settings}
-        if way.split.every_row:
+        if strategy.split.every_row:
             settings["local_batch_size"] = config.batch_size
         if isinstance(config.checkpoint.every, int):
             settings["checkpoint.every"] = "epoch"

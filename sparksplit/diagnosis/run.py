@@ -144,7 +144,7 @@ def _nodes(spark: SparkSession, inputs: RunInputs, payload: DiagnosisPayload) ->
                 from sparksplit.handoff.feeding import Feeding
 
                 cluster.start()
-                owned = owned_by_rank(inputs.way.split, data.manifest.lanes, config.processes)
+                owned = owned_by_rank(inputs.strategy.split, data.manifest.lanes, config.processes)
                 with Feeding(spark, data, None, cluster, display.states, owned) as feeding:
                     results = cluster.run(feeding.go_on)
     except SparksplitError as error:

@@ -14,8 +14,8 @@ from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import TrainConfig, Training
 
 _SAFE = keys_of(TrainConfig, lambda mark: mark.safe)
-_OF_A_WAY = {"strategy", "batch_size", "window", *keys_of(TrainConfig, lambda mark: mark.within)}
-"""The keys in which the ways of a comparison may differ, and those that only a way has there."""
+_OF_A_STRATEGY = {"strategy", "batch_size", "window", *keys_of(TrainConfig, lambda mark: mark.within)}
+"""The keys in which the entries of a comparison's `strategies` may differ."""
 
 
 def with_settings(config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig:
@@ -36,27 +36,27 @@ def keeps_weights(settings: Mapping[str, Json]) -> bool:
 
 def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]) -> str | None:
     """The `sparksplit compare` that decides between `config` and each of `proposals`, as a shell takes it; None where
-    none of them is something that ways differ in."""
-    others = [own for own in proposals if {key.partition(".")[0] for key in own} <= {*_OF_A_WAY, *_SAFE}]
+    each of them changes a key in which strategies cannot differ."""
+    others = [own for own in proposals if {key.partition(".")[0] for key in own} <= {*_OF_A_STRATEGY, *_SAFE}]
     configs = [config, *(with_settings(config, own) for own in others)]
-    ways = [_way(each) for each in configs]
-    if len(ways) < 2:
+    entries = [_entry(each) for each in configs]
+    if len(entries) < 2:
         return None
     shared: dict[str, Any] = {
-        key: value for key, value in _said(config).items() if key in Training.model_fields and key not in _OF_A_WAY
+        key: value for key, value in _said(config).items() if key in Training.model_fields and key not in _OF_A_STRATEGY
     }
-    given = {**shared, "output": f"{config.output}-compared", "nodes": [config.node_count], "strategies": ways}
+    given = {**shared, "output": f"{config.output}-compared", "nodes": [config.node_count], "strategies": entries}
     words = ["sparksplit", "compare"]
     for key, value in given.items():
         words += ["--set", shlex.quote(f"{key}={json.dumps(value, ensure_ascii=False)}")]
     return " ".join(words)
 
 
-def _way(config: TrainConfig) -> dict[str, Any]:
-    """What a comparison has to be told about it, and in what ways often differ, whether it is a default or not."""
-    said = {key: value for key, value in _said(config).items() if key in _OF_A_WAY}
-    way = STRATEGIES.get(config.strategy)
-    if way is not None and way.settings:
+def _entry(config: TrainConfig) -> dict[str, Any]:
+    """The entry of `strategies` for `config`: what is not a default, and keys in which strategies often differ."""
+    said = {key: value for key, value in _said(config).items() if key in _OF_A_STRATEGY}
+    strategy = STRATEGIES.get(config.strategy)
+    if strategy is not None and strategy.settings:
         said["sync"] = {"every": config.sync.every, **said.get("sync", {})}
     return {"strategy": config.strategy, **said, "batch_size": config.batch_size}
 

@@ -83,7 +83,7 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Mark:
-    """What tells a way's line from the others: colour, marker and dashes, any one of which would do."""
+    """What tells a strategy's line from the others: colour, marker and dashes, any one of which would do."""
 
     colour: str
     marker: str

@@ -89,9 +89,9 @@ def find(name: str, source: str | None = None) -> Strategy:
         return STRATEGIES[name]
     make = load(name, source)
     try:
-        way = make()
+        strategy = make()
     except Exception as error:
         raise FunctionError(f"{name} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(way, Strategy):
-        raise FunctionError(f"{name} returned {type(way).__name__}, not a sparksplit.strategies.Strategy")
-    return way
+    if not isinstance(strategy, Strategy):
+        raise FunctionError(f"{name} returned {type(strategy).__name__}, not a sparksplit.strategies.Strategy")
+    return strategy

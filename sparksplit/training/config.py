@@ -291,27 +291,27 @@ class TrainConfig(Training):
         return self
 
 
-def misfit(config: TrainConfig, way: Strategy) -> str | None:
+def misfit(config: TrainConfig, strategy: Strategy) -> str | None:
     """The first key of `config` that does not fit its strategy, as an error text; None if all keys fit."""
-    return next(_misfits(config, way), None)
+    return next(_misfits(config, strategy), None)
 
 
-def _misfits(config: TrainConfig, way: Strategy) -> Iterator[str]:
-    if way.alone and config.nodes != 1:
+def _misfits(config: TrainConfig, strategy: Strategy) -> Iterator[str]:
+    if strategy.alone and config.nodes != 1:
         yield f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); batch shares the work"
-    if not way.sync.every_step and isinstance(config.checkpoint.every, int):
+    if not strategy.sync.every_step and isinstance(config.checkpoint.every, int):
         yield (
             f"checkpoint.every must be epoch or null with strategy: {config.strategy} (is {config.checkpoint.every}): "
             "within an epoch the nodes differ"
         )
-    if not way.sync.every_step and config.optimizer.name.lower() == "ftrl":
+    if not strategy.sync.every_step and config.optimizer.name.lower() == "ftrl":
         yield (
             f"optimizer.name must be another than ftrl with strategy: {config.strategy}: it computes the weights from "
             "sums of its own, which nodes do not share, so that a step takes back what they have agreed on"
         )
-    if not way.settings and config.sync != SyncConfig():
+    if not strategy.settings and config.sync != SyncConfig():
         yield f"sync needs strategy: local; with strategy: {config.strategy} it is settled when nodes agree"
-    if not way.split.dealt_apart and config.local_batch_size is not None:
+    if not strategy.split.dealt_apart and config.local_batch_size is not None:
         yield f"local_batch_size needs strategy: local; with strategy: {config.strategy} batch_size says it"
-    if config.order == "arrival" and (config.sync.after or not way.split.shared):
+    if config.order == "arrival" and (config.sync.after or not strategy.split.shared):
         yield f"order: arrival needs nodes that share mini-batches, and strategy: {config.strategy} does not"

@@ -20,7 +20,7 @@ def spooled(config: TrainConfig) -> list[int]:
     if config.input_mode != "spark":
         return []
     inputs = RunInputs.of(config, open_data(config))
-    split = BatchSplit() if config.virtual else inputs.way.split
+    split = BatchSplit() if config.virtual else inputs.strategy.split
     lane_rows = inputs.data.manifest.splits["train"].lane_rows
     return spool_bytes(inputs.data.description, lane_rows, split, config.processes)
 

@@ -48,7 +48,7 @@ class RunInputs:
     config: TrainConfig
     data: PreparedDataSet
     sources: Mapping[str, str]
-    way: Strategy
+    strategy: Strategy
     has_frame: bool = False
     initial: Initial | None = None
 
@@ -58,10 +58,10 @@ class RunInputs:
         sources = check_names(config)
         told = data_description(data.description, data.manifest.splits["train"].rows)
         needs.check(config, sources.get("model.build"), told)
-        way = _way(config, sources, data)
+        strategy = _strategy(config, sources, data)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
-        return cls(config, data, sources, way, has_frame, Initial.of(config))
+        return cls(config, data, sources, strategy, has_frame, Initial.of(config))
 
     @property
     def paths(self) -> dict[str, str]:
@@ -101,7 +101,7 @@ class RunInputs:
         values["class_weights"] = self.config.class_weights or None
         values["collective"] = bits_of(self.config.collective)
         values = {key: value for key, value in values.items() if key not in _ADDED or value != _ADDED[key]}
-        if self.way.any_nodes:
+        if self.strategy.any_nodes:
             del values["nodes"]
         elif nodes is not None:
             values["nodes"] = nodes
@@ -173,20 +173,20 @@ def _sources(config: TrainConfig) -> dict[str, str]:
     return found
 
 
-def _way(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:
+def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:
     """A run's strategy. Raises ConfigError if it does not exist, other keys do not go with it, or it leaves out rows of
     `data`."""
     try:
-        way = find(config.strategy, sources.get("strategy"))
+        strategy = find(config.strategy, sources.get("strategy"))
     except FunctionError as error:
         raise config.error("strategy", str(error)) from error
-    if problem := misfit(config, way):
+    if problem := misfit(config, strategy):
         raise config.error("strategy", problem)
     try:
-        owned_by_rank(way.split, data.manifest.lanes, config.node_count)
-        check_epochs(way.split, config.epochs, config.node_count)
+        owned_by_rank(strategy.split, data.manifest.lanes, config.node_count)
+        check_epochs(strategy.split, config.epochs, config.node_count)
         if config.early_stop is not None:
-            check_rounds(way.split, config.epochs, config.node_count)
+            check_rounds(strategy.split, config.epochs, config.node_count)
     except Exception as error:  # a user's own split may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
-    return way
+    return strategy

@@ -175,7 +175,7 @@ class Circumstances:
 
 def record(
     config: TrainConfig,
-    way: Strategy,
+    strategy: Strategy,
     data: PreparedDataSet,
     results: Sequence[NodeResult],
     trained_on: Entry,
@@ -200,7 +200,7 @@ def record(
         strategy=config.strategy,
         sync=RunSync(
             every=first.sync_every,
-            outer=config.sync.outer if way.settings and config.sync.outer != "none" else None,
+            outer=config.sync.outer if strategy.settings and config.sync.outer != "none" else None,
             after=config.sync.after,
         ),
         nodes=config.node_count if config.virtual else len(results),

@@ -84,7 +84,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             if checkpoint is None:
                 output.begin()
             one = _Run(spark, inputs, output, frame, began, earlier)
-            with told_how(output, one.reached, "updates" if inputs.way.sync.every_step else "steps"):
+            with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
         if (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
@@ -189,7 +189,7 @@ class _Run:
             self.inputs.initial,
         )
         if config.min_nodes is not None:
-            shared = self.inputs.way.split.shared
+            shared = self.inputs.strategy.split.shared
             sc = self.spark.sparkContext
             self.missing = Missing(config, sc, output.folder, config.feeders, not shared)
         self.from_number, self.prepared = checkpoints.number_of(checkpoint), time.monotonic() - self.began
@@ -305,7 +305,7 @@ class _Run:
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]
-        record = report.record(inputs.config, inputs.way, inputs.data, results, trained.trained_on, around)
+        record = report.record(inputs.config, inputs.strategy, inputs.data, results, trained.trained_on, around)
         waited_out(lambda: record.write(output.fence), inputs.config.max_restarts)
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")
@@ -332,7 +332,7 @@ class _Run:
         """Make one attempt."""
         from sparksplit.cluster import NodeCluster
 
-        config, data, split = self.inputs.config, self.inputs.data, self.inputs.way.split
+        config, data, split = self.inputs.config, self.inputs.data, self.inputs.strategy.split
 
         def said(epoch: int) -> None:
             self.epochs_said = epoch

@@ -31,9 +31,9 @@ class Optimizer(Config):
     """A number or a schedule."""
 
 
-class Way(Config):
+class Strategy(Config):
     split: Literal["batch", "local"]
-    """The way."""
+    """The split."""
     every: Literal["epoch"] | pydantic.PositiveInt = 1
     """Steps."""
 
@@ -49,9 +49,9 @@ class Train(Config):
     """Or not."""
     name: str = "x"
     """Of the run."""
-    ways: list[Way | str] = []  # noqa: RUF012
+    strategies: list[Strategy | str] = []  # noqa: RUF012
     """Names or mappings."""
-    named: dict[str, Way] | None = None
+    named: dict[str, Strategy] | None = None
     """By a name of the user's."""
     optimizer: Optimizer = Optimizer()
     """How weights change."""
@@ -115,12 +115,21 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
         ("named: {a: {split: local, evry: 2}}\n", "c.yaml:1: named.a.evry: unknown key; did you mean 'every'?"),
         ("named:\n  '1':\n    evry: 2\n", "c.yaml:3: named.1.evry: unknown key; did you mean 'every'?"),
         ("nodes: {}\n", "c.yaml:1: nodes.virtual: is required"),
-        ("ways: batch\n", 'c.yaml:1: ways: must be a list (is "batch")'),
-        ("ways:\n- batch\n- split: loca\n", "c.yaml:3: ways.1.split: must be one of 'batch' or 'local' (is \"loca\")"),
-        ("ways:\n- batch\n- split: local\n  evry: 2\n", "c.yaml:4: ways.1.evry: unknown key; did you mean 'every'?"),
-        ("ways: [{split: local, every: 0}]\n", "c.yaml:1: ways.0.every: must be above 0 (is 0)"),
-        ("ways: [{split: local, every: e}]\n", "c.yaml:1: ways.0.every: must be 'epoch' or a whole number (is \"e\")"),
-        ("ways: [3]\n", "c.yaml:1: ways.0: must be a mapping of keys to values or text (is 3)"),
+        ("strategies: batch\n", 'c.yaml:1: strategies: must be a list (is "batch")'),
+        (
+            "strategies:\n- batch\n- split: loca\n",
+            "c.yaml:3: strategies.1.split: must be one of 'batch' or 'local' (is \"loca\")",
+        ),
+        (
+            "strategies:\n- batch\n- split: local\n  evry: 2\n",
+            "c.yaml:4: strategies.1.evry: unknown key; did you mean 'every'?",
+        ),
+        ("strategies: [{split: local, every: 0}]\n", "c.yaml:1: strategies.0.every: must be above 0 (is 0)"),
+        (
+            "strategies: [{split: local, every: e}]\n",
+            "c.yaml:1: strategies.0.every: must be 'epoch' or a whole number (is \"e\")",
+        ),
+        ("strategies: [3]\n", "c.yaml:1: strategies.0: must be a mapping of keys to values or text (is 3)"),
         ("seed: 1\nname: a\nseed: 2\n", "c.yaml:3: seed: is given twice"),
         ("optimizer:\n  name: a\n  name: b\n", "c.yaml:3: optimizer.name: is given twice"),
         ("a: b: c\n", "c.yaml:1: not valid YAML: mapping values are not allowed here"),
@@ -134,7 +143,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
         ("---\nepochs: 1\n---\nepochs: 2\n", "c.yaml:3: not valid YAML: but found another document"),
         ("name: \x01\n", "c.yaml: not valid YAML: "),
         ("name: !!int x\n", "c.yaml: not valid YAML: invalid literal for int()"),
-        ("ways: &a [*a]\n", "c.yaml:1: not valid YAML: an alias inside its own anchor"),
+        ("strategies: &a [*a]\n", "c.yaml:1: not valid YAML: an alias inside its own anchor"),
         (
             "optimizer: {learning_rate: .inf}\n",
             "c.yaml:1: optimizer.learning_rate: must be a finite number (is Infinity)",
@@ -174,9 +183,9 @@ def test_unions_and_open_sections(write: Callable[[str], str]) -> None:
     config = load(Train, write("optimizer: {name: adam, beta_1: 0.5, learning_rate: {name: CosineDecay}}"))
     assert config.optimizer.model_extra == {"beta_1": 0.5}
     assert config.optimizer.learning_rate == {"name": "CosineDecay"}
-    assert load(Train, write("ways: [batch, {split: local, every: 32}]")).ways == [
+    assert load(Train, write("strategies: [batch, {split: local, every: 32}]")).strategies == [
         "batch",
-        Way(split="local", every=32),
+        Strategy(split="local", every=32),
     ]
 
 
@@ -191,10 +200,10 @@ def test_numbers_as_people_write_them(write: Callable[[str], str]) -> None:
 
 
 def test_anchors_and_merges_are_yaml_as_usual(write: Callable[[str], str]) -> None:
-    config = load(Nested, write("output: x\ntrain: {optimizer: &o {name: adam}, ways: []}\n"))
+    config = load(Nested, write("output: x\ntrain: {optimizer: &o {name: adam}, strategies: []}\n"))
     assert config.train.optimizer.name == "adam"
-    merged = "train:\n  ways:\n  - &way {split: local, every: 4}\n  - <<: *way\n    every: 8\noutput: x\n"
-    assert load(Nested, write(merged)).train.ways[1] == Way(split="local", every=8)
+    merged = "train:\n  strategies:\n  - &local {split: local, every: 4}\n  - <<: *local\n    every: 8\noutput: x\n"
+    assert load(Nested, write(merged)).train.strategies[1] == Strategy(split="local", every=8)
 
 
 @pytest.mark.parametrize(
@@ -209,7 +218,7 @@ def test_anchors_and_merges_are_yaml_as_usual(write: Callable[[str], str]) -> No
         (["epochs=[1"], "--set epochs=[1: the value is not valid YAML"),
         (["optimizer={name: a, name: b}"], "--set optimizer={name: a, name: b}: optimizer.name: is given twice"),
         (["epochs.x=1"], "--set epochs.x=1: epochs: must be a whole number"),
-        (["ways.0.split=x"], "--set ways.0.split=x: ways: must be a list"),
+        (["strategies.0.split=x"], "--set strategies.0.split=x: strategies: must be a list"),
     ],
 )
 def test_what_is_wrong_with_set_names_the_argument(overrides: list[str], message: str) -> None:
@@ -219,11 +228,11 @@ def test_what_is_wrong_with_set_names_the_argument(overrides: list[str], message
 
 
 def test_set_overrides_the_file_in_order(write: Callable[[str], str]) -> None:
-    file = write("epochs: 2\nnodes: 2\noptimizer: {name: adam, learning_rate: 0.5}\nways: [batch]\n")
+    file = write("epochs: 2\nnodes: 2\noptimizer: {name: adam, learning_rate: 0.5}\nstrategies: [batch]\n")
     config = load(Train, file, ["epochs=3", "epochs=4", "optimizer.learning_rate=0.1", "nodes.virtual=8", "seed="])
     assert (config.epochs, config.seed, config.nodes) == (4, None, Virtual(virtual=8))
     assert (config.optimizer.name, config.optimizer.learning_rate) == ("adam", 0.1)
-    assert load(Train, file, ["ways=[{split: local}]"]).ways == [Way(split="local")]
+    assert load(Train, file, ["strategies=[{split: local}]"]).strategies == [Strategy(split="local")]
 
 
 @pytest.mark.parametrize("mark", ["\t", "\x01", "|", ";", ",", ":", "#", "*", "&", "-", " ", '"', "\u00a7"])
@@ -237,10 +246,10 @@ def test_set_takes_what_is_no_mark_as_yaml() -> None:
 
 
 def test_set_reaches_an_entry_of_a_list(write: Callable[[str], str]) -> None:
-    file = write("ways:\n- split: local\n- batch\n")
-    assert load(Train, file, ["ways.0.every=8"]).ways == [Way(split="local", every=8), "batch"]
-    with pytest.raises(ConfigError, match=r"^--set ways.2.every=8: ways: has no entry 2$"):
-        load(Train, file, ["ways.2.every=8"])
+    file = write("strategies:\n- split: local\n- batch\n")
+    assert load(Train, file, ["strategies.0.every=8"]).strategies == [Strategy(split="local", every=8), "batch"]
+    with pytest.raises(ConfigError, match=r"^--set strategies.2.every=8: strategies: has no entry 2$"):
+        load(Train, file, ["strategies.2.every=8"])
 
 
 def test_what_set_did_not_touch_keeps_its_line(write: Callable[[str], str]) -> None:
@@ -259,27 +268,29 @@ def test_required_keys_and_errors_of_a_nested_validator(write: Callable[[str], s
 
 
 def test_errors_that_the_command_finds_name_the_place(write: Callable[[str], str]) -> None:
-    config = load(Nested, write("output: x\ntrain:\n  optimizer:\n    name: sdg\n  ways: [a, b]\n"), ["train.epochs=3"])
+    config = load(
+        Nested, write("output: x\ntrain:\n  optimizer:\n    name: sdg\n  strategies: [a, b]\n"), ["train.epochs=3"]
+    )
     assert str(config.error("train.optimizer.name", "no")) == "c.yaml:4: train.optimizer.name: no"
     assert str(config.train.optimizer.error("name", "no")) == "c.yaml:4: train.optimizer.name: no"
     assert str(config.train.error("epochs", "no")) == "--set train.epochs=3: train.epochs: no"
-    assert str(config.train.error("ways.1", "no")) == "c.yaml:5: train.ways.1: no"
+    assert str(config.train.error("strategies.1", "no")) == "c.yaml:5: train.strategies.1: no"
     assert str(config.train.error("seed", "no")) == "c.yaml:2: train.seed: no"
     assert str(parse(Train, {"epochs": 3}).error("epochs", "no")) == "epochs: no"
     assert str(Train().error("epochs", "no")) == "epochs: no"
 
 
 def test_sections_in_lists_know_their_place(write: Callable[[str], str]) -> None:
-    config = load(Train, write("ways:\n- batch\n- split: local\n  every: 4\n"))
-    way = config.ways[1]
-    assert isinstance(way, Way)
-    assert str(way.error("every", "no")) == "c.yaml:4: ways.1.every: no"
+    config = load(Train, write("strategies:\n- batch\n- split: local\n  every: 4\n"))
+    strategy = config.strategies[1]
+    assert isinstance(strategy, Strategy)
+    assert str(strategy.error("every", "no")) == "c.yaml:4: strategies.1.every: no"
 
 
 def test_places_survive_the_way_to_another_process(write: Callable[[str], str]) -> None:
-    config = load(Nested, write("output: x\ntrain:\n  ways:\n  - {split: local}\n"), ["train.epochs=3"]).train
+    config = load(Nested, write("output: x\ntrain:\n  strategies:\n  - {split: local}\n"), ["train.epochs=3"]).train
     again = parse(Train, config.model_dump(), Origin.from_json(json.loads(json.dumps(config.origin.to_json()))))
-    assert str(again.error("ways.0.split", "no")) == "c.yaml:4: train.ways.0.split: no"
+    assert str(again.error("strategies.0.split", "no")) == "c.yaml:4: train.strategies.0.split: no"
     assert str(again.error("epochs", "no")) == "--set train.epochs=3: train.epochs: no"
     assert str(again.error("seed", "no")) == "c.yaml:2: train.seed: no"
 
@@ -297,7 +308,7 @@ def test_describe_lists_every_key() -> None:
     assert rows["train.nodes.virtual"][1] == ""  # another form of a key that has a default
     assert rows["train.seed"] == ("whole number | null", "null", "Of everything.")
     assert rows["train.shuffle"] == ("true | false", "true", "Or not.")
-    assert rows["train.ways"][0] == "list of mapping | text"
+    assert rows["train.strategies"][0] == "list of mapping | text"
     assert rows["train.optimizer.learning_rate"][0] == "number | mapping"
     assert rows["train.optimizer"] == ("mapping", "", "How weights change.")
 

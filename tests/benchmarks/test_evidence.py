@@ -16,11 +16,11 @@ from sparksplit.training.node.jackknife import jackknife
 @pytest.mark.parametrize("most", [None, 20])
 def test_large_effects_are_found_and_nothing_is_wrong(most: int | None) -> None:
     generator = np.random.default_rng(1)
-    way, other = evidence.WAYS[1], evidence.WAYS[2]
+    strategy, other = evidence.STRATEGIES[1], evidence.STRATEGIES[2]
     truth = evidence.Truth(
-        dict.fromkeys(evidence.WAYS, 0.0) | {way: -3 * evidence.MARGIN},
-        dict.fromkeys(evidence.WAYS, 0.0) | {other: 0.1},
-        dict.fromkeys(evidence.WAYS, 0.01 * evidence.MARGIN),
+        dict.fromkeys(evidence.STRATEGIES, 0.0) | {strategy: -3 * evidence.MARGIN},
+        dict.fromkeys(evidence.STRATEGIES, 0.0) | {other: 0.1},
+        dict.fromkeys(evidence.STRATEGIES, 0.01 * evidence.MARGIN),
         1e-4,
         rows=200,
         by_row=0.01 * evidence.MARGIN,
@@ -30,7 +30,7 @@ def test_large_effects_are_found_and_nothing_is_wrong(most: int | None) -> None:
     assert found.metric.margin == pytest.approx(evidence.MARGIN)
     counts: Counter[str] = Counter()
     evidence.count(found, truth, counts)
-    # The three on one node and, on two nodes, the three ways that are compared with `batch` differ from it.
+    # The three on one node and, on two nodes, the three strategies that are compared with `batch` differ from it.
     assert (counts["decided quality"], counts["of decided quality"]) == (6, 6)
     assert counts["decided time"] == counts["of decided time"] == 6  # to the target, and in all
     assert (counts["wrong"], counts["wrong same"], counts["comparisons"]) == (0, 0, 1)
@@ -40,10 +40,10 @@ def test_what_is_wrong_is_counted() -> None:
     """The same verdicts, held against another truth."""
     generator = np.random.default_rng(2)
     truth = evidence.drawn(generator, effects=False, unequal=False)
-    sure = replace(truth, noise=dict.fromkeys(evidence.WAYS, 1e-6), by_row=1e-6, run_by_row=1e-6)
+    sure = replace(truth, noise=dict.fromkeys(evidence.STRATEGIES, 1e-6), by_row=1e-6, run_by_row=1e-6)
     found = evidence.compared(generator, sure, None)
     counts: Counter[str] = Counter()
-    evidence.count(found, replace(sure, worse=dict.fromkeys(evidence.WAYS, 0.0) | {("local", 2): 1.0}), counts)
+    evidence.count(found, replace(sure, worse=dict.fromkeys(evidence.STRATEGIES, 0.0) | {("local", 2): 1.0}), counts)
     assert counts["wrong same"] == 1 and counts["covered"] < counts["of covered"]
 
 

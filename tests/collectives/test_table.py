@@ -106,8 +106,8 @@ def test_a_collective_of_ones_own_trains_as_the_ring_does(forked, data, tmp_path
         "epochs": 2, "batch_size": 16, "model": {"build": f"{MODELS}:linear"}, "optimizer": {"learning_rate": 0.1},
     }  # fmt: skip
     trained = run(data, tmp_path / "own", nodes=2, collective=OWN, **settings)
-    ways = [{"strategy": "batch", "collective": OWN}, "batch"]
-    ring, own = compared(data, tmp_path / "both", strategies=ways, nodes=[2], seeds=1, **settings)["runs"]
+    strategies = [{"strategy": "batch", "collective": OWN}, "batch"]
+    ring, own = compared(data, tmp_path / "both", strategies=strategies, nodes=[2], seeds=1, **settings)["runs"]
     for other in (trained, own):
         assert [other[name] for name in SAME] == [ring[name] for name in SAME]
         assert (other["config"]["collective"], other["sync_bytes_per_node"]) == (OWN, 0)

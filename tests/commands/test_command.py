@@ -211,7 +211,7 @@ class Needy(Config):
 
     data: str
     """Where from."""
-    way: Strategy
+    strategy: Strategy
     """How."""
     keys: Keys = Keys()
     """More."""
@@ -221,17 +221,17 @@ def test_what_is_required_may_come_from_set_alone(capsys: pytest.CaptureFixture[
     ran: list[Needy] = []
     needy = Command(name="try", summary="Tries.", config=Needy, run=lambda config, _: ran.append(config))
     assert needy.main([]) == 2
-    line = "sparksplit try: data, way.name: are required: give --config FILE, or --set KEY=VALUE for each\n"
+    line = "sparksplit try: data, strategy.name: are required: give --config FILE, or --set KEY=VALUE for each\n"
     assert capsys.readouterr().err == line
     assert needy.main(["--set", "keys.epochs=3"]) == 2
-    assert capsys.readouterr().err == "sparksplit try: data, way.name: are required\n"
+    assert capsys.readouterr().err == "sparksplit try: data, strategy.name: are required\n"
     assert needy.main(["--set", "data=x"]) == 2
-    assert capsys.readouterr().err == "sparksplit try: way.name: is required\n"
-    assert needy.main(["--set", "data=x", "--set", "way.every=2"]) == 2
-    assert capsys.readouterr().err == "sparksplit try: way.name: is required\n"
+    assert capsys.readouterr().err == "sparksplit try: strategy.name: is required\n"
+    assert needy.main(["--set", "data=x", "--set", "strategy.every=2"]) == 2
+    assert capsys.readouterr().err == "sparksplit try: strategy.name: is required\n"
     assert ran == []
-    assert needy.main(["--set", "data=x", "--set", "way.name=local"]) == 0
-    assert ran == [Needy(data="x", way=Strategy(name="local"))]
+    assert needy.main(["--set", "data=x", "--set", "strategy.name=local"]) == 0
+    assert ran == [Needy(data="x", strategy=Strategy(name="local"))]
     bare = Command(name="try", summary="Tries.", config=Keys, run=lambda *_: None)
     assert bare.main([]) == 0
 

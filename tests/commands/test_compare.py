@@ -22,14 +22,14 @@ def test_a_mean_over_some_runs_says_over_how_many():
     epoch.update(runs=1, diverged=2, to_target={"seconds": None, "passes": None, "reached": 0, "of": 3})
     results["table"][3]["to_target"] = {"seconds": None, "passes": None, "reached": 1, "of": 3}
     above, head, *lines = printed(results)
-    assert (above, head) == ("test", "way N runs passes syncs MB/node time efficiency accuracy to target")
+    assert (above, head) == ("test", "strategy N runs passes syncs MB/node time efficiency accuracy to target")
     assert lines[0].startswith("single 1 3 12 ") and lines[0].endswith(" 14.0 s (1 of 3)")
     assert lines[1].endswith(" 9.00 s")
     assert lines[3].endswith(" not reached (1 of 3)")
     assert lines[2].startswith("epoch 2 1 of 3 12 ") and lines[2].endswith(" not reached")
 
 
-def test_a_way_of_which_every_run_diverged_has_a_line_too():
+def test_a_strategy_of_which_every_run_diverged_has_a_line_too():
     results = sample.results(seeds=3)
     nothing = dict.fromkeys(("passes", "syncs", "bytes_per_node", "seconds", "efficiency", "to_target"))
     results["table"] = [
@@ -40,7 +40,7 @@ def test_a_way_of_which_every_run_diverged_has_a_line_too():
 
 def test_a_long_name_cuts_no_number():
     results = sample.results(seeds=3)
-    results["table"] = [{**results["table"][1], "way": "batch, " + "x " * 100, "runs": 1, "diverged": 2}]
+    results["table"] = [{**results["table"][1], "name": "batch, " + "x " * 100, "runs": 1, "diverged": 2}]
     text = " ".join(printed(results))
     assert "1 of 3" in text and "60 %" in text and "MB/node" in text and "…" not in text
 
@@ -51,7 +51,7 @@ def test_without_test_rows_it_says_whose_metric_it_is():
     assert printed(results)[0] == "validation"
 
 
-def test_the_text_begins_with_whether_ways_were_tuned_and_ends_with_how():
+def test_the_text_begins_with_whether_strategies_were_tuned_and_ends_with_how():
     results = sample.results(seeds=3)
     first, *_, single, epoch, local, cost = sentences(Results.from_json(results, "a test"))
     assert first == results["answer"]["headline"]

@@ -67,7 +67,7 @@ def test_the_comparison_that_is_shipped_can_be_planned() -> None:
     """It is a part of a larger file, in which it has a place itself."""
     config = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"))
     assert () in config.compare.origin.places
-    assert {run.way for run in plan(config.compare)} >= {"single", "batch", "epoch"}
+    assert {run.name for run in plan(config.compare)} >= {"single", "batch", "epoch"}
 
 
 @pytest.mark.slow
@@ -89,9 +89,9 @@ def test_two_nodes_learn_the_digits_and_once_is_enough(
     assert metrics["rows"] == rows["test"] and metrics["accuracy"] >= 0.95
     assert f"test accuracy  {metrics['accuracy']:.2%}" in printed.out
     results = json.loads((output / "comparison" / "results.json").read_text())
-    ways = {"batch", "epoch", "epoch-delayed", "local, H = 32, nesterov"}
+    strategies = {"batch", "epoch", "epoch-delayed", "local, H = 32, nesterov"}
     controls = {"single, batch_size = 16", "single, batch_size = 64, learning_rate = 0.2"}
-    assert {row["way"] for row in results["table"]} == {"single", *controls, *ways} and not results["virtual"]
+    assert {row["name"] for row in results["table"]} == {"single", *controls, *strategies} and not results["virtual"]
     assert all(found["ledger"]["exact"] for found in results["runs"])
     assert pq.read_table(output / "predictions" / "predictions").num_rows == rows["test"]
     # What it says to be there is there.

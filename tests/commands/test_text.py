@@ -1,4 +1,4 @@
-"""The shipped configurations on a text, as a user runs them: preprocess, train by several ways, predict."""
+"""The shipped configurations on a text, as a user runs them: preprocess, train with several strategies, predict."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ BEFORE_SPARK = {
         {"optimizer": {"learning_rate": -0.1}},
         "/train.yaml:2: optimizer.learning_rate: must be above 0 (is -0.1)",
     ),
-    "unknown way": (
+    "unknown strategy": (
         {"strategy": "bach"},
         "/train.yaml:2: strategy: must be one of single, batch, epoch, epoch-delayed, local, or a function that "
         "returns a strategy (is 'bach'); did you mean 'batch'?",

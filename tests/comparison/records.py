@@ -13,7 +13,7 @@ from sparksplit.training.progress_record import CurvePoint
 from sparksplit.training.record import RunSeconds
 from tests.training.records import RUN_JSON
 
-_RUN = ComparedRun.from_json({**RUN_JSON, "key": "a", "way": "single", "seed": 1, "history": []}, "a test")
+_RUN = ComparedRun.from_json({**RUN_JSON, "key": "a", "name": "single", "seed": 1, "history": []}, "a test")
 
 
 def compared_run(**fields: Any) -> ComparedRun:

@@ -1,4 +1,4 @@
-"""A plausible results.json: the digits, five ways and a variant of one, made up by formulas; the same every time."""
+"""A plausible results.json: the digits, five strategies and a variant, made up by formulas; the same every time."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ PLACE = {
 def results(seeds: int = 5) -> dict[str, Any]:
     """What `render` takes, for so many seeds; with one there are no intervals."""
     numbers = list(range(1, seeds + 1))
-    plan = [(way, 1 if way == SINGLE else 2) for way in STRATEGIES]
-    runs = [_run(way, nodes, seed, False) for way, nodes in plan for seed in numbers]
-    far = [(way, nodes) for way in STRATEGIES if way not in (SINGLE, BATCH) for nodes in VIRTUAL]
-    virtual = [_run(way, nodes, seed, True) for way, nodes in far for seed in numbers]
-    table = [_row(way, nodes, [run for run in runs if run["way"] == way]) for way, nodes in plan]
-    for way, nodes in far:
-        table.append(_row(way, nodes, [run for run in virtual if (run["way"], run["nodes"]) == (way, nodes)]))
+    plan = [(name, 1 if name == SINGLE else 2) for name in STRATEGIES]
+    runs = [_run(name, nodes, seed, False) for name, nodes in plan for seed in numbers]
+    far = [(name, nodes) for name in STRATEGIES if name not in (SINGLE, BATCH) for nodes in VIRTUAL]
+    virtual = [_run(name, nodes, seed, True) for name, nodes in far for seed in numbers]
+    table = [_row(name, nodes, [run for run in runs if run["name"] == name]) for name, nodes in plan]
+    for name, nodes in far:
+        table.append(_row(name, nodes, [run for run in virtual if (run["name"], run["nodes"]) == (name, nodes)]))
     return {
         "format_version": FORMAT_VERSION,
         "command": "compare",
@@ -72,7 +72,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "epochs": {
             "asked": 11,
             "run": 12,
-            "reason": "a multiple of 1 and 2 nodes, so that every way reads the same passes",
+            "reason": "a multiple of 1 and 2 nodes, so that every strategy reads the same passes",
         },
         "seeds": numbers,
         "looks": [seeds],
@@ -97,9 +97,9 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "pairs": _pairs(seeds),
         "times": _times(seeds),
         "frontier": [
-            {"role": role, "way": way, "nodes": nodes, "goal": "to the target", "seconds": seconds}
+            {"role": role, "name": name, "nodes": nodes, "goal": "to the target", "seconds": seconds}
             | {"node_hours": seconds * nodes / 3600, "metric": 0.97}
-            for role, way, nodes, seconds in (
+            for role, name, nodes, seconds in (
                 ("fastest", LOCAL, 2, 2.1),
                 ("cheapest", SINGLE, 1, 4.1),
                 ("best", LOCAL, 2, 2.1),
@@ -114,7 +114,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
             ],
             "conditions": "MLP 64-128-10, the digits (1,248 rows), 12 passes, 1 and 2 nodes on one host of 2 cores.",
             "certainty": f"{seeds} seeds, paired: the differences' intervals are of 95 %, by Student's t.",
-            "headline": "Tuned: each way has the best of 3 learning rates, by the validation rows.",
+            "headline": "Tuned: each strategy has the best of 3 learning rates, by the validation rows.",
         },
         "tuning": _tuning(),
     }
@@ -126,18 +126,18 @@ def wobble(*parts: Any) -> float:
     return math.sin(sum((index + 1) * ord(letter) for index, letter in enumerate(text)) * 12.9898)
 
 
-def _accuracy(way: str, nodes: int, seed: int, passes: float) -> float:
-    _, speed, end, loss, _ = STRATEGIES[way]
+def _accuracy(name: str, nodes: int, seed: int, passes: float) -> float:
+    _, speed, end, loss, _ = STRATEGIES[name]
     end -= loss * max(0.0, math.log2(nodes) - 1)
     speed /= 1 + loss * 20 * max(0.0, math.log2(nodes) - 1)
     learned = end - 0.85 * math.exp(-speed * passes)
-    return learned + 0.0025 * wobble(way, nodes, seed, round(passes)) * min(1.0, 3 / passes)
+    return learned + 0.0025 * wobble(name, nodes, seed, round(passes)) * min(1.0, 3 / passes)
 
 
-def _seconds(way: str, nodes: int) -> dict[str, float]:
+def _seconds(name: str, nodes: int) -> dict[str, float]:
     """Where the time of one run goes."""
     compute = 3.4 / nodes
-    sync = 0.0 if nodes == 1 else 0.004 * STRATEGIES[way][4] * PASSES
+    sync = 0.0 if nodes == 1 else 0.004 * STRATEGIES[name][4] * PASSES
     parts = {
         "reading": 0.31,
         "hand-off": 0.12,
@@ -148,9 +148,9 @@ def _seconds(way: str, nodes: int) -> dict[str, float]:
     return {**parts, "other": 0.2}
 
 
-def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
-    strategy, _, _, _, per_pass = STRATEGIES[way]
-    train = sum(_seconds(way, nodes).values()) * (1 + 0.03 * wobble(way, seed))
+def _run(name: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
+    strategy, _, _, _, per_pass = STRATEGIES[name]
+    train = sum(_seconds(name, nodes).values()) * (1 + 0.03 * wobble(name, seed))
     updates = PASSES * 10 * (2 if strategy == "batch" else 1)
     step = nodes if strategy.startswith("epoch") and nodes <= PASSES else 1
     points = [*range(step, PASSES + 1, step)]
@@ -160,15 +160,15 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
             "updates": round(updates * passes / PASSES),
             "steps": round(updates * passes / PASSES),
             "seconds": train * passes / PASSES,
-            "train": {"loss": 2 * math.exp(-passes / 3), "accuracy": _accuracy(way, nodes, seed, passes) + 0.01},
-            "validation": {"loss": 2.1 * math.exp(-passes / 3), "accuracy": _accuracy(way, nodes, seed, passes)},
+            "train": {"loss": 2 * math.exp(-passes / 3), "accuracy": _accuracy(name, nodes, seed, passes) + 0.01},
+            "validation": {"loss": 2.1 * math.exp(-passes / 3), "accuracy": _accuracy(name, nodes, seed, passes)},
         }
         for passes in points
     ]
-    test = _accuracy(way, nodes, seed, PASSES) + 0.002 * wobble("test", way, seed)
+    test = _accuracy(name, nodes, seed, PASSES) + 0.002 * wobble("test", name, seed)
     return {
         **RUN_JSON,
-        "way": way,
+        "name": name,
         "strategy": strategy,
         "nodes": nodes,
         "virtual": virtual,
@@ -189,7 +189,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
             "feed": 0.4,
             "warmup": 0.3,
             "train": train,
-            "sync": _seconds(way, nodes)["synchronising"],
+            "sync": _seconds(name, nodes)["synchronising"],
             "waiting": 0.0,
             "validation": 0.2,
             "checkpoint": 0.1,
@@ -207,7 +207,7 @@ def _run(way: str, nodes: int, seed: int, virtual: bool) -> dict[str, Any]:
     }
 
 
-def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def _row(name: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
     virtual = runs[0]["virtual"]
     values = [run["metrics"]["test"]["accuracy"] for run in runs]
     mean = sum(values) / len(values)
@@ -220,7 +220,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
     single = sum(_seconds(SINGLE, 1).values())
     first = [point for point in runs[0]["history"] if point["validation"]["accuracy"] >= 0.95]
     return {
-        "way": way,
+        "name": name,
         "strategy": runs[0]["strategy"],
         "nodes": nodes,
         "virtual": virtual,
@@ -249,7 +249,7 @@ def _row(way: str, nodes: int, runs: list[dict[str, Any]]) -> dict[str, Any]:
                 else {"low": first[0]["seconds"] * 0.95, "high": first[0]["seconds"] * 1.08}
             ),
         },
-        "time": None if virtual else _seconds(way, nodes),
+        "time": None if virtual else _seconds(name, nodes),
     }
 
 
@@ -263,7 +263,7 @@ def _pairs(seeds: int) -> list[dict[str, Any]]:
     ]
     return [
         {
-            "way": way,
+            "name": name,
             "nodes": nodes,
             "virtual": False,
             "against": against,
@@ -277,7 +277,7 @@ def _pairs(seeds: int) -> list[dict[str, Any]]:
             "pooled": seeds > 2,
             "verdict": verdict if seeds > 1 else "undecided",
         }
-        for way, nodes, against, against_nodes, mean, half, verdict in listed
+        for name, nodes, against, against_nodes, mean, half, verdict in listed
     ]
 
 
@@ -285,7 +285,7 @@ def _times(seeds: int) -> list[dict[str, Any]]:
     listed = [(LOCAL, 1.9, 0.1, "faster"), (BATCH, 1.05, 0.1, "undecided"), (DELAYED, 0.8, 0.1, "slower")]
     return [
         {
-            "way": way,
+            "name": name,
             "nodes": 2,
             "against": SINGLE,
             "against_nodes": 1,
@@ -300,7 +300,7 @@ def _times(seeds: int) -> list[dict[str, Any]]:
             "verdict": verdict if seeds > 1 else "undecided",
         }
         for what in ("to the target", "in all")
-        for way, times, half, verdict in listed
+        for name, times, half, verdict in listed
     ]
 
 
@@ -310,9 +310,9 @@ def _tuning() -> dict[str, Any]:
         "metric": "accuracy",
         "tries": 3,
         "seeds": [2_000_001],
-        "ways": [
+        "strategies": [
             {
-                "way": way,
+                "name": name,
                 "nodes": nodes,
                 "virtual": False,
                 "ranges": {"optimizer.learning_rate": [0.01, 1.0]},
@@ -320,11 +320,11 @@ def _tuning() -> dict[str, Any]:
                     {"values": {"optimizer.learning_rate": rate}, "metric": metric, "loss": metric and 1 - metric}
                     for rate, metric in zip((0.1, 0.0316, 0.316), metrics, strict=True)
                 ],
-                "chosen": 0 if way == LOCAL else 1,
-                "edges": [] if way == LOCAL else ["optimizer.learning_rate"],
-                "also": ["`batch` on 2"] if way == SINGLE else [],
+                "chosen": 0 if name == LOCAL else 1,
+                "edges": [] if name == LOCAL else ["optimizer.learning_rate"],
+                "also": ["`batch` on 2"] if name == SINGLE else [],
             }
-            for way, (nodes, metrics) in rates.items()
+            for name, (nodes, metrics) in rates.items()
         ],
         "runs": 9,
         "diverged": 1,
@@ -336,26 +336,26 @@ def _tuning() -> dict[str, Any]:
 def _cost_model() -> dict[str, Any]:
     sizes = [1024 * 4**power for power in range(8)]
     checks = []
-    for way in STRATEGIES:
-        nodes = 1 if way == SINGLE else 2
-        measured = sum(_seconds(way, nodes).values())
-        error = 0.09 * wobble("check", way)
+    for name in STRATEGIES:
+        nodes = 1 if name == SINGLE else 2
+        measured = sum(_seconds(name, nodes).values())
+        error = 0.09 * wobble("check", name)
         checks.append(
-            {"way": way, "nodes": nodes, "measured": measured, "predicted": measured * (1 + error), "error": error}
+            {"name": name, "nodes": nodes, "measured": measured, "predicted": measured * (1 + error), "error": error}
             | {"left_out": False, "reading": 0.02, "reading_predicted": 0.03}
         )
     predictions = []
-    for way, (_, speed, _, loss, per_pass) in STRATEGIES.items():
-        if way == SINGLE:
+    for name, (_, speed, _, loss, per_pass) in STRATEGIES.items():
+        if name == SINGLE:
             continue
         for nodes in (2, *VIRTUAL):
             for speed_of_link in (1, 10, 100):
-                reached = not (way == DELAYED and nodes > 8)
+                reached = not (name == DELAYED and nodes > 8)
                 passes = 3 / speed * (1 + 20 * loss * max(0.0, math.log2(nodes) - 1))
                 sync = per_pass * (2e-4 * nodes + 8 * 2 * PARAMETER_BYTES / (speed_of_link * 1e9))
                 predictions.append(
                     {
-                        "way": way,
+                        "name": name,
                         "nodes": nodes,
                         "gbit_per_s": speed_of_link,
                         "seconds": passes * (0.3 / nodes + sync) if reached else None,
@@ -392,7 +392,7 @@ def _cost_model() -> dict[str, Any]:
 def _scale() -> list[dict[str, Any]]:
     return [
         {
-            "way": LOCAL,
+            "name": LOCAL,
             "nodes": 2,
             "runs": 5,
             "diverged": 0,
@@ -402,7 +402,7 @@ def _scale() -> list[dict[str, Any]]:
             "measured": True,
         },
         {
-            "way": LOCAL,
+            "name": LOCAL,
             "nodes": 2,
             "runs": 5,
             "diverged": 0,
@@ -412,7 +412,7 @@ def _scale() -> list[dict[str, Any]]:
             "measured": True,
         },
         {
-            "way": BATCH,
+            "name": BATCH,
             "nodes": 2,
             "runs": 5,
             "diverged": 0,
@@ -422,7 +422,7 @@ def _scale() -> list[dict[str, Any]]:
             "measured": True,
         },
         {
-            "way": BATCH,
+            "name": BATCH,
             "nodes": 2,
             "runs": 5,
             "diverged": 0,

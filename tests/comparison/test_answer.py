@@ -14,13 +14,13 @@ from sparksplit.comparison.numbers import duration
 from tests.comparison.records import compared_run, metric_of, run_seconds, some_results, table_row
 
 
-def row(way, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
+def row(strategy, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
     runs = 5 - diverged
     reached = min(reached, runs)
     if not runs:
-        return table_row(way=way, nodes=nodes, runs=0, diverged=diverged)
+        return table_row(name=strategy, nodes=nodes, runs=0, diverged=diverged)
     return table_row(
-        way=way,
+        name=strategy,
         nodes=nodes,
         runs=runs,
         diverged=diverged,
@@ -31,9 +31,9 @@ def row(way, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
     )
 
 
-def pair(way, against, verdict, mean=0.001, nodes=2, seeds=5):
+def pair(strategy, against, verdict, mean=0.001, nodes=2, seeds=5):
     return Pair(
-        way=way,
+        name=strategy,
         nodes=nodes,
         virtual=False,
         against=against,
@@ -50,11 +50,11 @@ def pair(way, against, verdict, mean=0.001, nodes=2, seeds=5):
 
 
 def speed(one, alone, goal, verdict=None):
-    """How a way's time compares with `single`'s."""
+    """How a strategy's time compares with `single`'s."""
     times = alone / one.seconds
     known = verdict or ("faster" if times > 1 else "slower")
     return TimePair(
-        way=one.way,
+        name=one.name,
         nodes=one.nodes,
         against="single",
         against_nodes=1,
@@ -73,7 +73,7 @@ def speed(one, alone, goal, verdict=None):
 def answered(table, pairs, seeds=5, name="accuracy", split="test", nodes=(1, 2), sure=None, margin=0.003):
     """The `answer` of results.json. sure: what is decided about all times, instead of what they are."""
     metric = metric_of(name, margin, split)
-    base = next((one for one in table if (one.way, one.nodes) == ("single", 1) and one.runs), None)
+    base = next((one for one in table if (one.name, one.nodes) == ("single", 1) and one.runs), None)
     others = [one for one in table if base is not None and one is not base and one.runs]
     times = [speed(one, base.seconds, goal, sure) for one in others for goal in (TO_TARGET, IN_ALL)]
     results = some_results(
@@ -118,10 +118,10 @@ def test_stay_on_one_node_where_none_is_faster():
     assert few.startswith("Of what is decided, fastest and cheapest is `single` on 1 (10.0 s and")
     assert "; best is `batch` on 2 (12.0 s and 24.0 node-seconds" in few
     assert first == (
-        "Stay on one node: the fastest way on several, `batch` on 2, takes 12.0 s to the target, where one node "
+        "Stay on one node: the fastest strategy on several, `batch` on 2, takes 12.0 s to the target, where one node "
         "takes 10.0 s."
     )
-    assert "takes `batch` and another way" in second
+    assert "takes `batch` and another strategy" in second
 
 
 def test_the_best_needs_no_time():
@@ -151,7 +151,7 @@ def test_what_is_faster_and_not_as_good_is_no_advice(verdict, begin, words):
     ]
     first, few, second = answered(table, pairs)["text"]
     assert few.startswith(
-        "Of the ways that are decided to learn as well as `single`, none is decided to be faster, che"
+        "Of the strategies that are decided to learn as well as `single`, none is decided to be faster, che"
     )
     assert first.startswith(begin) and words in first
     assert "sends 100 times fewer bytes than `batch`" in second and words in second
@@ -174,8 +174,10 @@ def test_what_is_only_measured_to_be_faster_is_no_advice():
     assert ", but seed by seed it is slower (1.01 times as fast" in text[0]
 
 
-def ran(way, nodes, seed, seconds):
-    return compared_run(key=f"{way}{seed}", way=way, nodes=nodes, seed=seed, seconds=run_seconds(seconds, 0.0))
+def ran(strategy, nodes, seed, seconds):
+    return compared_run(
+        key=f"{strategy}{seed}", name=strategy, nodes=nodes, seed=seed, seconds=run_seconds(seconds, 0.0)
+    )
 
 
 def test_one_seed_decides_nothing_and_the_answer_begins_with_that():
@@ -198,7 +200,7 @@ def test_what_is_undecided_says_how_many_seeds_it_would_take_and_how_long():
     """By hand, with one more difference than two: an error of 0.049 by five seeds against log(1.1) = 0.095."""
     one = row("batch", 2, 10.0 / 1.1, 0.97, 1e9)
     some = replace(speed(one, 20.0, TO_TARGET, "undecided"), low=1.1 * 0.873, high=1.1 / 0.873)
-    runs = [ran(way, nodes, seed, 10.0) for way, nodes in (("single", 1), ("batch", 2)) for seed in range(5)]
+    runs = [ran(strategy, nodes, seed, 10.0) for strategy, nodes in (("single", 1), ("batch", 2)) for seed in range(5)]
     more = {"seeds": [1, 2, 3, 4, 5], "runs": runs, "times": [some], "frontier": []}
     said = answer(some_results([SINGLE, one], [pair("batch", "single", "no difference")], metric_of(), **more)).text[0]
     errors = Errors(math.log(1 / 0.873) / special.stdtrit(4, 0.975), 0.0, 5, 2)
@@ -224,7 +226,7 @@ def test_two_nodes_that_are_three_times_as_fast_are_cheaper():
 def test_a_target_that_not_every_run_reaches_is_not_reached():
     table = [SINGLE, row("batch", 2, 5.0, 0.97, reached=4)]
     assert answered(table, [])["text"][0] == (
-        "Stay on one node: no way on several reached the target of 95.00 % accuracy in every run."
+        "Stay on one node: no strategy on several reached the target of 95.00 % accuracy in every run."
     )
 
 
@@ -251,7 +253,8 @@ def test_it_says_how_many_seeds_would_decide_and_what_none_would():
     assert "learn would take" not in never
     # Its own interval is clear of 0; that of all together was not: more seeds than the 5 there are.
     far = pair("batch", "single", "undecided", -0.0035)
-    assert "To decide how all ways learn would take about 6 seeds" in answered(table, [far], margin=margin)["certainty"]
+    certainty = answered(table, [far], margin=margin)["certainty"]
+    assert "To decide how all strategies learn would take about 6 seeds" in certainty
     both = answered(table, [small, far], margin=0.0005)["certainty"]
     assert "would not decide 1 of the undecided" in both and "To decide how the others learn would take" in both
     same = replace(pair("batch", "single", "undecided", -0.0035), low=-0.0035, high=-0.0035)
@@ -262,13 +265,14 @@ def test_it_says_how_many_seeds_would_decide_and_what_none_would():
 
 
 def test_one_number_of_nodes_is_no_comparison():
-    nothing = "Whether several nodes help was not compared: that takes `single` and a way on several. "
+    nothing = "Whether several nodes help was not compared: that takes `single` and a strategy on several. "
     assert answered([SINGLE], [], nodes=(1,))["text"][0] == nothing + "Add a number above 1 to `nodes`."
     # Two numbers were given, and are not what is missing.
-    assert answered([SINGLE], [], nodes=(1, 2))["text"][0] == nothing + "Add a way of several nodes to `strategies`."
-    # Ways of one node were compared with each other, and the answer goes on with them.
+    lone = answered([SINGLE], [], nodes=(1, 2))["text"][0]
+    assert lone == nothing + "Add a strategy for several nodes to `strategies`."
+    # Strategies of one node were compared with each other, and the answer goes on with them.
     small = row("single, batch_size = 16", 1, 6.0, 0.97)
-    text = answered([SINGLE, small], [replace(pair(small.way, "single", "better"), nodes=1)], nodes=(1,))["text"]
+    text = answered([SINGLE, small], [replace(pair(small.name, "single", "better"), nodes=1)], nodes=(1,))["text"]
     assert text[0] == nothing + "Add a number above 1 to `nodes`."
     assert text[1].startswith("Of what is decided, fastest and cheapest and best is `single, batch_size = 16` on 1")
     two, four = row("batch", 2, 6.0, 0.97, 1e9), row("batch", 4, 6.0, 0.97, 1e9)
@@ -297,10 +301,10 @@ def test_what_sends_more_than_batch_is_no_advice_for_a_slow_network():
     # Nor is one that sends only a hundredth less: "1 times fewer".
     as_many = [*table[:2], row("mine", 2, 3.0, 0.97, 0.999e9)]
     assert answered(as_many, [pair("mine", "batch", "better")])["text"][2] == second
-    assert second == "On a slow network nothing is gained: no way sends fewer bytes than `batch` on as many nodes."
+    assert second == "On a slow network nothing is gained: no strategy sends fewer bytes than `batch` on as many nodes."
 
 
-def test_a_way_that_diverges_is_not_recommended_and_the_answer_says_how_often():
+def test_a_strategy_that_diverges_is_not_recommended_and_the_answer_says_how_often():
     """`local` is 8 times as fast, and better, with the 2 seeds of 5 that are left of it."""
     table = [SINGLE, row("batch", 2, 6.0, 0.97, 1e9), row("local", 2, 1.25, 0.98, 1e7, diverged=3)]
     pairs = [
@@ -314,24 +318,24 @@ def test_a_way_that_diverges_is_not_recommended_and_the_answer_says_how_often():
     assert found["text"][3] == (
         "Not recommended, because the loss or the metric was no longer a number: `local` on 2 (3 of 5 seeds)."
     )
-    assert found["certainty"].startswith("5 seeds for each way, the same for all, less 3 that diverged;")
+    assert found["certainty"].startswith("5 seeds for each strategy, the same for all, less 3 that diverged;")
     alone = answered([SINGLE, table[2]], pairs[1:2])["text"]
-    assert alone[0] == "Stay on one node: every way on several nodes diverged in some of its runs."
+    assert alone[0] == "Stay on one node: every strategy on several nodes diverged in some of its runs."
 
 
 def test_where_every_single_diverged_that_is_the_answer():
     table = [row("single", 1, 10.0, 0.97, diverged=5), row("batch", 2, 6.0, 0.97, 1e9, diverged=5)]
     text = answered([*table, row("local", 2, 4.0, 0.9, 1e7)], [])["text"]
-    assert text[0].startswith("Every run of `single` diverged (5 of 5 seeds), so that no way can be compared")
+    assert text[0].startswith("Every run of `single` diverged (5 of 5 seeds), so that no strategy can be compared")
     assert text[0].endswith("No run diverged of: `local` on 2.")
     assert "`single` on 1 (5 of 5 seeds), `batch` on 2 (5 of 5 seeds)" in text[2]
-    assert answered(table, [])["text"][0].endswith("No way was safe.")
+    assert answered(table, [])["text"][0].endswith("No strategy was safe.")
 
 
 def test_where_some_of_single_diverged_staying_is_no_advice_and_pairs_say_their_seeds():
     single, pairs = row("single", 1, 10.0, 0.97, diverged=2), [pair("batch", "single", "no difference", seeds=3)]
     stay = answered([single, row("batch", 2, 60.0, 0.97, 1e9)], pairs)["text"][0]
-    assert stay.startswith("Nothing is recommended, since `single` diverged, too (2 of 5 seeds): the fastest way")
+    assert stay.startswith("Nothing is recommended, since `single` diverged, too (2 of 5 seeds): the fastest strategy")
     split = answered([single, row("batch", 2, 6.0, 0.97, 1e9)], pairs)["text"][0]
     assert split.startswith("Split the work by `batch`") and "over the 3 of 5 seeds that both finished" in split
     assert split.endswith("where `single` diverged with 2 of 5 seeds.")
@@ -344,7 +348,7 @@ def test_single_with_other_keys_is_no_baseline():
     assert "where one node takes 10.0 s" in both["text"][0]
     text = answered([other, row("batch", 2, 6.0, 0.97)], [])["text"]
     assert text[0] == (
-        "Whether several nodes help was not compared: that takes `single` and a way on several. On one node only "
+        "Whether several nodes help was not compared: that takes `single` and a strategy on several. On one node only "
         "`single, batch_size = 16` was run, with keys of its own: add `single` to `strategies`."
     )
 
@@ -359,7 +363,7 @@ def test_it_says_which_rows_decide():
     assert "accuracy of the validation rows (there are no test rows; the target comes from them too)" in certainty
 
 
-def test_a_way_whose_name_has_virtual_in_it_is_counted():
+def test_a_strategy_whose_name_has_virtual_in_it_is_counted():
     table, mine = [SINGLE, row("virtual_vote", 2, 6.0, 0.97)], pair("virtual_vote", "single", "better")
     far = replace(pair("epoch", "single", "better"), virtual=True)
     assert "2 of 2 differences are decided" in answered(table, [mine, far])["certainty"]

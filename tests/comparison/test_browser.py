@@ -128,12 +128,12 @@ def test_a_table_sorts_by_mouse(page):
 
 @pytest.mark.parametrize("key", ["Enter", "Space"])
 def test_a_table_sorts_by_keyboard(page, key):
-    page.locator("#table-measured").get_by_role("button", name="way").focus()
+    page.locator("#table-measured").get_by_role("button", name="strategy").focus()
     page.keyboard.press(key)
-    after = _column(page, "#table-measured", "way")
+    after = _column(page, "#table-measured", "strategy")
     assert after == ["batch", "epoch", "epoch-delayed", "local, H = 8", "local, H = 32, nesterov", "single"]
     page.keyboard.press(key)
-    assert _column(page, "#table-measured", "way") == after[::-1]
+    assert _column(page, "#table-measured", "strategy") == after[::-1]
 
 
 def test_missing_values_are_last_in_both_directions(page):
@@ -184,8 +184,8 @@ def test_paper_keeps_the_pictures(page):
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
 def test_long_and_hostile_names_stay_in_their_place(browser, tmp_path, size):
     text = json.dumps(results())
-    for way, name in ((LOCAL, NASTY), (DELAYED, "a-name-without-any-place-to-break-it-" * 3)):
-        text = text.replace(json.dumps(way), json.dumps(name))
+    for strategy, name in ((LOCAL, NASTY), (DELAYED, "a-name-without-any-place-to-break-it-" * 3)):
+        text = text.replace(json.dumps(strategy), json.dumps(name))
     changed = json.loads(text)
     changed["data"]["path"] = changed["model"] = "hdfs://name-node.example:8020/" + "a-folder/" * 30
     file = tmp_path / "report.html"

@@ -41,7 +41,7 @@ def test_what_is_chance_by_rows_takes_more_rows_and_it_says_how_many():
     assert "learn would take" not in text and left == 0
     # Mostly by seeds: by hand, 2.2 * 0.87 / sqrt(12) and 1.96 * 0.1 together are 0.59 points.
     text, left = sure([replace(some, error=0.004, rows_error=0.001)], metric)
-    assert "To decide how all ways learn would take about 12 seeds (`seeds: 12`)." in text and left == 1
+    assert "To decide how all strategies learn would take about 12 seeds (`seeds: 12`)." in text and left == 1
     # By both: neither alone.
     text, left = sure([replace(some, error=0.006, rows_error=0.004)], metric)
     assert "that takes more test rows, and perhaps more seeds, or a larger `margin`." in text and left == 0

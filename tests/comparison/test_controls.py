@@ -1,4 +1,4 @@
-"""Which ways on one node a way on several is compared with."""
+"""Which strategies on one node a strategy on several is compared with."""
 
 import pytest
 from hypothesis import given
@@ -40,18 +40,18 @@ def test_what_has_the_configured_mini_batch_and_no_outer_optimiser_has_none_but_
     assert on_one_node(runs) == {"single"}
 
 
-def test_what_a_way_has_keys_of_its_own_for_one_node_has_them_too():
-    ways = [
+def test_what_a_strategy_has_keys_of_its_own_for_one_node_has_them_too():
+    strategies = [
         {"strategy": "batch", "batch_size": 128},
         {"strategy": "local", "batch_size": 128},
         {"strategy": "epoch-delayed", "optimizer": {"learning_rate": 0.1}},
     ]
-    found = [on_one_node(planned(strategies=[way], nodes=[1, 2])) - {"single"} for way in ways]
+    found = [on_one_node(planned(strategies=[strategy], nodes=[1, 2])) - {"single"} for strategy in strategies]
     # The mini-batches of `local` have 64 rows, as those of `single`; alone on one node it has 128.
     assert found == [{"single, batch_size = 128"}, {"single, batch_size = 128"}, {"single, learning_rate = 0.1"}]
 
 
-def test_the_mini_batch_of_a_ways_own_updates_on_one_node():
+def test_the_mini_batch_of_a_strategys_own_updates_on_one_node():
     small = {"strategy": "single", "batch_size": 16}
     assert controls_of({"strategy": "local", "sync": {"every": 8}}, 4) == [small]
     assert controls_of({**OUTER, "jit_compile": True}, 4) == [
@@ -75,7 +75,7 @@ def planned(**keys):
 
 
 def on_one_node(runs):
-    return {run.way for run in runs if run.config.node_count == 1}
+    return {run.name for run in runs if run.config.node_count == 1}
 
 
 def test_they_are_runs_of_their_own_on_one_node_with_the_same_seeds():
@@ -86,7 +86,7 @@ def test_they_are_runs_of_their_own_on_one_node_with_the_same_seeds():
     }  # fmt: skip
     for seed in (1, 2):
         assert on_one_node(run for run in runs if run.config.seed == seed) == on_one
-    small = next(run.config for run in runs if run.way == "single, batch_size = 32")
+    small = next(run.config for run in runs if run.name == "single, batch_size = 32")
     assert (small.batch_size, small.nodes, small.strategy) == (32, 1, "single")
 
 
@@ -101,5 +101,5 @@ def test_what_is_compared_anyway_is_not_run_twice():
 def test_without_one_node_or_on_virtual_ones_there_is_none():
     assert on_one_node(planned(strategies=["epoch", OUTER], nodes=[2])) == set()
     runs = planned(strategies=["epoch", OUTER], nodes=[1], virtual=[4], epochs=4)
-    assert {run.way for run in runs} == {"single", "epoch", "local, H = 8, nesterov"}
+    assert {run.name for run in runs} == {"single", "epoch", "local, H = 8, nesterov"}
     assert on_one_node(runs) == {"single", "local, H = 8, nesterov"}

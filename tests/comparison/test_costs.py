@@ -45,16 +45,16 @@ SIZES = tuple(1 << power for power in range(10, 27))
 EVERY_STEP, ROUNDS = RunSync("step", None, 0), RunSync(32, "nesterov", 0)
 
 
-def run(way, nodes=1, batch_size=64, hosts=None, cores=None, **more):
+def run(strategy, nodes=1, batch_size=64, hosts=None, cores=None, **more):
     """A run on `hosts` hosts of so many cores, one for each node if not said, with one thread a node."""
-    epochs = PASSES // nodes if way == "epoch" else PASSES
+    epochs = PASSES // nodes if strategy == "epoch" else PASSES
     steps = epochs * (ROWS // batch_size)
-    syncs = 0 if nodes == 1 else steps if way != "local" else -(-steps // 32)
+    syncs = 0 if nodes == 1 else steps if strategy != "local" else -(-steps // 32)
     place = None if cores is None else Place("yarn", (f"a processor, {cores} cores",), 1)
     return compared_run(**{
-        "way": f"{way} {batch_size}", "strategy": way, "nodes": nodes, "rows": ROWS, "passes": PASSES,
+        "name": f"{strategy} {batch_size}", "strategy": strategy, "nodes": nodes, "rows": ROWS, "passes": PASSES,
         "batch_size": batch_size, "steps": steps, "syncs": syncs, "place": place,
-        "sync": ROUNDS if way == "local" else EVERY_STEP,
+        "sync": ROUNDS if strategy == "local" else EVERY_STEP,
         "sync_bytes_per_node": round(syncs * 2 * (nodes - 1) / nodes * BYTES),
         "hosts": [f"host{rank % (hosts or nodes)}" for rank in range(nodes)], **more,
     })  # fmt: skip
@@ -64,10 +64,10 @@ def runs(numbers, hosts=None, cores=None):
     """What a comparison on these numbers of nodes has run."""
     found = [run("single", batch_size=size, hosts=hosts, cores=cores) for size in (16, 64, 256) if 1 in numbers]
     found += [
-        run(way, nodes, hosts=None if hosts is None else min(hosts, nodes), cores=cores)
+        run(strategy, nodes, hosts=None if hosts is None else min(hosts, nodes), cores=cores)
         for nodes in numbers
-        for way in ("batch", "epoch", "local")
-        if nodes > 1 or way == "local"
+        for strategy in ("batch", "epoch", "local")
+        if nodes > 1 or strategy == "local"
     ]
     return found
 
@@ -222,7 +222,7 @@ def test_the_work_of_a_node():
     assert counted("local", 2) == (38_400, 1_200, 0, 38)
     # One node with an outer optimiser leaves its graph as often: 4 times in each pass of 100 steps.
     assert counted("local") == (76_800, 1_200, 0, 48) and work_of(run("local")).syncs == 0
-    # Steps are the nodes' own count: what a way is called, and how often it agrees, says nothing.
+    # Steps are the nodes' own count: what a strategy is called, and how often it agrees, says nothing.
     assert counted("vote.py:vote", 4, steps=48, updates=9)[:2] == (19_200, 48)
 
 
@@ -242,7 +242,7 @@ TRUTH = Costs(
 
 
 def lines(records, **more):
-    return [table_row(way=record.way, nodes=record.nodes, **more) for record in records]
+    return [table_row(name=record.name, nodes=record.nodes, **more) for record in records]
 
 
 def test_errors_are_those_of_a_model_that_has_not_seen_so_many_nodes():
@@ -255,8 +255,8 @@ def test_errors_are_those_of_a_model_that_has_not_seen_so_many_nodes():
     ]  # fmt: skip
     sweep = sums(TRUTH.network, (2, 4))
     found = checks(lines(known), known, sweep)
-    assert [(check.way, check.nodes, check.measured) for check in found] == [
-        (one.way, one.nodes, pytest.approx(total(one))) for one in known
+    assert [(check.name, check.nodes, check.measured) for check in found] == [
+        (one.name, one.nodes, pytest.approx(total(one))) for one in known
     ]
     assert [check.left_out for check in found] == [one.nodes > 1 for one in known]
     for check, one in zip(found, known, strict=True):
@@ -298,7 +298,7 @@ def handed(numbers, truth, every_row=True, first=None):
         rows = tuple([ROWS] * nodes if every_row else [ROWS // nodes] * nodes)
         handoff = HandOff(0.0, rows, 2, nodes == first)
         handoff = replace(handoff, seconds=truth.seconds(handoff))
-        found += [run(way, nodes, handoff=handoff) for way in ("batch", "local")]
+        found += [run(strategy, nodes, handoff=handoff) for strategy in ("batch", "local")]
     return found
 
 
@@ -375,14 +375,14 @@ def test_the_model_predicts_beyond_the_nodes_at_hand_for_what_always_reached_the
     table = lines(known, to_target=ToTarget(0.5, 2.0, 1, 1))
     table += lines([far], virtual=True, timed=0, to_target=ToTarget(None, 3.0, 1, 1))
     model = cost_model(table, known, [far], Measured(sweeps={"2": sums(TRUTH.network, (2,))}))
-    ways = [(record.way, record.nodes) for record in (*known, far)]
-    assert [(check.way, check.nodes) for check in model.checks] == ways[:2]
-    found = [(item.way, item.nodes, item.gbit_per_s) for item in model.predictions if not item.measured]
-    assert found == [(*way, gbit) for way in ways for gbit in (1, 10, 100)]
+    strategies = [(record.name, record.nodes) for record in (*known, far)]
+    assert [(check.name, check.nodes) for check in model.checks] == strategies[:2]
+    found = [(item.name, item.nodes, item.gbit_per_s) for item in model.predictions if not item.measured]
+    assert found == [(*strategy, gbit) for strategy in strategies for gbit in (1, 10, 100)]
     for to in (ToTarget(None, None, 0, 3), ToTarget(1.0, 2.0, 1, 3)):
         found = cost_model(lines(known[1:], to_target=to), known, [far], Measured()).predictions
         assert len(found) == 3 and all((item.seconds, item.passes) == (None, None) for item in found)
         assert {(item.reached, item.of) for item in found} == {(to.reached, 3)}
-    gone = table_row(way="batch", nodes=2, runs=0, timed=0, diverged=3)
+    gone = table_row(name="batch", nodes=2, runs=0, timed=0, diverged=3)
     model = cost_model([table[0], gone], known[:1], [], Measured())
-    assert {item.way for item in (*model.checks, *model.predictions)} == {"single 64"}
+    assert {item.name for item in (*model.checks, *model.predictions)} == {"single 64"}

@@ -55,7 +55,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 def record(strategy="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **more):
     """Of a run of 4 passes over 6,400 rows."""
     return compared_run(**{
-        "way": strategy, "strategy": strategy, "nodes": nodes, "rows": 6400, "passes": 4,
+        "name": strategy, "strategy": strategy, "nodes": nodes, "rows": 6400, "passes": 4,
         "batch_size": batch_size, "steps": 4 // (nodes if strategy.startswith("epoch") else 1) * (6400 // batch_size),
         "syncs": 0 if nodes == 1 else 400,
         "sync_bytes_per_node": 0 if nodes == 1 else 40_000_000,
@@ -66,7 +66,7 @@ def record(strategy="single", nodes=1, batch_size=64, seconds=1.0, sync=0.0, **m
 def row(record, **more):
     compute = record.seconds.train - record.seconds.sync
     common = {"timed": 0 if record.virtual else 1}
-    common |= {name: getattr(record, name) for name in ("way", "strategy", "nodes", "virtual", "passes", "syncs")}
+    common |= {name: getattr(record, name) for name in ("name", "strategy", "nodes", "virtual", "passes", "syncs")}
     return table_row(**{
         **common, "seconds": record.seconds.train, "efficiency": 1.0,
         "bytes_per_node": record.sync_bytes_per_node, "to_target": ToTarget(0.5, 2.0, 1, 1),
@@ -104,13 +104,13 @@ def target(value, metric="accuracy"):
 ACCURACY = metric_of(resolution=1e-4)
 
 
-def finished(way, nodes, seed, value, seconds):
+def finished(strategy, nodes, seed, value, seconds):
     return record(
-        way.partition(",")[0],
+        strategy.partition(",")[0],
         nodes,
         seconds=seconds,
         hosts=["a"] * nodes,
-        way=way,
+        name=strategy,
         seed=seed,
         updates=9,
         history=curve_of("accuracy", [value], seconds),
@@ -118,10 +118,10 @@ def finished(way, nodes, seed, value, seconds):
     )
 
 
-def test_every_way_is_compared_with_single_and_with_batch_by_seed():
+def test_every_strategy_is_compared_with_single_and_with_batch_by_seed():
     records = [
-        finished(way, nodes, seed, value + 0.01 * seed, seconds)
-        for way, nodes, value, seconds in (
+        finished(strategy, nodes, seed, value + 0.01 * seed, seconds)
+        for strategy, nodes, value, seconds in (
             ("single", 1, 0.90, 8.0), ("single, batch_size = 16", 1, 0.91, 16.0),
             ("batch", 2, 0.90, 5.0), ("epoch", 2, 0.88, 4.0),
         )
@@ -130,7 +130,7 @@ def test_every_way_is_compared_with_single_and_with_batch_by_seed():
     metric = ACCURACY
     groups = grouped(records)
     pairs, times = compared(groups, metric, target(0.85), grid(groups), None)
-    found = {(pair.way, pair.against): (round(pair.mean, 6), pair.verdict) for pair in pairs}
+    found = {(pair.name, pair.against): (round(pair.mean, 6), pair.verdict) for pair in pairs}
     assert found == {
         ("single, batch_size = 16", "single"): (0.01, "better"),
         ("batch", "single"): (0.0, "no difference"),
@@ -140,43 +140,43 @@ def test_every_way_is_compared_with_single_and_with_batch_by_seed():
         ("epoch", "single, batch_size = 16"): (-0.03, "worse"),
     }
     # Equal times decide nothing: they say that the seeds made no difference.
-    assert [(time.way, time.what, time.times, time.verdict) for time in times if time.against == "single"] == [
-        (way, what, pytest.approx(fast), "undecided")
+    assert [(time.name, time.what, time.times, time.verdict) for time in times if time.against == "single"] == [
+        (strategy, what, pytest.approx(fast), "undecided")
         for what in ("to the target", "in all")
-        for way, fast in (("single, batch_size = 16", 0.5), ("batch", 1.6), ("epoch", 2.0))
+        for strategy, fast in (("single, batch_size = 16", 0.5), ("batch", 1.6), ("epoch", 2.0))
     ]
     rows = [line_of(group, groups, metric, target(0.905), grid(groups), None) for group in groups]
-    assert [(one.way, one.efficiency) for one in rows] == [
+    assert [(one.name, one.efficiency) for one in rows] == [
         ("single", 1.0), ("single, batch_size = 16", 0.5), ("batch", 0.8), ("epoch", 1.0)
     ]  # fmt: skip
     assert [one.to_target.reached for one in rows] == [3, 3, 3, 1]
 
 
-def test_a_way_on_several_nodes_is_compared_with_all_on_one_node_of_which_no_run_diverged():
+def test_a_strategy_on_several_nodes_is_compared_with_all_on_one_node_of_which_no_run_diverged():
     small = ("single, batch_size = 32", 1, False)
-    ways = (("single", 1, 0.90, 8.0), (small[0], 1, 0.93, 4.0), ("local", 2, 0.93, 3.0), ("epoch", 2, 0.91, 5.0))
+    strategies = (("single", 1, 0.90, 8.0), (small[0], 1, 0.93, 4.0), ("local", 2, 0.93, 3.0), ("epoch", 2, 0.91, 5.0))
     records = [
-        finished(way, nodes, seed, value + 0.001 * seed * nodes, seconds * (1 + 0.01 * seed * nodes))
-        for way, nodes, value, seconds in ways
+        finished(strategy, nodes, seed, value + 0.001 * seed * nodes, seconds * (1 + 0.01 * seed * nodes))
+        for strategy, nodes, value, seconds in strategies
         for seed in (1, 2, 3)
     ]
     groups = grouped(records)
     rows = {group[0]: line_of(group, groups, ACCURACY, None, [1], None) for group in groups}
-    assert {way: one.controls for way, one in rows.items() if one.controls} == {
+    assert {strategy: one.controls for strategy, one in rows.items() if one.controls} == {
         "local": [small[0]],
         "epoch": [small[0]],
     }
     pairs, times = compared(groups, ACCURACY, target(0.85), [1], None)
-    assert [pair.against for pair in pairs if pair.way == "local"] == ["single", small[0]]
-    assert [(one.what, one.against) for one in times if one.way == "local"] == [
+    assert [pair.against for pair in pairs if pair.name == "local"] == ["single", small[0]]
+    assert [(one.what, one.against) for one in times if one.name == "local"] == [
         (what, against) for what in ("to the target", "in all") for against in ("single", small[0])
     ]
-    (beside,) = (one for one in times if (one.way, one.what, one.against) == ("local", "in all", small[0]))
+    (beside,) = (one for one in times if (one.name, one.what, one.against) == ("local", "in all", small[0]))
     assert beside.against_nodes == 1 and beside.times == pytest.approx(4 / 3, rel=0.02)
     groups[small] = [*groups[small][:2], diverged(small[0], 1, 3)]
     assert line_of(("local", 2, False), groups, ACCURACY, None, [1], None).controls == []
     pairs, times = compared(groups, ACCURACY, target(0.85), [1], None)
-    assert {one.against for one in (*pairs, *times) if one.way == "local"} == {"single"}
+    assert {one.against for one in (*pairs, *times) if one.name == "local"} == {"single"}
 
 
 NOTHING = cost_model([], [record()], [], Measured())
@@ -197,9 +197,9 @@ def test_hosts_are_those_that_the_nodes_were_on():
         assert [line.seconds for line in found] == [2.0, pytest.approx(1.5 + 3.2 + 0.04)]
 
 
-def diverged(way, nodes, seed):
+def diverged(strategy, nodes, seed):
     return DivergedRun(
-        key="k", way=way, config_hash="c", diverged="the loss is nan", nodes=nodes, virtual=False, seed=seed
+        key="k", name=strategy, config_hash="c", diverged="the loss is nan", nodes=nodes, virtual=False, seed=seed
     )
 
 
@@ -217,8 +217,8 @@ def test_seeds_that_diverged_are_counted_and_paired_with_none():
     assert (local.to_target.reached, local.to_target.of) == (2, 5)
     assert epoch.metric.mean is None and epoch.seconds is None and epoch.to_target is None
     (pair,) = compared(groups, ACCURACY, None, [], None)[0]
-    assert (pair.way, pair.seeds, pair.of, pair.verdict) == ("local", 1, 5, "undecided")
-    assert [line.way for line in scale([single, local, epoch], NOTHING)] == ["single", "local", "local"]
+    assert (pair.name, pair.seeds, pair.of, pair.verdict) == ("local", 1, 5, "undecided")
+    assert [line.name for line in scale([single, local, epoch], NOTHING)] == ["single", "local", "local"]
 
 
 def test_the_target_is_what_single_reaches_on_seeds_of_its_own():
@@ -231,14 +231,14 @@ def test_the_target_is_what_single_reaches_on_seeds_of_its_own():
     assert target_of(None, grouped([]), [], ACCURACY, []) is None
 
 
-def learnt(way, nodes, values, every=1, virtual=False, **more):
+def learnt(strategy, nodes, values, every=1, virtual=False, **more):
     """A run that is validated every so many passes."""
     points = [replace(point, passes=every * point.passes) for point in curve_of("accuracy", values)]
     metrics = RunMetrics(test={"accuracy": values[-1]})
-    return record(way, nodes, hosts=["a"], history=points, virtual=virtual, metrics=metrics, **more)
+    return record(strategy, nodes, hosts=["a"], history=points, virtual=virtual, metrics=metrics, **more)
 
 
-def test_all_ways_are_looked_at_after_the_same_passes():
+def test_all_strategies_are_looked_at_after_the_same_passes():
     """`single` had reached it after 3 passes, which on 2 nodes nobody looks at."""
     single = learnt("single", 1, [0.1, 0.5, 0.9, 0.9])
     epoch, far = learnt("epoch", 2, [0.6, 0.9], every=2), learnt("epoch", 4, [0.9], every=4, virtual=True)
@@ -274,7 +274,7 @@ def test_a_time_without_an_interval(seconds):
     assert geometric(seconds) == (None, None)
 
 
-def test_a_way_has_an_interval_only_if_every_run_reached_the_target():
+def test_a_strategy_has_an_interval_only_if_every_run_reached_the_target():
     members = [
         replace(learnt("batch", 2, [0.9], seed=seconds), history=curve_of("accuracy", [0.9], seconds))
         for seconds in (1, 2, 4)
@@ -286,8 +286,8 @@ def test_a_way_has_an_interval_only_if_every_run_reached_the_target():
 
 
 def timed_runs(nodes, seconds, value=0.9):
-    way = "single" if nodes == 1 else "batch"
-    return [finished(way, nodes, seed, value, each) for seed, each in enumerate(seconds, 1)]
+    strategy = "single" if nodes == 1 else "batch"
+    return [finished(strategy, nodes, seed, value, each) for seed, each in enumerate(seconds, 1)]
 
 
 def test_time_is_compared_in_its_logarithm_and_faster_is_said_with_at_least():
@@ -331,8 +331,8 @@ HERE, THERE = Place("local-cluster on desk", ("a, 2 cores",), 1), Place("local-c
 def test_times_that_were_measured_elsewhere_do_not_count():
     """On a machine of more threads the last two took an eighth of the time."""
     records = [
-        replace(finished(way, nodes, seed, 0.9, 1.0 if seed > 3 else 8.0), place=THERE if seed > 3 else HERE)
-        for way, nodes in (("single", 1), ("batch", 2))
+        replace(finished(strategy, nodes, seed, 0.9, 1.0 if seed > 3 else 8.0), place=THERE if seed > 3 else HERE)
+        for strategy, nodes in (("single", 1), ("batch", 2))
         for seed in (1, 2, 3, 4, 5)
     ]
     assert main_place(records) == HERE
@@ -388,7 +388,7 @@ def test_validation_rows_decide_where_there_are_no_test_rows():
 def test_equal_seeds_on_119_rows_decide_nothing():
     """Was: no difference, 95 % interval 0.00 to 0.00."""
     both = (("single", 1), ("batch", 2))
-    records = [finished(way, nodes, seed, 116 / 119, 1.0) for way, nodes in both for seed in (1, 2)]
+    records = [finished(strategy, nodes, seed, 116 / 119, 1.0) for strategy, nodes in both for seed in (1, 2)]
     (pair,) = compared(grouped(records), replace(ACCURACY, resolution=1 / 119), None, [], None)[0]
     assert (pair.mean, pair.verdict) == (0, "undecided")
 

@@ -74,7 +74,7 @@ def test_a_loss_that_is_no_number_ends_a_run_and_its_words_in_another_error_do_n
         output = SimpleNamespace(
             folder=str(tmp_path), path="", fence=SimpleNamespace(write_json=lambda _, own: written.append(own))
         )
-        one = SimpleNamespace(key="a", way="batch", config=SimpleNamespace(node_count=2, virtual=False, seed=1))
+        one = SimpleNamespace(key="a", name="batch", config=SimpleNamespace(node_count=2, virtual=False, seed=1))
         comparison = _Comparison(None, None, output, [_Work(one, None, "hash", Restarts(3))])
         comparison._failed(comparison.work[0], error)
         assert written == recorded

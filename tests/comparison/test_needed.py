@@ -34,7 +34,7 @@ def results_of(pairs=(), times=(), seeds=8, metric=None, **fields):
 
 
 def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
-    """Three of eight seeds tell of both: whatever takes 12 of these takes 32 runs of each way."""
+    """Three of eight seeds tell of both: whatever takes 12 of these takes 32 runs of each strategy."""
     unsure, time = replace(UNSURE, seeds=3, of=8), replace(TIME, seeds=3, of=8)
     error = 0.005 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 1), 0.005, 1000)
@@ -92,12 +92,12 @@ def test_the_top_of_a_page_and_its_table_tell_the_same_seeds():
 
 
 def test_all_runs_count_and_those_that_are_there_once_are_counted_once():
-    runs = [ran(way, nodes, seed, 10.0) for way, nodes in (("single", 1), ("batch", 2)) for seed in range(4)]
+    runs = [ran(strategy, nodes, seed, 10.0) for strategy, nodes in (("single", 1), ("batch", 2)) for seed in range(4)]
     once = [replace(ran("local", 8, 0, 70.0), virtual=True)]
     gone = [
         replace(ran("local", 2, 0, 4.0), diverged="the loss is nan"),
         DivergedRun(
-            key="b", way="b", config_hash="c", diverged="the loss is nan", nodes=2, virtual=False, seed=2
+            key="b", name="b", config_hash="c", diverged="the loss is nan", nodes=2, virtual=False, seed=2
         ),
     ]  # fmt: skip
     fields = {"runs": runs, "virtual": once, "diverged": gone, "references": [ran("single", 1, 99, 30.0)]}
@@ -105,7 +105,7 @@ def test_all_runs_count_and_those_that_are_there_once_are_counted_once():
     whole = f"about {duration((80 + 4) / 4 * seeds + 100)} of runs in all"
     assert to_decide(results_of([UNSURE], seeds=4, **fields), [UNSURE], []).endswith(f"{whole}.")
     tuning = Tuning(
-        metric="accuracy", tries=2, seeds=[1], ways=[], runs=9, diverged=0, passes=9, node_seconds=1.0
+        metric="accuracy", tries=2, seeds=[1], strategies=[], runs=9, diverged=0, passes=9, node_seconds=1.0
     )  # fmt: skip
     tuned = to_decide(results_of([UNSURE], seeds=4, tuning=tuning, **fields), [UNSURE], [])
     assert tuned.endswith(f"{whole}, without those that tune.")
@@ -127,17 +127,17 @@ def test_both_kinds_of_times_are_judged():
 
 
 @pytest.mark.parametrize(("number", "is_pooled"), [(0, True), (1, False)])
-def test_the_error_of_a_time_is_its_own_also_where_the_interval_is_of_several_ways(number, is_pooled):
+def test_the_error_of_a_time_is_its_own_also_where_the_interval_is_of_several_strategies(number, is_pooled):
     """A pooled interval has more degrees of freedom than its own seeds: to divide by their t tells too few seeds."""
     recipe = {"number": number, "higher": True, "resolution": None, "seeds": 5, "spread": 3e-3, "wobble": 0.3}
     metric, runs, references = made_up(**recipe, by_row=None, troubled=0.0, moved=0.0, earlier=0.0)
     times = analyse(runs, references, metric, 0.003).times
     times = [time for time in times if (time.what, time.against) == (IN_ALL, "single")]
-    took = {(one.way, one.nodes, one.seed): one.history[-1].seconds for one in runs}
+    took = {(one.name, one.nodes, one.seed): one.history[-1].seconds for one in runs}
     assert times
     for time in times:
-        whose = ((time.way, time.nodes), (time.against, 1))
-        own, other = ([took[way, nodes, seed] for seed in range(1, 6)] for way, nodes in whose)
+        whose = ((time.name, time.nodes), (time.against, 1))
+        own, other = ([took[strategy, nodes, seed] for seed in range(1, 6)] for strategy, nodes in whose)
         found = stdev(map(math.log, map(truediv, own, other))) / math.sqrt(5)
         assert time.pooled == is_pooled and math.isclose(time.error, found) != is_pooled
         reach = math.log(time.high / time.low) / 2
@@ -163,26 +163,28 @@ def test_faster_seed_by_seed_and_slower_over_all_runs_is_not_decided():
 
 
 def test_a_control_that_misses_the_target_is_compared_in_all_passes():
-    """In all it may be the quicker one: then no number of seeds brings the way ahead of it."""
+    """In all it may be the quicker one: then no number of seeds brings the strategy ahead of it."""
     control = row("local", 1, 5.0, 0.97, reached=4)
-    way = replace(row("local", 2, 6.0, 0.97, 1e7), controls=["local"])
+    strategy = replace(row("local", 2, 6.0, 0.97, 1e7), controls=["local"])
     beside = replace(pair("local", "local", "no difference"), against_nodes=1)
     alone = replace(pair("local", "single", "no difference"), against_nodes=1)
     for verdict, needed in (
         ("slower", "It would take a control that reaches the target in every run. Best guess"),
         ("undecided", "It would take about "),
     ):
-        other = replace(speed(way, 5.0, IN_ALL, verdict), against="local", low=0.75, high=0.92)
-        times = [speed(way, 20.0, TO_TARGET), other]
-        results = some_results([SINGLE, control, way], [alone, beside], metric_of(), times=times, seeds=list(range(5)))
+        other = replace(speed(strategy, 5.0, IN_ALL, verdict), against="local", low=0.75, high=0.92)
+        times = [speed(strategy, 20.0, TO_TARGET), other]
+        results = some_results(
+            [SINGLE, control, strategy], [alone, beside], metric_of(), times=times, seeds=list(range(5))
+        )
         text = answer(results).text
         assert "whether `local` on 2 is ahead of what one node can do" in text[0] and needed in text[0]
         assert any("One node alone, by `local`, reached the target in 4 of 5 runs, and" in said for said in text)
 
 
 def test_a_slow_network_asks_for_what_is_missing():
-    """A way that is not there cannot diverge."""
+    """A strategy that is not there cannot diverge."""
     lone = answered([SINGLE, FAST], [])["text"]
-    assert lone[-1].endswith("that takes `batch` and another way on as many nodes.")
+    assert lone[-1].endswith("that takes `batch` and another strategy on as many nodes.")
     lost = answered([SINGLE, FAST, row("local", 2, 6.0, 0.97, 1e7, diverged=1)], [])["text"]
-    assert lost[-2].endswith("that takes `batch` and another way on as many nodes, of which no run diverges.")
+    assert lost[-2].endswith("that takes `batch` and another strategy on as many nodes, of which no run diverges.")

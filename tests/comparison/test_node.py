@@ -10,7 +10,8 @@ from sparksplit.comparison.record import HandOff
 
 
 def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkeypatch):
-    """Was: single 12.6 s, every run after it 0.57 s, and pictures charged the cluster to the way that ran first."""
+    """Was: single 12.6 s, every run after it 0.57 s, and pictures charged the cluster to the strategy that ran
+    first."""
     now, began, recorded = [100.0], [], []
 
     def takes(seconds, result=None):

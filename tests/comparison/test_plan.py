@@ -25,11 +25,11 @@ def references(**keys):
     return [run for run in plan(parse(CompareConfig, {"data": "d", "output": "o", **keys})) if run.reference]
 
 
-def test_ways_times_nodes_times_seeds_with_the_same_seeds():
+def test_strategies_times_nodes_times_seeds_with_the_same_seeds():
     runs = planned(strategies=["single", "batch", "epoch", PLAIN], nodes=[1, 2], seeds=3, seed=7, epochs=4)
     assert len({run.key for run in runs}) == len(runs) == 3 * (1 + 2 + 3)
-    for way, nodes in (("single", 1), ("batch", 2), ("epoch", 2), ("local, H = 8", 2)):
-        found = [run.config.seed for run in runs if (run.way, run.config.node_count) == (way, nodes)]
+    for strategy, nodes in (("single", 1), ("batch", 2), ("epoch", 2), ("local, H = 8", 2)):
+        found = [run.config.seed for run in runs if (run.name, run.config.node_count) == (strategy, nodes)]
         assert found == [7, 8, 9]
     # Those of one node first, so that each number of processes needs one cluster.
     assert [run.processes for run in runs] == [1] * 9 + [2] * 9
@@ -46,27 +46,27 @@ def test_further_seeds_are_planned_and_belong_to_later_looks():
     assert counts == [4 * 2 + 3, 4 * 4 + 3, 4 * 5 + 3]
 
 
-def test_on_one_node_all_ways_are_one_run():
+def test_on_one_node_all_strategies_are_one_run():
     runs = planned(strategies=["batch", "epoch", "epoch-delayed", PLAIN], nodes=[1], seeds=2)
-    assert [(run.way, run.config.strategy) for run in runs] == [("single", "single")] * 2
+    assert [(run.name, run.config.strategy) for run in runs] == [("single", "single")] * 2
 
 
-def test_a_way_with_keys_of_its_own_keeps_them_on_one_node():
+def test_a_strategy_with_keys_of_its_own_keeps_them_on_one_node():
     runs = planned(
         strategies=["single", {**PLAIN, "batch_size": 16}, {"strategy": "single", "batch_size": 8}], nodes=[1], seeds=1
     )
-    assert [(run.way, run.config.batch_size) for run in runs] == [
+    assert [(run.name, run.config.batch_size) for run in runs] == [
         ("single", 64), ("single, batch_size = 16", 16), ("single, batch_size = 8", 8)
     ]  # fmt: skip
 
 
 def test_runs_that_sum_by_another_collective_have_a_cluster_of_their_own():
-    """A process has one collective: the second way's runs took the first one's."""
+    """A process has one collective: the second strategy's runs took the first one's."""
     others = [{"strategy": "batch", "collective": name} for name in ("a.py:mine", "tensorflow")]
-    ways = ["batch", *others, LOCAL]
-    runs = planned(strategies=ways, nodes=[1, 2], virtual=[3], seeds=2)
-    assert [(run.cluster, run.way) for run in runs if not run.config.virtual] == [
-        *[((1, None), way) for way in ("single", "local, H = 8, nesterov", "single, batch_size = 32")] * 2,
+    strategies = ["batch", *others, LOCAL]
+    runs = planned(strategies=strategies, nodes=[1, 2], virtual=[3], seeds=2)
+    assert [(run.cluster, run.name) for run in runs if not run.config.virtual] == [
+        *[((1, None), strategy) for strategy in ("single", "local, H = 8, nesterov", "single, batch_size = 32")] * 2,
         *[((2, "auto"), "batch"), ((2, "auto"), "local, H = 8, nesterov")] * 2,
         *[((2, "tensorflow"), "batch, collective = tensorflow")] * 2,
         *[((2, "a.py:mine"), "batch, collective = a.py:mine")] * 2,
@@ -80,16 +80,16 @@ def test_virtual_batch_is_single_and_does_not_run():
     assert runs[-1].config.virtual and runs[-1].processes == 1
 
 
-def test_virtual_runs_are_left_out_where_the_way_says_that_they_are_those_of_one_node(tmp_path):
-    """Whatever its name: a user's own way with the same result on any nodes ran on virtual ones for nothing."""
-    same, other = own_way(tmp_path, "same", more=", any_nodes=True"), own_way(tmp_path, "other")
+def test_virtual_runs_are_left_out_where_the_strategy_says_that_they_are_those_of_one_node(tmp_path):
+    """Whatever its name: a user's own strategy with the same result on any nodes ran on virtual ones for nothing."""
+    same, other = own_strategy(tmp_path, "same", more=", any_nodes=True"), own_strategy(tmp_path, "other")
     runs = planned(strategies=["single", same, other], nodes=[1, 2], virtual=[4], seeds=1)
     assert [run.config.strategy for run in runs if run.config.virtual] == [other]
 
 
-@pytest.mark.parametrize(("ways", "expected"), [(["batch", LOCAL], 10), (["batch", "epoch-delayed"], 12)])
-def test_epochs_are_raised_where_nodes_share_epochs(ways, expected):
-    runs = planned(strategies=ways, nodes=[1, 2, 3], virtual=[4], epochs=10)
+@pytest.mark.parametrize(("strategies", "expected"), [(["batch", LOCAL], 10), (["batch", "epoch-delayed"], 12)])
+def test_epochs_are_raised_where_nodes_share_epochs(strategies, expected):
+    runs = planned(strategies=strategies, nodes=[1, 2, 3], virtual=[4], epochs=10)
     assert {run.config.epochs for run in runs} == {expected}
 
 
@@ -142,13 +142,13 @@ def test_what_a_refusal_asks_for_is_accepted(asked, numbers):
         ({"strategy": "folder/mine.py:majority_vote"}, "majority_vote"),
     ],
 )  # fmt: skip
-def test_a_way_is_called_by_what_it_says(values, name):
+def test_a_strategy_is_called_by_what_it_says(values, name):
     mine = {"folder/mine.py:majority_vote": STRATEGIES["batch"], "mine.py:apart": STRATEGIES["local"]}
     assert label(values, (STRATEGIES | mine)[values["strategy"]]) == name
 
 
-def own_way(folder, name, function="vote", split="BatchSplit()", more=""):
-    """The name of a way in a file of its own."""
+def own_strategy(folder, name, function="vote", split="BatchSplit()", more=""):
+    """The name of a strategy in a file of its own."""
     file = folder / name / "vote.py"
     file.parent.mkdir()
     file.write_text(
@@ -160,68 +160,68 @@ def own_way(folder, name, function="vote", split="BatchSplit()", more=""):
     return f"{file}:{function}"
 
 
-def test_ways_of_ones_own_with_the_same_function_name_are_two(tmp_path):
-    one, other = own_way(tmp_path, "one"), own_way(tmp_path, "other")
+def test_strategies_of_ones_own_with_the_same_function_name_are_two(tmp_path):
+    one, other = own_strategy(tmp_path, "one"), own_strategy(tmp_path, "other")
     runs = planned(strategies=[one, other, {"strategy": one, "batch_size": 16}], nodes=[2], seeds=1)
     assert [run.config.strategy for run in runs] == [one, other, one]
-    assert [run.way for run in runs] == [one, other, f"{one}, batch_size = 16"]
+    assert [run.name for run in runs] == [one, other, f"{one}, batch_size = 16"]
     assert len({run.key for run in runs}) == 3
     (run,) = planned(strategies=[one], nodes=[2], seeds=1)
-    assert (run.way, run.key) == ("vote", "vote-n2-s1")
+    assert (run.name, run.key) == ("vote", "vote-n2-s1")
 
 
 def test_names_that_differ_in_case_only_have_a_record_each(tmp_path):
-    ways = [{"strategy": "batch", "model": {"params": {"activation": name}}} for name in ("relu", "ReLU")]
-    runs = planned(strategies=ways, nodes=[2], seeds=1)
-    assert len({run.key.lower() for run in runs}) == len({run.way for run in runs}) == 2
+    strategies = [{"strategy": "batch", "model": {"params": {"activation": name}}} for name in ("relu", "ReLU")]
+    runs = planned(strategies=strategies, nodes=[2], seeds=1)
+    assert len({run.key.lower() for run in runs}) == len({run.name for run in runs}) == 2
 
 
-def test_a_way_of_ones_own_is_never_taken_for_the_products(tmp_path):
-    mine = own_way(tmp_path, "mine", "batch")
+def test_a_strategy_of_ones_own_is_never_taken_for_the_products(tmp_path):
+    mine = own_strategy(tmp_path, "mine", "batch")
     runs = planned(strategies=["batch", mine], nodes=[2], seeds=1)
-    assert [(run.way, run.config.strategy) for run in runs] == [("batch", "batch"), (mine, mine)]
+    assert [(run.name, run.config.strategy) for run in runs] == [("batch", "batch"), (mine, mine)]
 
 
-def test_epochs_are_raised_for_a_way_of_ones_own_that_splits_them(tmp_path):
-    runs = planned(strategies=[own_way(tmp_path, "mine", split="EpochSplit()")], nodes=[1, 3], epochs=10, seeds=1)
+def test_epochs_are_raised_for_a_strategy_of_ones_own_that_splits_them(tmp_path):
+    runs = planned(strategies=[own_strategy(tmp_path, "mine", split="EpochSplit()")], nodes=[1, 3], epochs=10, seeds=1)
     assert {run.config.epochs for run in runs} == {12}
 
 
-def test_a_way_of_ones_own_for_one_node_runs_there_only(tmp_path):
-    runs = planned(strategies=["single", own_way(tmp_path, "mine", more=", alone=True")], nodes=[1, 2], seeds=1)
-    assert [(run.way, run.config.node_count) for run in runs] == [("single", 1), ("vote", 1)]
+def test_a_strategy_of_ones_own_for_one_node_runs_there_only(tmp_path):
+    runs = planned(strategies=["single", own_strategy(tmp_path, "mine", more=", alone=True")], nodes=[1, 2], seeds=1)
+    assert [(run.name, run.config.node_count) for run in runs] == [("single", 1), ("vote", 1)]
 
 
 def test_nodes_with_mini_batches_of_their_own_lanes_cannot_agree_at_every_step(tmp_path):
     """They have other numbers of steps, and each divides by the rows of its own: was a sum without the other node."""
     with pytest.raises(ConfigError, match=r"strategies.0.strategy: .* split is dealt_apart, so its sync must not be"):
-        planned(strategies=[own_way(tmp_path, "mine", split="LaneSplit()")], nodes=[1, 2], seeds=1)
+        planned(strategies=[own_strategy(tmp_path, "mine", split="LaneSplit()")], nodes=[1, 2], seeds=1)
 
 
 def test_what_says_the_same_is_one_run_by_the_shorter_name():
     runs = planned(strategies=[{"strategy": "batch", "batch_size": 64}, "single"], nodes=[1, 2], seeds=2, batch_size=64)
-    assert [(run.way, run.config.node_count) for run in runs] == [("single", 1)] * 2 + [
+    assert [(run.name, run.config.node_count) for run in runs] == [("single", 1)] * 2 + [
         ("batch, batch_size = 64", 2)
     ] * 2
 
 
 def test_one_node_with_the_comparisons_own_keys_is_what_all_are_compared_with_however_it_is_said():
-    """Whichever ways are beside it: `single` need not be named."""
-    for ways in (
+    """Whichever strategies are beside it: `single` need not be named."""
+    for strategies in (
         [{"strategy": "batch", "batch_size": 64}],
         [{"strategy": "local", "batch_size": 64}],
         [{"strategy": "single", "batch_size": 64}, LOCAL],
         [{"strategy": "local", "optimizer": {"learning_rate": 0.01}}],
     ):
-        runs = planned(strategies=ways, nodes=[1, 2], seeds=1)
+        runs = planned(strategies=strategies, nodes=[1, 2], seeds=1)
         on_one = [run for run in runs if run.config.node_count == 1]
-        assert [run.key for run in on_one if run.way == "single"] == ["single-n1-s1"]
+        assert [run.key for run in on_one if run.name == "single"] == ["single-n1-s1"]
 
 
-def test_an_outer_optimiser_makes_a_way_on_one_node_more_than_single():
+def test_an_outer_optimiser_makes_a_strategy_on_one_node_more_than_single():
     """Was: `single`, whatever the sync, so that nobody could tell momentum from splitting."""
     runs = planned(strategies=[LOCAL], nodes=[1, 2], seeds=2)
-    assert [(run.way, run.config.node_count) for run in runs] == [
+    assert [(run.name, run.config.node_count) for run in runs] == [
         *[("local, H = 8, nesterov", 1), ("single", 1), ("single, batch_size = 32", 1)] * 2,
         *[("local, H = 8, nesterov", 2)] * 2,
     ]  # fmt: skip
@@ -238,7 +238,7 @@ def test_the_target_has_runs_of_single_on_seeds_that_nothing_is_compared_on():
     assert references(strategies=[{"strategy": "batch", "batch_size": 8}], nodes=[1, 2], seeds=5) == []
 
 
-def test_what_all_runs_share_and_what_a_way_says():
+def test_what_all_runs_share_and_what_a_strategy_says():
     runs = planned(
         strategies=["batch", {**LOCAL, "optimizer": {"momentum": 0.5}}], nodes=[2], seeds=1,
         optimizer={"name": "sgd", "learning_rate": 0.1}, metrics=["accuracy"],
@@ -257,13 +257,13 @@ def test_what_all_runs_share_and_what_a_way_says():
         ("ways: [batch]", ":3: ways: is called strategies now"),
         ("strategies: [{split: batch}]", ":3: strategies.0.split: is called strategy now"),
         ("strategies: [{sync: {every: 3}}]", "strategies.0: must name its strategy"),
-        ("strategies: [{strategy: batch, nodes: 3}]", "strategies.0.nodes: is the same for all ways"),
-        ("strategies: [{strategy: batch, device: cpu}]", "strategies.0.device: is the same for all ways"),
+        ("strategies: [{strategy: batch, nodes: 3}]", "strategies.0.nodes: is the same for all strategies"),
+        ("strategies: [{strategy: batch, device: cpu}]", "strategies.0.device: is the same for all strategies"),
         (
             "strategies: [{strategy: batch, deterministic: false}]",
-            "strategies.0.deterministic: is the same for all ways",
+            "strategies.0.deterministic: is the same for all strategies",
         ),
-        ("strategies: [{strategy: batch, threads: 3}]", "strategies.0.threads: is the same for all ways"),
+        ("strategies: [{strategy: batch, threads: 3}]", "strategies.0.threads: is the same for all strategies"),
         ("early_stop: {patience: 3}", ":3: early_stop: is for train: runs are compared at equal passes, by their last"),
         ("keep_best: true", ":3: keep_best: is for train: runs are compared at equal passes, by their last weights"),
         ("order: arrival", ":3: order: is for train: a run of a comparison begins when all rows are there"),
@@ -271,14 +271,17 @@ def test_what_all_runs_share_and_what_a_way_says():
         ("strategies: [{strategy: batch, early_stop: {}}]", ":3: strategies.0.early_stop: is for train: runs are"),
         ("strategies: [{strategy: batch, sync: {every: 3}}]", "sync needs strategy: local"),
         ("strategies: [batch, none.py:vote]", ":3: strategies.1.strategy: none.py"),
-        ("strategies: [single]\nnodes: [2]", ":4: nodes: no way of single runs on so many: add 1"),
+        ("strategies: [single]\nnodes: [2]", ":4: nodes: no strategy of single runs on so many: add 1"),
         ("nodes: [2, 2]", ":3: nodes: has a number twice (is [2, 2])"),
         ("seeds: 0", "seeds: must be"),
         ("margin: 1", "margin: must be below 1"),
         ("seeds: 5\nmax_seeds: 4", ":4: max_seeds: must be at least seeds, 5 (is 4)"),
-        ("collective: auto", ":3: collective: belongs to a way: give it within `strategies`"),
+        ("collective: auto", ":3: collective: belongs to one strategy: give it within `strategies`"),
         ("input_mode: flight", ":3: input_mode: must be"),
-        ("strategies: [{strategy: batch, input_mode: spark}]", "strategies.0.input_mode: is the same for all ways"),
+        (
+            "strategies: [{strategy: batch, input_mode: spark}]",
+            "strategies.0.input_mode: is the same for all strategies",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):

@@ -53,6 +53,6 @@ def test_several_nodes_are_recommended_only_if_decided_to_be_ahead_of_all_on_one
     found = frontier(table, pairs, times, metric)
     text = answer(some_results(table, pairs, metric, times=times, frontier=found, seeds=list(range(5)))).text
     assert text[0].startswith(begin)
-    assert (("fastest", "local") in {(choice.role, choice.way) for choice in found}) == begin.startswith("Split")
+    assert (("fastest", "local") in {(choice.role, choice.name) for choice in found}) == begin.startswith("Split")
     if verdict == "slower":
         assert f"but `{LARGE}` on one node is decided to be faster, and to learn as well or better" in text[0]

@@ -13,9 +13,9 @@ from tests.hdfs_io.outputs import fenced
 from tests.training.records import RUN_JSON
 
 CURVE = [{"passes": 1, "updates": 8, "steps": 8, "seconds": 0.5, "train": {"loss": 1.0}}]
-FINISHED = {**RUN_JSON, "key": "batch-n2-s1", "way": "batch", "seed": 1, "history": CURVE}
+FINISHED = {**RUN_JSON, "key": "batch-n2-s1", "name": "batch", "seed": 1, "history": CURVE}
 DIVERGED = {
-    "key": "batch-n2-s1", "way": "batch", "config_hash": "c", "diverged": "epoch 1, step 2: the loss is nan",
+    "key": "batch-n2-s1", "name": "batch", "config_hash": "c", "diverged": "epoch 1, step 2: the loss is nan",
     "nodes": 2, "virtual": False, "seed": 1,
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ def done(zygote, digits, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
+def test_every_strategy_runs_on_every_number_of_nodes_and_seed(done, digits):
     output, results = done
     assert json.loads((output / "results.json").read_text()) == results
     assert len(results["runs"]) == 2 * 8 and len(results["virtual"]) == 3
@@ -40,13 +40,13 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
         assert record["ledger"]["exact"] and record["passes"] == 4 and record["ledger"]["rows"] == 4 * 1300
         check_seconds(record)
         assert record["steps"] == record["history"][-1]["steps"] >= record["updates"]
-    assert [(row["way"], row["nodes"], row["virtual"], row["runs"]) for row in results["table"]] == [
+    assert [(row["name"], row["nodes"], row["virtual"], row["runs"]) for row in results["table"]] == [
         ("single", 1, False, 2),
         ("local, H = 8, nesterov", 1, False, 2),
         ("single, batch_size = 128, learning_rate = 0.2", 1, False, 2),
         ("single, batch_size = 32", 1, False, 2),
-        *((way, 2, False, 2) for way in ("batch", "epoch", "epoch-delayed", "local, H = 8, nesterov")),
-        *((way, 4, True, 1) for way in ("epoch", "epoch-delayed", "local, H = 8, nesterov")),
+        *((strategy, 2, False, 2) for strategy in ("batch", "epoch", "epoch-delayed", "local, H = 8, nesterov")),
+        *((strategy, 4, True, 1) for strategy in ("epoch", "epoch-delayed", "local, H = 8, nesterov")),
     ]
     references = results["references"]
     assert [(run["seed"], run["passes"], len(run["untrained"])) for run in references] == [
@@ -55,8 +55,8 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     found = results["metric"]["range"]
     assert found["untrained"] < 0.4 < found["trained"] and results["target"]["by"] == found["by"]
     assert results["metric"]["margin"] == pytest.approx(0.003 * (found["trained"] - found["untrained"]))
-    told = {(run["way"], run["nodes"], run["seed"]): run["jackknife"] for run in results["runs"] + results["virtual"]}
-    lanes = {len(told[way][name]) for way in told for name in ("loss", "accuracy")}
+    told = {(run["name"], run["nodes"], run["seed"]): run["jackknife"] for run in results["runs"] + results["virtual"]}
+    lanes = {len(told[strategy][name]) for strategy in told for name in ("loss", "accuracy")}
     assert (
         len(told) == 19
         and len(lanes) == 1
@@ -73,11 +73,11 @@ def test_every_way_runs_on_every_number_of_nodes_and_seed(done, digits):
     assert all(part in page for part in ("epoch-delayed", "local, H = 8, nesterov", results["config_hash"]))
     alone = [sentence for sentence in results["answer"]["text"] if sentence.startswith("One node alone, by ")]
     assert len(alone) == 3 and len(results["answer"]["text"]) == 6
-    local = next(row for row in results["table"] if row["way"].startswith("local") and row["nodes"] == 2)
-    assert local["controls"] == [row["way"] for row in results["table"][1:4]]
+    local = next(row for row in results["table"] if row["name"].startswith("local") and row["nodes"] == 2)
+    assert local["controls"] == [row["name"] for row in results["table"][1:4]]
     # Every sum's seconds at every size, on the only number of nodes above one.
     assert [point["bytes"] for point in results["cost_model"]["sweep"]] == [1 << power for power in range(10, 27)]
-    assert {check["way"] for check in results["cost_model"]["checks"]} == {row["way"] for row in results["table"][:8]}
+    assert {check["name"] for check in results["cost_model"]["checks"]} == {row["name"] for row in results["table"][:8]}
 
 
 @pytest.mark.parametrize("strategy", ["batch", "epoch-delayed"])
@@ -250,28 +250,28 @@ def test_what_the_data_set_tells_is_known_before_anything_runs(digits, tmp_path,
 
 
 @pytest.mark.slow
-def test_each_way_is_tuned_before_it_is_compared_and_tries_are_not_repeated(forked, digits, tmp_path, capsys):
+def test_each_strategy_is_tuned_before_it_is_compared_and_tries_are_not_repeated(forked, digits, tmp_path, capsys):
     keys = {"strategies": ["epoch-delayed"], "nodes": [1, 2], "seeds": 1, "epochs": 2}
     output = tmp_path / "out"
     results = compared(digits, output, **keys, tune=2)
     tuning = results["tuning"]
-    assert [(way["way"], way["nodes"]) for way in tuning["ways"]] == [("single", 1), ("epoch-delayed", 2)]
+    assert [(tuned["name"], tuned["nodes"]) for tuned in tuning["strategies"]] == [("single", 1), ("epoch-delayed", 2)]
     assert (tuning["seeds"], tuning["runs"], tuning["passes"], tuning["diverged"]) == ([2_000_001], 4, 8, 0)
     given = results["config"]["optimizer"]["learning_rate"]
     chosen = {}
-    for way in tuning["ways"]:
-        rates = [one["values"]["optimizer.learning_rate"] for one in way["tries"]]
-        assert rates == [given, pytest.approx(given / 10**0.5, rel=0.01)] and way["edges"]
-        accuracies = [one["metric"] for one in way["tries"]]
-        assert accuracies[way["chosen"]] == max(accuracies) > 0.2
-        chosen[way["way"]] = rates[way["chosen"]]
+    for tuned in tuning["strategies"]:
+        rates = [one["values"]["optimizer.learning_rate"] for one in tuned["tries"]]
+        assert rates == [given, pytest.approx(given / 10**0.5, rel=0.01)] and tuned["edges"]
+        accuracies = [one["metric"] for one in tuned["tries"]]
+        assert accuracies[tuned["chosen"]] == max(accuracies) > 0.2
+        chosen[tuned["name"]] = rates[tuned["chosen"]]
     for record in (*results["runs"], *results["references"]):
-        assert record["config"]["optimizer"]["learning_rate"] == chosen[record["way"]]
+        assert record["config"]["optimizer"]["learning_rate"] == chosen[record["name"]]
     tries = {path: json.loads(path.read_text()) for path in (output / "runs").glob("tune-*.json")}
     assert len(tries) == 4 and {one["seed"] for one in tries.values()} == {2_000_001}
     # Nobody has looked at the test rows for these.
     assert all(one["metrics"]["test"] == {} and one["metrics"]["validation"] for one in tries.values())
-    assert results["answer"]["headline"].startswith("Tuned: each way has the best of 2 learning rates")
+    assert results["answer"]["headline"].startswith("Tuned: each strategy has the best of 2 learning rates")
     assert "7 runs will take at least" in capsys.readouterr().err  # with those that tune
     done = {path: path.stat().st_mtime_ns for path in tries}
     (output / "_SUCCESS").unlink()
@@ -291,13 +291,13 @@ def test_a_try_that_diverges_is_shown_and_never_chosen_on_virtual_nodes_too(fork
     keys = {"strategies": ["epoch"], "nodes": [1], "virtual": [2], "seeds": 1, "epochs": 2, "tune": tune}
     results = compared(digits, tmp_path / "out", **keys)
     tuning = results["tuning"]
-    assert [(way["way"], way["nodes"], way["virtual"]) for way in tuning["ways"]] == [
+    assert [(tuned["name"], tuned["nodes"], tuned["virtual"]) for tuned in tuning["strategies"]] == [
         ("single", 1, False), ("epoch", 2, True)
     ]  # fmt: skip
-    for way in tuning["ways"]:
-        wild, tame = way["tries"]
+    for tuned in tuning["strategies"]:
+        wild, tame = tuned["tries"]
         assert (wild["values"][rate], tame["values"][rate]) == (1e14, 0.1)
-        assert wild["metric"] is None and tame["metric"] > 0.2 and way["chosen"] == 1
+        assert wild["metric"] is None and tame["metric"] > 0.2 and tuned["chosen"] == 1
     assert (tuning["runs"], tuning["diverged"]) == (4, 2)
     records = [*results["runs"], *results["virtual"], *results["references"]]
     assert len(records) == 3 and {record["config"]["optimizer"]["learning_rate"] for record in records} == {0.1}
@@ -308,4 +308,4 @@ def test_a_try_that_diverges_is_shown_and_never_chosen_on_virtual_nodes_too(fork
     # It says neither that several nodes help nor that they do not.
     first, *_ = results["answer"]["text"]
     assert first.startswith("Whether several nodes help was not compared") and first.endswith("above 1 to `nodes`.")
-    assert results["answer"]["headline"].startswith("Tuned: each way has the best of 2 learning rates")
+    assert results["answer"]["headline"].startswith("Tuned: each strategy has the best of 2 learning rates")

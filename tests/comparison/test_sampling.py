@@ -66,7 +66,7 @@ def test_a_p_value_is_small_where_the_interval_of_seeds_and_rows_is_beyond(of_se
 def test_runs_pair_by_seed_and_lane_where_all_of_them_tell():
     first, second = ({1: [1.0, 2.0], 2: [0.0, 1.0]}, {1: [0.5, 0.5], 2: [1.0, 1.0]})
     one, other = (
-        {seed: compared_run(jackknife={"loss": lanes}) for seed, lanes in way.items()} for way in (first, second)
+        {seed: compared_run(jackknife={"loss": lanes}) for seed, lanes in one.items()} for one in (first, second)
     )
     found = paired(one, other, "loss", [1, 2])
     assert found == rows_error([np.array([0.5, 1.5]), np.array([-1.0, 0.0])])

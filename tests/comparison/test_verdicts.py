@@ -66,7 +66,7 @@ values = st.lists(st.floats(-1, 1).filter(lambda x: x == 0 or abs(x) > 1e-6), mi
 
 
 @given(values, st.sampled_from([None, 0.01]))
-def test_one_way_alone_has_the_interval_of_students_t(values, resolution):
+def test_one_strategy_alone_has_the_interval_of_students_t(values, resolution):
     assume(not 0 < max(values) - min(values) <= 1e-5 * max(map(abs, values)))  # these count as equal
     found = estimated(values, resolution)
     assert (found.mean, *found.interval()) == pytest.approx(interval(values, resolution), abs=1e-9)
@@ -109,8 +109,8 @@ def test_equal_differences_are_equal_whatever_rounding_makes_of_them(kind):
     assert verdict(estimated(values)) == "undecided"
 
 
-def test_ways_that_spread_alike_share_their_spread():
-    """By hand: variances 2.5 and 2.5, correlation 1: four degrees of freedom, as one way alone has."""
+def test_strategies_that_spread_alike_share_their_spread():
+    """By hand: variances 2.5 and 2.5, correlation 1: four degrees of freedom, as one strategy alone has."""
     same = {key: dict(enumerate([step + 1.0, 2.0, 3.0, 4.0, 5.0 + step])) for key, step in (("a", 0), ("b", 0))}
     found = estimates({**same, "c": dict(enumerate([5.0, 1.0, 4.0, 2.0, 3.0]))})
     assert all(one.pooled and one.error == pytest.approx(math.sqrt(0.5)) for one in found.values())
@@ -118,7 +118,7 @@ def test_ways_that_spread_alike_share_their_spread():
     assert found["a"].freedom == pytest.approx(4 * 3 / (1 + 2 * sum(squares) / 3))
 
 
-def test_a_way_that_spreads_otherwise_or_lacks_seeds_or_repeats_has_its_own():
+def test_a_strategy_that_spreads_otherwise_or_lacks_seeds_or_repeats_has_its_own():
     steps = [3.0, 1.0, 4.0, 1.5, 9.0, 2.0, 6.0, 5.0]
     narrow, other = dict(enumerate(steps)), dict(enumerate([1.1 * step for step in reversed(steps)]))
     wide = {seed: 30 * step for seed, step in narrow.items()}

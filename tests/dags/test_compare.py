@@ -37,8 +37,8 @@ def test_a_killed_spark_submit_is_retried_goes_on_and_leaves_a_report_and_what_i
     # `single`, the control of `epoch`, `batch`, `epoch`, and a reference.
     assert len(list((folder / "runs").iterdir())) == 5
     results = json.loads((folder / "results.json").read_text())
-    ways = [(row["way"].partition(",")[0], row["nodes"]) for row in results["table"]]
-    assert ways == [("single", 1), ("single", 1), ("batch", 2), ("epoch", 2)]
+    strategies = [(row["name"].partition(",")[0], row["nodes"]) for row in results["table"]]
+    assert strategies == [("single", 1), ("single", 1), ("batch", 2), ("epoch", 2)]
     assert results["config_hash"] in (folder / "report.html").read_text()
 
     compared = {"path": str(site.out / "compared" / DATE), "date": DATE}

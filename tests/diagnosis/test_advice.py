@@ -114,7 +114,7 @@ def test_what_is_advised_is_valid_and_does_to_the_weights_what_is_said(case) -> 
 
 
 @given(cases)
-def test_the_comparison_that_decides_has_just_these_ways(case) -> None:
+def test_the_comparison_that_decides_has_just_these_strategies(case) -> None:
     given, measured = case
     settings = [candidate.settings for candidate in advice.proposed(given, measured)]
     command = compare_command(given, settings)

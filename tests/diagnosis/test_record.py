@@ -108,7 +108,7 @@ def test_a_gain_that_is_not_certain_is_neither_shown_nor_named() -> None:
     quiet = Pipeline(reading=1, compute=1, copy=0.02)
     random = np.random.default_rng(3)
     measured = quiet.measured(random, rounds=4, noise=0.2)
-    # What is left out costs nothing, and another way costs more to measure it.
+    # What is left out costs nothing, and the other measurement costs more.
     seconds = {**measured.seconds, "no_copy": [each * 1.5 for each in measured.seconds["no_copy"]]}
     given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
     diagnosis = record.of(CONFIG, replace(measured, seconds=seconds), **given)

@@ -68,7 +68,7 @@ def test_a_slow_transform_shows_where_it_is_left_out(forked, digits, tmp_path, m
     ],
     ids=["local", "epoch-delayed", "single"],
 )
-def test_every_way_is_measured(forked, digits, tmp_path, keys):
+def test_every_strategy_is_measured(forked, digits, tmp_path, keys):
     found = diagnose(config(digits, tmp_path / "run", **keys), SHORT)
     names = set(VARIANTS) - {"no_transform", "reading_only"}
     if keys["strategy"] == "single":

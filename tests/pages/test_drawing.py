@@ -1,4 +1,4 @@
-"""Marks of ways, their names, and where labels go, in pictures; columns of tables."""
+"""Marks of lines, their names, and where labels go, in pictures; columns of tables."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sparksplit.pages.tables import Table, number, text
 
 
 def test_marks_differ_in_each_of_colour_marker_and_dashes():
-    found = list(marks(f"way {index}" for index in range(5)).values())
+    found = list(marks(f"line {index}" for index in range(5)).values())
     for part in ("colour", "marker", "dash"):
         assert len({getattr(mark, part) for mark in found}) == 5
-    many = list(marks(f"way {index}" for index in range(40)).values())
+    many = list(marks(f"line {index}" for index in range(40)).values())
     assert len(set(many)) == 40
 
 
@@ -93,9 +93,12 @@ def test_columns_without_anything_are_left_out_of_tables():
     table = Table(
         "k",
         "c",
-        [("way", ""), ("seconds", "x"), ("N", "")],
+        [("strategy", ""), ("seconds", "x"), ("N", "")],
         [[text("a"), number(None, "–"), number(0, "0")]],
         filled_only=True,
     )
-    assert [name for name, _ in table.columns] == ["way", "N"] and [cell.text for cell in table.rows[0]] == ["a", "0"]
+    assert [name for name, _ in table.columns] == ["strategy", "N"] and [cell.text for cell in table.rows[0]] == [
+        "a",
+        "0",
+    ]
     assert Picture("k", "t", columns=("a", "b"), rows=[["1", "–"], ["2", ""]]).columns == ["a"]

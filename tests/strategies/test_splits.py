@@ -30,7 +30,7 @@ class Given(BatchSplit):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 7])
-def test_every_way_reads_every_lane_as_often_as_it_says(name, nodes):
+def test_every_strategy_reads_every_lane_as_often_as_it_says(name, nodes):
     split = STRATEGIES[name].split
     owned = owned_by_rank(split, 7, nodes)
     assert sorted(lane for own in owned for lane in own) == sorted([*range(7)] * (nodes if split.every_row else 1))
@@ -63,7 +63,7 @@ def test_a_split_that_loses_or_repeats_rows_is_refused(split, problem):
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("nodes", [1, 2, 3, 7])
 @pytest.mark.parametrize("epochs", [1, 2, 6, 12])
-def test_the_epochs_of_every_way_are_whole(name, nodes, epochs):
+def test_the_epochs_of_every_strategy_are_whole(name, nodes, epochs):
     check_epochs(STRATEGIES[name].split, epochs, nodes)
 
 

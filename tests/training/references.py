@@ -1,4 +1,4 @@
-"""The ways in a few lines of NumPy, on a linear model that begins at zero, update by update; and the rows for it."""
+"""The strategies in a few lines of NumPy, on a linear model that begins at zero, update by update, and its rows."""
 
 from __future__ import annotations
 

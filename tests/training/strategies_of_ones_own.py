@@ -1,4 +1,4 @@
-"""A way that sparksplit does not have, as a user would add it; docs/own.md shows it."""
+"""A strategy that sparksplit does not have, as a user would add it; docs/own.md shows it."""
 
 import numpy as np
 import tensorflow as tf

@@ -14,7 +14,7 @@ def test_the_defaults_are_one_node_and_an_mlp():
     assert (config.checkpoint.seconds, config.checkpoint.every, config.checkpoint.keep) == (60, None, 3)
 
 
-def test_every_way_of_the_configuration_is_there():
+def test_every_strategy_of_the_table_is_a_value_of_the_key():
     for name in STRATEGIES:
         assert parse(TrainConfig, {**LEAST, "strategy": name}).strategy == name
 

@@ -60,7 +60,7 @@ def exported(output):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "way",
+    "keys",
     [
         {"strategy": "batch"},
         {"strategy": "epoch"},
@@ -70,8 +70,8 @@ def exported(output):
     ],
     ids=["batch", "epoch", "epoch-delayed", "local", "virtual"],
 )
-def test_a_run_stops_with_the_best_weights_and_is_resumed_to_the_same_end(forked, misleading, tmp_path, way):
-    settings = {**SETTINGS, **way}
+def test_a_run_stops_with_the_best_weights_and_is_resumed_to_the_same_end(forked, misleading, tmp_path, keys):
+    settings = {**SETTINGS, **keys}
     straight = run(misleading, tmp_path / "straight", **settings)
     losses = straight["metrics"]["validation"]["loss"]
     best = losses.index(min(losses))
@@ -95,7 +95,7 @@ def test_a_run_stops_with_the_best_weights_and_is_resumed_to_the_same_end(forked
         np.testing.assert_array_equal(one, other)
 
     # From after the best validation; once also from before it, and from the checkpoint that it was to end with.
-    for keep in (best, best + 2, best + 3) if way["strategy"] == "batch" else (best + 2,):
+    for keep in (best, best + 2, best + 3) if keys["strategy"] == "batch" else (best + 2,):
         output = tmp_path / f"resumed-{keep}"
         without_end(tmp_path / "straight", output, keep=keep)
         # Of the last round it is written before the checkpoint.

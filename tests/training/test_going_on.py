@@ -162,8 +162,8 @@ def test_what_ends_a_run_that_had_been_restarted_well_is_not_the_restart(tmp_pat
     rows = SimpleNamespace(rows=1, checksum=1)
     data = SimpleNamespace(paths=["d"], path="d", manifest=SimpleNamespace(splits={"train": rows}))
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
-    way = SimpleNamespace(split=SimpleNamespace(every_row=False))
-    one = _Run(None, RunInputs(config, data, {}, way), None, None, 0.0, failed=LOST)
+    strategy = SimpleNamespace(split=SimpleNamespace(every_row=False))
+    one = _Run(None, RunInputs(config, data, {}, strategy), None, None, 0.0, failed=LOST)
     with pytest.raises(RunError) as caught:
         one._nodes(SimpleNamespace(to_json=dict))
     assert caught.value is taken and one.failed is None

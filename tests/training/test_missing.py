@@ -143,8 +143,8 @@ def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_pa
     )
     monkeypatch.setattr(_Run, "_nodes", nodes)
     output = Output(str(tmp_path / "run"), "hash", "train")
-    way = SimpleNamespace(split=SimpleNamespace(shared=True))
-    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, way)
+    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
+    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
     with output.claimed():
         output.begin()
         one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
@@ -175,8 +175,8 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
     monkeypatch.setattr(run.time, "sleep", lambda _: None)
     monkeypatch.setattr(_Run, "_nodes", nodes)
     output = Output(str(tmp_path / "run"), "hash", "train")
-    way = SimpleNamespace(split=SimpleNamespace(shared=True))
-    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, way)
+    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
+    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
     with output.claimed():
         output.begin()
         one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
@@ -212,8 +212,8 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
     monkeypatch.setattr(run, "checkpoint_of", lambda folder, nodes, rounds: f"checkpoints/update-{7 + len(given):09d}")
     monkeypatch.setattr(_Run, "_nodes", nodes)
     output = Output(str(tmp_path / "run"), "hash", "train")
-    way = SimpleNamespace(split=SimpleNamespace(shared=True))
-    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, way)
+    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
+    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
     spark = SimpleNamespace(sparkContext=None)
     with output.claimed():
         output.begin()

@@ -77,13 +77,13 @@ def test_resume(forked, read, data, tmp_path, done):
 
 def test_compare(forked, read, data, tmp_path):
     """Beside one of the same dealing whose nodes share every mini-batch: that is `batch`, whoever owns the rows."""
-    ways = [APART, f"{OWN}:neighbours", "batch"]
-    results = compared(data.path, tmp_path / "out", strategies=ways, nodes=[2], seeds=1, **LINEAR)
+    strategies = [APART, f"{OWN}:neighbours", "batch"]
+    results = compared(data.path, tmp_path / "out", strategies=strategies, nodes=[2], seeds=1, **LINEAR)
     apart, shared, batch = results["runs"]
     assert [apart[name] for name in SAME] == [read[1][name] for name in SAME]
     assert shared["metrics"]["train"]["loss"] == pytest.approx(batch["metrics"]["train"]["loss"], abs=1e-9)
     assert [record["ledger"]["exact"] for record in results["runs"]] == [True] * 3
-    assert [row["way"] for row in results["table"]] == [
+    assert [row["name"] for row in results["table"]] == [
         "neighbours_apart, H = 3, momentum, after 5 updates",
         "neighbours",
         "batch",

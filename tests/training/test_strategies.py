@@ -1,4 +1,4 @@
-"""The ways on real nodes, against a few lines of NumPy that do the same on a linear model, update by update."""
+"""The strategies on real nodes, against a few lines of NumPy that do the same on a linear model, update by update."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OWN = str(Path(__file__).with_name("strategies_of_ones_own.py"))
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return prepared(tmp_path_factory.mktemp("ways") / "data")
+    return prepared(tmp_path_factory.mktemp("strategies") / "data")
 
 
 @pytest.mark.parametrize(("nodes", "every", "outer"), [(1, 4, "nesterov"), (2, 3, "none"), (3, 4, "nesterov")])
@@ -68,7 +68,7 @@ def test_local_goes_on_from_batch(forked, data, tmp_path):
 
 
 @pytest.mark.parametrize("nodes", [1, 3, {"virtual": 3}])
-def test_a_way_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes):
+def test_a_strategy_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes):
     result = run(data.path, tmp_path / "run", strategy=f"{OWN}:majority_vote", nodes=nodes, **LINEAR)
     check(tmp_path / "run", result, majority_vote(data, nodes if isinstance(nodes, int) else nodes["virtual"]))
     assert (result["strategy"], result["ledger"]["exact"]) == (f"{OWN}:majority_vote", True)
@@ -86,7 +86,7 @@ def test_a_way_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes):
         ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a strategy"),
     ],
 )
-def test_a_way_that_is_none(data, tmp_path, name, problem):
+def test_a_strategy_that_does_not_exist(data, tmp_path, name, problem):
     with pytest.raises(UsageError, match=re.escape(problem)):
         run(data.path, tmp_path / "run", strategy=name)
     assert not (tmp_path / "run").exists()
@@ -94,7 +94,7 @@ def test_a_way_that_is_none(data, tmp_path, name, problem):
 
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize(("strategy", "reference"), [("epoch", epochs_split), ("epoch-delayed", epochs_apart)])
-def test_a_way_is_what_numpy_says(forked, data, tmp_path, strategy, reference, nodes):
+def test_a_strategy_is_what_numpy_says(forked, data, tmp_path, strategy, reference, nodes):
     result = run(data.path, tmp_path / "run", strategy=strategy, nodes=nodes, **LINEAR)
     check(tmp_path / "run", result, reference(data, nodes))
     rounds = -(-EPOCHS // nodes)
@@ -146,7 +146,7 @@ def test_local_goes_on_with_other_nodes_whose_rounds_have_another_length(forked,
     assert resumed["ledger"] == {**resumed["ledger"], "exact": True, "rows": 4 * ROWS}
 
 
-EVERY_WAY = [
+ON_TWO_NODES = [
     ("epoch", {}),
     ("epoch-delayed", {}),
     ("local", {"sync": {"every": 8, "outer": "nesterov", "after": 30}}),
@@ -169,7 +169,7 @@ def averages_in(folder, strategy):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("strategy", "more"), EVERY_WAY)
+@pytest.mark.parametrize(("strategy", "more"), ON_TWO_NODES)
 def test_virtual_nodes_are_real_ones(forked, digits, tmp_path, strategy, more):
     """The inner optimizer's momentum, and its moving averages, which a run ends with; BatchNorm's statistics, each
     node's own masks of Dropout, uneven lanes."""

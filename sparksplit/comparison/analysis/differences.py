@@ -1,6 +1,6 @@
-"""What two ways differ in, paired by seed: what they learn, and the time they take. Each is compared with `single`
-and `batch` on as many nodes, and each on several nodes with all that one node did; verdicts are those of all of them
-together."""
+"""What two strategies differ in, paired by seed: what they learn, and the time they take. Each is compared with
+`single` and `batch` on as many nodes, and each on several nodes with all that one node did; verdicts are those of all
+of them together."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ BySeed = Mapping[int, float]
 
 @dataclass(frozen=True)
 class _Versus:
-    """A way and the other that it is compared with. by_seed: the differences; of: seeds that both were given. rows:
-    what the rows add to the error of their mean, where it is known."""
+    """A strategy and the other that it is compared with. by_seed: the differences; of: seeds that both were given.
+    rows: what the rows add to the error of their mean, where it is known."""
 
-    way: Group
+    group: Group
     other: Group
     by_seed: BySeed
     of: int
@@ -62,7 +62,7 @@ def compared(
     for virtual in (False, True):
         some = {group: groups[group] for group in groups if group[2] == virtual or group == BASE}
         learnt = _learnt(some, metric)
-        learnt = [one for one in learnt if one.way[2] == virtual]
+        learnt = [one for one in learnt if one.group[2] == virtual]
         took = [] if virtual else _took(groups, metric, target, passes, place)
         sign = 1 if metric.higher_is_better else -1
         questions = [Question(_signed(one.estimate, sign), metric.margin) for one in learnt]
@@ -83,33 +83,33 @@ def _signed(estimate: Estimate | None, sign: int) -> Estimate | None:
 
 
 def _estimated(versus: Sequence[_Versus], resolution: float | None = None) -> list[_Versus]:
-    """With estimates: those with the same other way may share their spread."""
+    """With estimates: those with the same other strategy may share their spread."""
     made: list[_Versus] = []
     for other in dict.fromkeys(one.other for one in versus):
-        some = {one.way: one for one in versus if one.other == other}
-        rows = {way: one.rows for way, one in some.items()}
-        known = estimates({way: one.by_seed for way, one in some.items()}, resolution, rows)
-        made += [replace(one, estimate=known[way]) for way, one in some.items()]
-    places = {(one.way, one.other): place for place, one in enumerate(versus)}
-    return sorted(made, key=lambda one: places[one.way, one.other])
+        some = {one.group: one for one in versus if one.other == other}
+        rows = {group: one.rows for group, one in some.items()}
+        known = estimates({group: one.by_seed for group, one in some.items()}, resolution, rows)
+        made += [replace(one, estimate=known[group]) for group, one in some.items()]
+    places = {(one.group, one.other): place for place, one in enumerate(versus)}
+    return sorted(made, key=lambda one: places[one.group, one.other])
 
 
 def _versus(
     values: Mapping[Group, BySeed], given: Mapping[Group, Collection[int]], others: Mapping[Group, Sequence[Group]]
 ) -> list[_Versus]:
-    """Each way against `others`, over the seeds for which both have a value."""
+    """Each strategy against `others`, over the seeds for which both have a value."""
     versus = []
-    for way, against in others.items():
+    for group, against in others.items():
         for other in against:
-            seeds = sorted(values[way].keys() & values[other].keys())
-            differences = {seed: values[way][seed] - values[other][seed] for seed in seeds}
-            versus.append(_Versus(way, other, differences, len(set(given[way]) & set(given[other]))))
+            seeds = sorted(values[group].keys() & values[other].keys())
+            differences = {seed: values[group][seed] - values[other][seed] for seed in seeds}
+            versus.append(_Versus(group, other, differences, len(set(given[group]) & set(given[other]))))
     return versus
 
 
 def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
-    """Each way against `single`, `batch` on as many nodes and, on several, all others on one node, over the seeds with
-    which both finished."""
+    """Each strategy against `single`, `batch` on as many nodes and, on several, all others on one node, over the seeds
+    with which both finished."""
     runs = {group: {run.seed: run for run in finished(members)} for group, members in groups.items()}
     values = {group: {seed: value_of(run, metric) for seed, run in own.items()} for group, own in runs.items()}
     given = {group: [member.seed for member in members] for group, members in groups.items()}
@@ -123,7 +123,7 @@ def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
     }
     versus = [one for one in _versus(values, given, others) if one.by_seed]
     versus = [
-        replace(one, rows=paired(runs[one.way], runs[one.other], metric.name, list(one.by_seed))) for one in versus
+        replace(one, rows=paired(runs[one.group], runs[one.other], metric.name, list(one.by_seed))) for one in versus
     ]
     return _estimated(versus, metric.resolution)
 
@@ -135,8 +135,8 @@ def _took(
     passes: Collection[int],
     place: Place | None,
 ) -> list[tuple[str, _Versus]]:
-    """(what, each way against `single` and, on several nodes, all others on one) in the logarithm of its seconds, on
-    the nodes at hand.
+    """(what, each strategy against `single` and, on several nodes, all others on one) in the logarithm of its seconds,
+    on the nodes at hand.
 
     To the target only where all runs of both reached it: what survivors say is no difference.
     """
@@ -169,9 +169,9 @@ def _took(
 def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:
     low, high = (None, None) if one.estimate is None else one.estimate.interval()
     return Pair(
-        way=one.way[0],
-        nodes=one.way[1],
-        virtual=one.way[2],
+        name=one.group[0],
+        nodes=one.group[1],
+        virtual=one.group[2],
         against=one.other[0],
         against_nodes=one.other[1],
         quantity=metric.name,
@@ -196,8 +196,8 @@ def _time_pair(what: str, one: _Versus, verdict: str, level: float) -> TimePair:
         bound = math.exp(faster.interval(1 - level)[0])
         least = bound if verdict == BETTER and bound > 1 else None
     return TimePair(
-        way=one.way[0],
-        nodes=one.way[1],
+        name=one.group[0],
+        nodes=one.group[1],
         against=one.other[0],
         against_nodes=one.other[1],
         what=what,

@@ -1,8 +1,8 @@
-"""Mean differences with their errors: paired by seed and by row, with a spread between seeds that ways share where that
-holds.
+"""Mean differences with their errors: paired by seed and by row, with a spread between seeds that strategies share
+where that holds.
 
-A few seeds tell a way's own spread badly. The differences of several ways from the same other one are therefore taken
-to spread alike, unless a test says otherwise.
+A few seeds tell a strategy's own spread badly. The differences of several strategies from the same other one are
+therefore taken to spread alike, unless a test says otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ALIKE = 0.25
 """Spreads count as alike where their test's p is above this: a preliminary test must not miss much (Bancroft, "On
 Biases in Estimation Due to the Use of Preliminary Tests of Significance", 1944, and those who followed him)."""
 _REPEATS = 0.01
-"""A way whose differences spread less than this share of the others' median repeats the other's results."""
+"""A strategy whose differences spread less than this share of the others' median repeats the other's results."""
 
 _SMALLEST = 1e-9
 """The p below which it does not matter how small it is."""
@@ -45,7 +45,7 @@ class Rows:
 class Estimate:
     """A mean of paired differences. error: its standard error over the seeds; freedom: degrees of freedom of that.
     least: an interval reaches at least so far to each side. seeds: how many. pooled: whether the spread is shared with
-    other ways'. rows: None where what the rows add to the error is left out."""
+    other strategies'. rows: None where what the rows add to the error is left out."""
 
     mean: float
     error: float
@@ -110,7 +110,7 @@ def estimates(
     resolution: float | None = None,
     rows: Mapping[Key, RowsError | None] | None = None,
 ) -> dict[Key, Estimate | None]:
-    """The means of differences by seed, all from the same other way; None for fewer than two seeds.
+    """The means of differences by seed, all from the same other strategy; None for fewer than two seeds.
 
     resolution: the step in which the values are known, such as 1 / rows for a share of rows; as in `interval`. rows:
     what the rows add to the error, where it is known.
@@ -133,9 +133,9 @@ def estimates(
 
 
 def _shared(differences: Mapping[Key, Mapping[int, float]]) -> dict[Key, tuple[float, float]]:
-    """(variance, degrees of freedom) for the ways that share one; for the others there is none.
+    """(variance, degrees of freedom) for the strategies that share one; for the others there is none.
 
-    Those share one that have all seeds, do not repeat the other way's results, and pass the test together.
+    Those share one that have all seeds, do not repeat the other strategy's results, and pass the test together.
     """
     most = max((len(by_seed) for by_seed in differences.values()), default=0)
     spreads = {key: math.sqrt(_variance(list(by_seed.values()))) for key, by_seed in differences.items()}

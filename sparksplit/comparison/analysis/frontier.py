@@ -1,4 +1,5 @@
-"""The few ways worth having: the fastest, the cheapest, the best. Each is `single` unless something else is decided."""
+"""The few strategies worth having: the fastest, the cheapest, the best. Each is `single` unless something else is
+decided."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Choice, Pair,
 
 def single_of(table: Sequence[Row]) -> Row | None:
     """The line of what all are compared with."""
-    return next((row for row in table if (row.way, row.nodes, row.virtual) == BASE), None)
+    return next((row for row in table if (row.name, row.nodes, row.virtual) == BASE), None)
 
 
 def goal_of(table: Sequence[Row]) -> str:
@@ -23,7 +24,7 @@ def goal_of(table: Sequence[Row]) -> str:
 
 
 def seconds_of(row: Row, goal: str) -> float | None:
-    """Seconds of a way: the median to the target, if every run reached it, or the mean in all."""
+    """Seconds of a strategy: the median to the target, if every run reached it, or the mean in all."""
     return row.seconds if goal == IN_ALL else _to_target(row)
 
 
@@ -35,15 +36,15 @@ def _to_target(row: Row) -> float | None:
 def behind(
     row: Row, table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePair], speedup: float = 1.0
 ) -> list[str]:
-    """The ways on one node, `single` aside, that a way on several nodes is not decided to be ahead of: neither faster,
-    nor learning better. speedup: how many times as fast it must be at least.
+    """The strategies on one node, `single` aside, that a strategy on several nodes is not decided to be ahead of:
+    neither faster, nor learning better. speedup: how many times as fast it must be at least.
 
     Where the other has missed the target, all passes count.
     """
-    goal, own = goal_of(table), (row.way, row.nodes)
-    versus = {pair.against: pair for pair in pairs if not pair.virtual and (pair.way, pair.nodes) == own}
-    speeds = {(pair.what, pair.against): pair for pair in times if (pair.way, pair.nodes) == own}
-    others = {other.way: other for other in table if other.nodes == 1 and not other.virtual}
+    goal, own = goal_of(table), (row.name, row.nodes)
+    versus = {pair.against: pair for pair in pairs if not pair.virtual and (pair.name, pair.nodes) == own}
+    speeds = {(pair.what, pair.against): pair for pair in times if (pair.name, pair.nodes) == own}
+    others = {other.name: other for other in table if other.nodes == 1 and not other.virtual}
     seconds = seconds_of(row, goal)
 
     def is_ahead(name: str) -> bool:
@@ -60,27 +61,28 @@ def behind(
 
 
 def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePair], metric: Metric) -> list[Choice]:
-    """The fastest, the cheapest and the best of the ways on the nodes at hand that are decided to learn as well as
-    `single`; empty where that cannot be told. No way is among them of which a run diverged, and none on several nodes
-    that is not decided to be ahead of all that one node did."""
+    """The fastest, the cheapest and the best of the strategies on the nodes at hand that are decided to learn as well
+    as `single`; empty where that cannot be told. No strategy is among them of which a run diverged, and none on several
+    nodes that is not decided to be ahead of all that one node did."""
     single, goal = single_of(table), goal_of(table)
     alone = None if single is None else seconds_of(single, goal)
     if single is None or single.diverged or alone is None or single.metric.mean is None:
         return []
-    base = Choice("", single.way, single.nodes, goal, alone, _hours(alone, 1), single.metric.mean)
-    versus = {(pair.way, pair.nodes): pair for pair in pairs if not pair.virtual and (pair.against, 1) == BASE[:2]}
-    speeds = {(pair.way, pair.nodes): pair for pair in times if (pair.what, pair.against) == (goal, BASE[0])}
+    base = Choice("", single.name, single.nodes, goal, alone, _hours(alone, 1), single.metric.mean)
+    versus = {(pair.name, pair.nodes): pair for pair in pairs if not pair.virtual and (pair.against, 1) == BASE[:2]}
+    speeds = {(pair.name, pair.nodes): pair for pair in times if (pair.what, pair.against) == (goal, BASE[0])}
     faster: list[Choice] = []
     cheaper: list[Choice] = []
     better: list[Choice] = []
     for row in table:
-        pair, speed, seconds = versus.get((row.way, row.nodes)), speeds.get((row.way, row.nodes)), seconds_of(row, goal)
+        own = row.name, row.nodes
+        pair, speed, seconds = versus.get(own), speeds.get(own), seconds_of(row, goal)
         if row.virtual or row.diverged or pair is None or pair.verdict not in GOOD or row.metric.mean is None:
             continue
         if behind(row, table, pairs, times):
             continue
         hours = None if seconds is None else _hours(seconds, row.nodes)
-        choice = Choice("", row.way, row.nodes, goal, seconds, hours, row.metric.mean)
+        choice = Choice("", row.name, row.nodes, goal, seconds, hours, row.metric.mean)
         if pair.verdict == BETTER:
             better.append(choice)
         if speed is None or seconds is None or hours is None:
@@ -101,8 +103,8 @@ def frontier(table: Sequence[Row], pairs: Sequence[Pair], times: Sequence[TimePa
 
 
 def worth_having(choices: Sequence[Choice]) -> list[Choice]:
-    """The few of a frontier; none where nothing but `single` is decided, which is no choice among ways."""
-    return [] if {(one.way, one.nodes) for one in choices} == {BASE[:2]} else list(choices)
+    """The few of a frontier; none where nothing but `single` is decided, which is no choice among strategies."""
+    return [] if {(one.name, one.nodes) for one in choices} == {BASE[:2]} else list(choices)
 
 
 def _hours(seconds: float, nodes: int) -> float:

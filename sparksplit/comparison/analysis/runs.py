@@ -18,7 +18,7 @@ from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
 
 AnyRun = ComparedRun | DivergedRun
 Group = tuple[str, int, bool]
-"""(way, nodes, virtual)"""
+"""(name, nodes, virtual)"""
 Groups = Mapping[Group, Sequence[AnyRun]]
 
 BASE: Group = (SINGLE, 1, False)
@@ -30,10 +30,10 @@ _TARGET = 0.95
 
 
 def grouped(records: Sequence[AnyRun]) -> dict[Group, list[AnyRun]]:
-    """Runs of the same way on as many nodes; real ones first, then by the number of nodes."""
+    """Runs of the same strategy on as many nodes; real ones first, then by the number of nodes."""
     found: dict[Group, list[AnyRun]] = {}
     for record in records:
-        found.setdefault((record.way, record.nodes, record.virtual), []).append(record)
+        found.setdefault((record.name, record.nodes, record.virtual), []).append(record)
     return dict(sorted(found.items(), key=lambda item: (item[0][2], item[0][1])))
 
 
@@ -64,8 +64,8 @@ def judged(record: AnyRun, metric: Deciding) -> AnyRun:
 
 
 def on_one_node(group: Group, groups: Groups) -> list[Group]:
-    """What a way on several nodes is compared with besides `single`: all that one node can do, its own controls among
-    it. Not what diverged in some of its runs."""
+    """What a strategy on several nodes is compared with besides `single`: all that one node can do, its own controls
+    among it. Not what diverged in some of its runs."""
     _, nodes, virtual = group
     if nodes == 1 or virtual:
         return []

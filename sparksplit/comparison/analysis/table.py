@@ -1,4 +1,4 @@
-"""The lines of the table: what the runs of a way on so many nodes did."""
+"""The lines of the table: what the runs of a strategy on so many nodes did."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def row(
     place: Place | None,
 ) -> Row:
     """A line of the table. passes: the grid. place: where times must have been measured to count."""
-    way, nodes, virtual = group
+    name, nodes, virtual = group
     members = groups[group]
     done, here, alone = finished(members), timed(members, place), timed(groups.get(BASE, []), place)
     first = done[0] if done else None
@@ -42,7 +42,7 @@ def row(
     seconds = fmean(taken) if taken else None
     low, high = geometric(taken)
     return Row(
-        way=way,
+        name=name,
         nodes=nodes,
         virtual=virtual,
         runs=len(done),

@@ -21,7 +21,7 @@ from sparksplit.comparison.intervals import LEVEL
 Numbers = npt.NDArray[Any]
 BETTER, WORSE, SAME, NOT_WORSE, UNDECIDED = "better", "worse", "no difference", "not worse", "undecided"
 GOOD = (BETTER, SAME, NOT_WORSE)
-"""The verdicts under which a way may take the other's place."""
+"""The verdicts under which a strategy may take the other's place."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""report.html: one page that says which way to use, with the evidence."""
+"""report.html: one page that says which strategy to use, with the evidence."""
 
 from sparksplit.comparison.report.page import render
 

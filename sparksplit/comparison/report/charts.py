@@ -18,28 +18,28 @@ Curve = list[tuple[float, ...]]
 """Points: passes, seconds, and the mean, the smallest and the largest value."""
 
 
-def ways(results: Results) -> list[str]:
-    """The labels of all ways in order of appearance, so that each has one mark in all pictures."""
+def strategies(results: Results) -> list[str]:
+    """The labels of all strategies in order of appearance, so that each has one mark in all pictures."""
     sources: tuple[Sequence[Row | ComparedRun], ...] = (results.table, results.runs, results.virtual)
-    return list(dict.fromkeys(item.way for source in sources for item in source))
+    return list(dict.fromkeys(item.name for source in sources for item in source))
 
 
-def way_marks(results: Results) -> dict[str, drawing.Mark]:
-    """The mark of each way."""
+def strategy_marks(results: Results) -> dict[str, drawing.Mark]:
+    """The mark of each strategy."""
     model = results.cost_model
-    further = [*(item.way for item in model.checks), *(item.way for item in model.predictions)] if model else []
-    return drawing.marks([*ways(results), *further])
+    further = [*(item.name for item in model.checks), *(item.name for item in model.predictions)] if model else []
+    return drawing.marks([*strategies(results), *further])
 
 
-def described(way: str, nodes: int, letters: int | None = None) -> str:
-    """A way and its number of nodes: 'batch, N = 2'; the way in at most that many letters."""
-    return f"{way if letters is None else drawing.shortened(way, letters)}, N = {nodes}"
+def described(name: str, nodes: int, letters: int | None = None) -> str:
+    """A strategy's name and number of nodes: 'batch, N = 2'; the name in at most that many letters."""
+    return f"{name if letters is None else drawing.shortened(name, letters)}, N = {nodes}"
 
 
 def survivors(rows: Iterable[Row]) -> str:
     """For which of the table's rows a picture shows only the runs that finished; '' if none diverged."""
     lost = [
-        f"{row.way}, N = {row.nodes}{' virtual' if row.virtual else ''} ({row.runs} of {row.runs + row.diverged})"
+        f"{row.name}, N = {row.nodes}{' virtual' if row.virtual else ''} ({row.runs} of {row.runs + row.diverged})"
         for row in rows
         if row.diverged
     ]
@@ -95,8 +95,8 @@ def _forest(results: Results, pairs: list[Pair], name: str, key: str) -> Picture
 
 def _versus(pair: Pair) -> str:
     """'local, N = 2 − batch, N = 2'"""
-    way = described(pair.way, pair.nodes) + (" virtual" if pair.virtual else "")
-    return f"{way} − {described(pair.against, pair.against_nodes)}"
+    whose = described(pair.name, pair.nodes) + (" virtual" if pair.virtual else "")
+    return f"{whose} − {described(pair.against, pair.against_nodes)}"
 
 
 def _symmetric(axes: Any) -> None:
@@ -108,11 +108,11 @@ def learning(results: Results) -> list[Picture]:
     """The held-out metric over passes, and over seconds."""
     quantity = Quantity(results.metric.name)
     title = f"Held-out {quantity.label}"
-    curves = {way: points for way in ways(results) if (points := _curve(results, way))}
+    curves = {strategy: points for strategy in strategies(results) if (points := _curve(results, strategy))}
     if not curves:
         note = f"No run measured {quantity.label} on the validation rows."
         return [Picture(f"learning-{where}", f"{title} over {where}", note=note) for where in ("passes", "seconds")]
-    timed = {way: (nodes, points) for way, (nodes, points) in curves.items() if math.isfinite(points[-1][1])}
+    timed = {strategy: (nodes, points) for strategy, (nodes, points) in curves.items() if math.isfinite(points[-1][1])}
     over = f"{title} over seconds"
     return [
         _learning(results, curves, "passes", "passes over the training set", f"{title} over passes"),
@@ -123,7 +123,7 @@ def learning(results: Results) -> list[Picture]:
 
 
 def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str, label: str, title: str) -> Picture:
-    quantity, known = Quantity(results.metric.name), way_marks(results)
+    quantity, known = Quantity(results.metric.name), strategy_marks(results)
     target = _target(results)
     banded = False
     key = f"learning-{where}"
@@ -132,7 +132,7 @@ def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str
         entries = []
         zoomed = _zoom(axes, [points for _, points in curves.values()], quantity.scale, target)
         low, high = (end / quantity.scale for end in axes.get_ylim())
-        lines = {way: [(point[x], point[2]) for point in points] for way, (_, points) in curves.items()}
+        lines = {strategy: [(point[x], point[2]) for point in points] for strategy, (_, points) in curves.items()}
         longest = max(point[0] for points in lines.values() for point in points)
         groups = drawing.coinciding(lines, longest, high - low)
         for group in groups:
@@ -153,33 +153,35 @@ def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str
         axes.set_xlabel(label)
         axes.set_ylabel(quantity.axis)
         legend(figure, entries)
-        svg = drawing.to_svg(figure, key, f"{title}, a line for each way")
+        svg = drawing.to_svg(figure, key, f"{title}, a line for each strategy")
     gone = [
         row for row in results.table
-        if not row.virtual and not row.runs and row.nodes > curves.get(row.way, (row.nodes,))[0]
+        if not row.virtual and not row.runs and row.nodes > curves.get(row.name, (row.nodes,))[0]
     ]  # fmt: skip
     where_from = "the largest number of nodes on which a run of it finished" if gone else "its largest number of nodes"
-    caption = f"Each way on {where_from}: the mean over the seeds"
+    caption = f"Each strategy on {where_from}: the mean over the seeds"
     caption += ", and a band from the least to the greatest." if banded else "."
     caption += " The first passes lie outside the picture." if zoomed else ""
     caption += drawing.drawn_once(groups)
-    shown = {(way, nodes) for way, (nodes, _) in curves.items()}
-    rows_shown = [row for row in results.table if (row.way, row.nodes) in shown and not row.virtual]
+    shown = {(strategy, nodes) for strategy, (nodes, _) in curves.items()}
+    rows_shown = [row for row in results.table if (row.name, row.nodes) in shown and not row.virtual]
     caption = f"{caption} {survivors(rows_shown)}".strip()
     if gone:
-        caption += f" Every run diverged: {'; '.join(described(row.way, row.nodes) for row in gone)}."
+        caption += f" Every run diverged: {'; '.join(described(row.name, row.nodes) for row in gone)}."
     rows = [
-        [way, str(nodes), plain(points[-1][0]), duration(points[-1][1]), quantity.value(points[-1][2])]
-        for way, (nodes, points) in curves.items()
+        [strategy, str(nodes), plain(points[-1][0]), duration(points[-1][1]), quantity.value(points[-1][2])]
+        for strategy, (nodes, points) in curves.items()
     ]
-    return Picture(key, title, caption, svg, ("way", "N", "passes", "seconds", f"{quantity.label} at the end"), rows)
+    return Picture(
+        key, title, caption, svg, ("strategy", "N", "passes", "seconds", f"{quantity.label} at the end"), rows
+    )
 
 
-def _curve(results: Results, way: str) -> tuple[int, Curve] | None:
-    """(N, points (passes, seconds, mean, least, greatest)) of a way's real runs on its largest N; the seconds are those
-    of the runs whose times count, and not a number where there is none."""
+def _curve(results: Results, strategy: str) -> tuple[int, Curve] | None:
+    """(N, points (passes, seconds, mean, least, greatest)) of a strategy's real runs on its largest N; the seconds are
+    those of the runs whose times count, and not a number where there is none."""
     name = results.metric.name
-    runs = [run for run in results.runs if run.way == way]
+    runs = [run for run in results.runs if run.name == strategy]
     nodes = max((run.nodes for run in runs), default=0)
     by_passes: dict[float, list[tuple[float | None, float]]] = {}
     for run in runs:

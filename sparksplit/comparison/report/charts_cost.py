@@ -8,7 +8,7 @@ from typing import Any
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_costs import Prediction
 from sparksplit.comparison.numbers import MISSING, duration, plain, signed, size, usable
-from sparksplit.comparison.report.charts import described, way_marks
+from sparksplit.comparison.report.charts import described, strategy_marks
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import GREY, INK, Picture, canvas, legend
 
@@ -34,22 +34,24 @@ def _prediction(results: Results, found: list[Prediction], speed: float | None, 
     here = [item for item in found if item.gbit_per_s in (speed, None)]
     reached = [item for item in here if usable(item.seconds)]
     cells = [_prediction_cells(item) for item in here]
-    columns = ("way", "seconds", "passes", "")
+    columns = ("strategy", "seconds", "passes", "")
     if not reached:
-        return Picture(key, title, note="No way reaches the target in every run.", columns=columns, rows=cells)
-    known = way_marks(results)
-    names = [way for way in known if any(item.way == way for item in reached)]
+        return Picture(key, title, note="No strategy reaches the target in every run.", columns=columns, rows=cells)
+    known = strategy_marks(results)
+    names = [strategy for strategy in known if any(item.name == strategy for item in reached)]
     every = [seconds for item in found if (seconds := usable(item.seconds))]
     lines = {
-        way: sorted((math.log(item.nodes), math.log(item.seconds or 1.0)) for item in reached if item.way == way)
-        for way in names
+        strategy: sorted(
+            (math.log(item.nodes), math.log(item.seconds or 1.0)) for item in reached if item.name == strategy
+        )
+        for strategy in names
     }
     widest = max(item.nodes for item in found)
     groups = drawing.coinciding(lines, math.log(widest), math.log(1.96 * max(every) / min(every)))
     with canvas() as (figure, axes):
         axes.set_yscale("log")
-        for way, *_ in groups:
-            _prediction_line(axes, known[way], [item for item in reached if item.way == way])
+        for strategy, *_ in groups:
+            _prediction_line(axes, known[strategy], [item for item in reached if item.name == strategy])
         axes.set_ylim(min(every) / 1.4, max(every) * 1.4)
         drawing.nodes_axis(axes, [item.nodes for item in found], log=True)
         drawing.log_axis(axes.yaxis, duration)
@@ -58,8 +60,8 @@ def _prediction(results: Results, found: list[Prediction], speed: float | None, 
         entries += [("filled: measured", drawing.line(drawing.Mark(INK, "o", "none")))]
         entries += [("hollow: predicted", drawing.line(drawing.Mark(INK, "o", "none"), hollow=True))]
         legend(figure, entries)
-        svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
-    never = list(dict.fromkeys(item.way for item in here if not usable(item.seconds)))
+        svg = drawing.to_svg(figure, key, f"{title}: a line for each strategy over the number of nodes")
+    never = list(dict.fromkeys(item.name for item in here if not usable(item.seconds)))
     caption = f"No point where not every run reaches the target ({'; '.join(never)})." if never else ""
     caption = (caption + drawing.drawn_once(groups)).strip()
     return Picture(key, title, caption, svg, columns, cells)
@@ -79,7 +81,7 @@ def _prediction_cells(item: Prediction) -> list[str]:
     missed = f"reached by {item.reached} of {item.of}" if item.reached else "not reached"
     seconds = duration(item.seconds) if usable(item.seconds) else missed
     return [
-        described(item.way, item.nodes),
+        described(item.name, item.nodes),
         seconds,
         plain(item.passes, 3),
         "measured" if item.measured else "predicted",
@@ -98,7 +100,7 @@ def checks(results: Results) -> Picture:
             note="The cost model was not checked against any run." if results.cost_model else _NO_MODEL,
         )
     with canvas(drawing.bar_height(len(found))) as (figure, axes):
-        drawing.bar_rows(axes, [f"{described(item.way, item.nodes, 28)}: {_error(item.error)}" for item in found])
+        drawing.bar_rows(axes, [f"{described(item.name, item.nodes, 28)}: {_error(item.error)}" for item in found])
         for row, item in enumerate(found):
             ends = [item.measured, item.predicted]
             axes.plot(ends, [row, row], color=GREY, linewidth=1.2)
@@ -108,10 +110,10 @@ def checks(results: Results) -> Picture:
         axes.set_xlabel("seconds of training, with waiting for rows")
         measured, predicted = drawing.Mark(INK, "o", "none"), drawing.Mark(drawing.COLOURS[1], "D", "none")
         legend(figure, [("measured", drawing.line(measured)), ("predicted", drawing.line(predicted, hollow=True))])
-        svg = drawing.to_svg(figure, key, f"{title}: two points for each way and number of nodes")
+        svg = drawing.to_svg(figure, key, f"{title}: two points for each strategy and number of nodes")
     cells = [
         [
-            described(item.way, item.nodes),
+            described(item.name, item.nodes),
             duration(item.measured),
             duration(item.predicted),
             _error(item.error),
@@ -120,7 +122,7 @@ def checks(results: Results) -> Picture:
         ]
         for item in found
     ]
-    columns = ("way", "measured", "predicted", "error", "of these, waiting for rows", "fitted to")
+    columns = ("strategy", "measured", "predicted", "error", "of these, waiting for rows", "fitted to")
     caption = "The error is the prediction's, in per cent of the measurement. "
     if all(item.left_out for item in found):
         caption += "Each is by a model that was fitted to other numbers of nodes only."

@@ -1,4 +1,4 @@
-"""Pictures over ways and nodes: the scaling, what is exchanged, where the time goes, virtual nodes."""
+"""Pictures over strategies and nodes: the scaling, what is exchanged, where the time goes, virtual nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import Row
 from sparksplit.comparison.numbers import Quantity, count, duration, percent, size, usable
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.report.charts import described, survivors, way_marks
+from sparksplit.comparison.report.charts import described, strategy_marks, survivors
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import GREY, INK, Picture, canvas, legend
 
@@ -27,16 +27,18 @@ def scaling(results: Results) -> Picture:
     nodes = sorted({row.nodes for row in rows})
     if len(nodes) < 2:
         return Picture(key, title, note="Only one number of nodes was run, so there is no scaling to show.")
-    known, base = way_marks(results), _base(rows)
+    known, base = strategy_marks(results), _base(rows)
     lines: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda row: row.nodes):
-        lines.setdefault(row.way, []).append(row)
+        lines.setdefault(row.name, []).append(row)
     with canvas() as (figure, axes):
         ideal = [_rate(base) / base.nodes * n for n in nodes]
         entries = [("ideal", axes.plot(nodes, ideal, color=GREY, linewidth=1, linestyle="--")[0])]
-        # A way that was not run on one node starts at `single`, since there is nothing to split on one node.
-        starts = {way: [] if found[0].nodes == base.nodes else [base] for way, found in lines.items()}
-        points = {way: [(row.nodes, _rate(row)) for row in (*starts[way], *lines[way])] for way in lines}
+        # A strategy that was not run on one node starts at `single`, since there is nothing to split on one node.
+        starts = {strategy: [] if found[0].nodes == base.nodes else [base] for strategy, found in lines.items()}
+        points = {
+            strategy: [(row.nodes, _rate(row)) for row in (*starts[strategy], *lines[strategy])] for strategy in lines
+        }
         groups = drawing.coinciding(points, max(nodes), max(rate for found in points.values() for _, rate in found))
         for group in groups:
             mark, line = known[group[0]], points[group[0]]
@@ -49,18 +51,18 @@ def scaling(results: Results) -> Picture:
         axes.set_ylabel("rows per second")
         drawing.nodes_axis(axes, nodes, log=False)
         legend(figure, entries)
-        svg = drawing.to_svg(figure, key, f"{title}: a line for each way over the number of nodes")
-    caption = f"Ideal is N times {base.way} on {base.nodes} node{'s' if base.nodes > 1 else ''}."
-    caption += " Lines of ways that were not run on as few nodes begin there."
+        svg = drawing.to_svg(figure, key, f"{title}: a line for each strategy over the number of nodes")
+    caption = f"Ideal is N times {base.name} on {base.nodes} node{'s' if base.nodes > 1 else ''}."
+    caption += " Lines of strategies that were not run on as few nodes begin there."
     caption += drawing.drawn_once(groups)
     caption = f"{caption} {survivors(rows)}".strip()
-    cells = [[row.way, str(row.nodes), count(row.rows_per_second), percent(row.efficiency)] for row in rows]
-    return Picture(key, title, caption, svg, ("way", "N", "rows/s", "efficiency"), cells)
+    cells = [[row.name, str(row.nodes), count(row.rows_per_second), percent(row.efficiency)] for row in rows]
+    return Picture(key, title, caption, svg, ("strategy", "N", "rows/s", "efficiency"), cells)
 
 
 def _base(rows: Iterable[Row]) -> Row:
     """What ideal scaling starts from: `single` with the comparison's own keys, or the fastest on the fewest nodes."""
-    return min(rows, key=lambda row: (row.nodes, row.way != SINGLE, -_rate(row)))
+    return min(rows, key=lambda row: (row.nodes, row.name != SINGLE, -_rate(row)))
 
 
 def _rate(row: Row) -> float:
@@ -81,18 +83,18 @@ def exchange(results: Results) -> Picture:
     sending = [row for row in rows if row.bytes_per_node]
     if not sending:
         return Picture(key, title, note="No run exchanged anything: all were on one node.")
-    known, silent = way_marks(results), [row for row in rows if not row.bytes_per_node]
+    known, silent = strategy_marks(results), [row for row in rows if not row.bytes_per_node]
     several = len({row.nodes for row in sending}) > 1
     with canvas() as (figure, axes):
         axes.set_xscale("log")
-        entries = {row.way: drawing.line(known[row.way], dash=False) for row in sending}
+        entries = {row.name: drawing.line(known[row.name], dash=False) for row in sending}
         for row in sending:
-            mark, x, y = known[row.way], row.bytes_per_node, _mean(row) * quantity.scale
+            mark, x, y = known[row.name], row.bytes_per_node, _mean(row) * quantity.scale
             axes.errorbar([x], [y], _errors(row, quantity), color=mark.colour, marker=mark.marker, capsize=3)
         for row in silent:
-            mark = known[row.way]
+            mark = known[row.name]
             drawn = axes.axhline(_mean(row) * quantity.scale, color=mark.colour, linewidth=1, linestyle="--")
-            entries.setdefault(row.way, drawn)
+            entries.setdefault(row.name, drawn)
         sent = [row.bytes_per_node for row in sending if row.bytes_per_node]
         room = max(3.0, (max(sent) / min(sent)) ** 0.15)
         axes.set_xlim(min(sent) / room, max(sent) * room)
@@ -108,13 +110,15 @@ def exchange(results: Results) -> Picture:
                 for (low, high), (_, y) in zip(ends, places, strict=True)
             ]
             drawing.label_points(axes, places, [f"N = {row.nodes}" for row in sending], intervals)
-        svg = drawing.to_svg(figure, key, f"{title}: a point for each way and number of nodes")
+        svg = drawing.to_svg(figure, key, f"{title}: a point for each strategy and number of nodes")
     caption = "Dashed line: a run on one node, which sends nothing." if silent else ""
     if any(usable(row.metric.low) is not None for row in rows):
         caption = f"Bars: the interval of the mean. {caption}".strip()
     caption = f"{caption} {survivors(rows)}".strip()
-    cells = [[described(row.way, row.nodes), size(row.bytes_per_node), quantity.value(row.metric.mean)] for row in rows]
-    return Picture(key, title, caption, svg, ("way", "bytes per node", quantity.label), cells)
+    cells = [
+        [described(row.name, row.nodes), size(row.bytes_per_node), quantity.value(row.metric.mean)] for row in rows
+    ]
+    return Picture(key, title, caption, svg, ("strategy", "bytes per node", quantity.label), cells)
 
 
 def _where(results: Results) -> str:
@@ -141,16 +145,17 @@ def spread(results: Results) -> Picture:
     rows = sorted(_measured(results), key=lambda row: row.nodes)
     if len({row.nodes for row in rows}) < 2:
         return Picture(key, title, note="Only one number of nodes was run, and no virtual nodes.")
-    known, virtual = way_marks(results), any(row.virtual for row in rows)
-    names = [way for way in known if any(row.way == way for row in rows)]
+    known, virtual = strategy_marks(results), any(row.virtual for row in rows)
+    names = [strategy for strategy in known if any(row.name == strategy for row in rows)]
     lines = {
-        way: [(math.log2(row.nodes), _mean(row) * quantity.scale) for row in rows if row.way == way] for way in names
+        strategy: [(math.log2(row.nodes), _mean(row) * quantity.scale) for row in rows if row.name == strategy]
+        for strategy in names
     }
     heights = [y for points in lines.values() for _, y in points]
     groups = drawing.coinciding(lines, math.log2(rows[-1].nodes), max(heights) - min(heights))
     with canvas() as (figure, axes):
         for group in groups:
-            mark, found = known[group[0]], [row for row in rows if row.way == group[0]]
+            mark, found = known[group[0]], [row for row in rows if row.name == group[0]]
             xs = [row.nodes for row in found]
             ys = [_mean(row) * quantity.scale for row in found]
             axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.2)
@@ -165,7 +170,7 @@ def spread(results: Results) -> Picture:
             hollow = drawing.Mark(INK, "o", "none")
             entries.append(("hollow: virtual nodes", drawing.line(hollow, hollow=True)))
         legend(figure, entries)
-        svg = drawing.to_svg(figure, key, f"{title}: a line for each way")
+        svg = drawing.to_svg(figure, key, f"{title}: a line for each strategy")
     caption = "Filled: nodes at hand. " + (
         "Hollow: virtual nodes, one process that plays all of them with the same arithmetic."
         if virtual
@@ -174,14 +179,14 @@ def spread(results: Results) -> Picture:
     caption += drawing.drawn_once(groups)
     caption = f"{caption} {survivors(rows)}".strip()
     cells = [
-        [described(row.way, row.nodes), "virtual" if row.virtual else "real", quantity.value(row.metric.mean)]
+        [described(row.name, row.nodes), "virtual" if row.virtual else "real", quantity.value(row.metric.mean)]
         for row in rows
     ]
-    return Picture(key, title, caption, svg, ("way", "nodes", quantity.label), cells)
+    return Picture(key, title, caption, svg, ("strategy", "nodes", quantity.label), cells)
 
 
 def times(results: Results) -> Picture:
-    """Where the time goes: one bar for each way and number of nodes."""
+    """Where the time goes: one bar for each strategy and number of nodes."""
     key, title = "time", "Where the time goes"
     rows = [row for row in results.table if row.time and not row.virtual]
     if not rows:
@@ -191,7 +196,7 @@ def times(results: Results) -> Picture:
     shown = [look for look in looks if any(_part(row, look[0]) for row in rows)]
     with canvas(drawing.bar_height(len(rows))) as (figure, axes):
         labels = [
-            f"{described(row.way, row.nodes, 28)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)
+            f"{described(row.name, row.nodes, 28)}: {duration(total)}" for row, total in zip(rows, totals, strict=True)
         ]
         drawing.bar_rows(axes, labels)
         for index, row in enumerate(rows):
@@ -203,14 +208,14 @@ def times(results: Results) -> Picture:
         axes.set_xlabel("seconds")
         axes.set_xlim(0, max(totals) * 1.02 or 1)
         legend(figure, [(part, Patch(facecolor=c, hatch=h, edgecolor="white")) for part, c, h in shown])
-        svg = drawing.to_svg(figure, key, f"{title}: a stacked bar for each way and number of nodes")
+        svg = drawing.to_svg(figure, key, f"{title}: a stacked bar for each strategy and number of nodes")
     caption = (
         "Seconds of a run, by what they were spent on (other: to start, compile and validate): the mean over the seeds."
     )
     caption = f"{caption} {survivors(rows)}".strip()
     parts = [part for part, *_ in shown]
-    cells = [[described(row.way, row.nodes), *(duration(_part(row, part)) for part in parts)] for row in rows]
-    return Picture(key, title, caption, svg, ("way", *parts), cells)
+    cells = [[described(row.name, row.nodes), *(duration(_part(row, part)) for part in parts)] for row in rows]
+    return Picture(key, title, caption, svg, ("strategy", *parts), cells)
 
 
 def _part(row: Row, part: str) -> float:

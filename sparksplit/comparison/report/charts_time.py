@@ -1,4 +1,4 @@
-"""The first picture: how long each way takes on so many nodes, and what all of them cost."""
+"""The first picture: how long each strategy takes on so many nodes, and what all of them cost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ROOM = 0.55
 _CHEAPEST = "cheapest"
 
 _Times = Mapping[tuple[str, int], float | None]
-"""Seconds by way and number of nodes; None where there are none that count."""
+"""Seconds by strategy and number of nodes; None where there are none that count."""
 
 
 def overview(results: Results) -> Picture:
@@ -28,52 +28,52 @@ def overview(results: Results) -> Picture:
     goal, key = goal_of(results.table), "overview"
     title = "Time to the target, and its cost" if goal == TO_TARGET else "Time for all passes, and its cost"
     rows = [row for row in results.table if not row.virtual and row.runs]
-    times = {(row.way, row.nodes): usable(seconds_of(row, goal)) for row in rows}
+    times = {(row.name, row.nodes): usable(seconds_of(row, goal)) for row in rows}
     known = [seconds for seconds in times.values() if seconds]
     if not known:
         return Picture(key, title, note=f"No time {goal} counts.")
-    rows.sort(key=lambda row: times[row.way, row.nodes] or float("inf"))
+    rows.sort(key=lambda row: times[row.name, row.nodes] or float("inf"))
     roles: dict[tuple[str, int], list[str]] = {}
     for choice in worth_having(results.frontier):
-        roles.setdefault((choice.way, choice.nodes), []).append(choice.role)
+        roles.setdefault((choice.name, choice.nodes), []).append(choice.role)
     with beside(drawing.bar_height(len(rows)), (3, 2)) as (figure, (time, cost)):
         for axes in (time, cost):
             if max(known) > _WIDE * min(known):
                 axes.set_xscale("log")
-        drawing.bar_rows(time, [_label(row, times[row.way, row.nodes], goal) for row in rows])
+        drawing.bar_rows(time, [_label(row, times[row.name, row.nodes], goal) for row in rows])
         drawing.bar_rows(cost, [""] * len(rows))
         for place, row in enumerate(rows):
-            if seconds := times[row.way, row.nodes]:
+            if seconds := times[row.name, row.nodes]:
                 drawing.interval_row(time, place, seconds, *_interval(row, goal))
                 drawing.interval_row(cost, place, row.nodes * seconds, None, None)
         _axis(time, known, "seconds")
-        costs = [row.nodes * seconds for row in rows if (seconds := times[row.way, row.nodes])]
+        costs = [row.nodes * seconds for row in rows if (seconds := times[row.name, row.nodes])]
         _axis(cost, costs, "node-seconds")
         single = single_of(results.table)
-        alone = times.get((single.way, single.nodes)) if single else None
+        alone = times.get((single.name, single.nodes)) if single else None
         if alone:
             for axes in (time, cost):
                 axes.axvline(alone, color=GREY, linewidth=1, linestyle="--", zorder=0)
         for place, row in enumerate(rows):
-            if seconds := times[row.way, row.nodes]:
-                own, (low, high) = roles.get((row.way, row.nodes), []), _interval(row, goal)
+            if seconds := times[row.name, row.nodes]:
+                own, (low, high) = roles.get((row.name, row.nodes), []), _interval(row, goal)
                 _beside(time, place, low or seconds, high or seconds, [role for role in own if role != _CHEAPEST])
                 whole = row.nodes * seconds
                 _beside(cost, place, whole, whole, [role for role in own if role == _CHEAPEST])
-        svg = drawing.to_svg(figure, key, f"{title}: two dots for each way and number of nodes")
+        svg = drawing.to_svg(figure, key, f"{title}: two dots for each strategy and number of nodes")
     return Picture(key, title, _caption(rows, goal, bool(alone)), svg, *_table(rows, times, goal))
 
 
 def _label(row: Row, seconds: float | None, goal: str) -> str:
-    """The way, shortened so that all that follows has room."""
+    """The strategy, shortened so that all that follows has room."""
     what = duration(seconds) if seconds else _missed(row, goal)
     room = drawing.LABEL_LETTERS - len(f"{described('', row.nodes)}: {what}")
-    return f"{described(row.way, row.nodes, room)}: {what}"
+    return f"{described(row.name, row.nodes, room)}: {what}"
 
 
 def _beside(axes: Any, place: int, low: float, high: float, roles: list[str]) -> None:
-    """Write which of the few ways worth having it is on the right of what is drawn there, from `low` to `high`, or on
-    the left if there is no room."""
+    """Write which of the few strategies worth having it is on the right of what is drawn there, from `low` to `high`,
+    or on the left if there is no room."""
     if not roles:
         return
     end = axes.transAxes.inverted().transform(axes.transData.transform((high, 0)))[0]
@@ -125,11 +125,11 @@ def _has_intervals(rows: list[Row], goal: str) -> bool:
 def _table(rows: list[Row], times: _Times, goal: str) -> tuple[tuple[str, ...], list[list[str]]]:
     cells = []
     for row in rows:
-        seconds, (low, high) = times[row.way, row.nodes], _interval(row, goal)
+        seconds, (low, high) = times[row.name, row.nodes], _interval(row, goal)
         interval = MISSING if low is None else f"{duration(low)} to {duration(high)}"
         cost = node_time(None if seconds is None else seconds * row.nodes / 3600)
         reached = (
             MISSING if goal == IN_ALL or row.to_target is None else f"{row.to_target.reached} of {row.to_target.of}"
         )
-        cells.append([described(row.way, row.nodes), duration(seconds), interval, reached, cost])
-    return ("way", f"time {goal}", "interval", "reached by", "node time"), cells
+        cells.append([described(row.name, row.nodes), duration(seconds), interval, reached, cost])
+    return ("strategy", f"time {goal}", "interval", "reached by", "node time"), cells

@@ -1,4 +1,4 @@
-"""report.html: one page that says which way to use, with the evidence.
+"""report.html: one page that says which strategy to use, with the evidence.
 
 Self-contained (style, script and pictures are inline, nothing is fetched), so that it can be mailed, kept and opened
 from a disk. Every number comes from the results; where a part is missing, its section says so.
@@ -27,7 +27,7 @@ def render(results: Results) -> str:
     return rendered(
         "sparksplit.comparison.report",
         "report.html.jinja",
-        title=f"Which way to split the work: {results.model}",
+        title=f"How to split the work: {results.model}",
         subtitle=list(_subtitle(results)),
         answer=results.answer,
         overview=charts_time.overview(results),
@@ -35,9 +35,9 @@ def render(results: Results) -> str:
         pairs=tables.pairs(results),
         times=tables.times(results),
         forests=charts.forests(results),
-        ways=list(_ways(results)),
-        measured=tables.ways(results, virtual=False),
-        virtual=tables.ways(results, virtual=True),
+        strategies=list(_strategies(results)),
+        measured=tables.strategies(results, virtual=False),
+        virtual=tables.strategies(results, virtual=True),
         tuned=tuned.chosen(results),
         tries=tuned.tries(results),
         tuning_cost="" if results.tuning is None else said.cost(results.tuning, results.all_finished),
@@ -94,7 +94,7 @@ def _notes(results: Results) -> Iterator[str]:
             f"{', '.join(elsewhere)}."
         )
     if results.metric.split != "test":
-        also = ", and by which each way was tuned" if results.tuning is not None else ""
+        also = ", and by which each strategy was tuned" if results.tuning is not None else ""
         yield f"There are no test rows: the validation rows decide, from which the target comes too{also}."
     if diverged := results.diverged:
         keys = ", ".join(run.key for run in diverged)
@@ -104,10 +104,10 @@ def _notes(results: Results) -> Iterator[str]:
         yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."
 
 
-def _ways(results: Results) -> Iterator[tuple[str, str]]:
-    """What each of the ways is that are compared: name and sentence; nothing of a user's own."""
+def _strategies(results: Results) -> Iterator[tuple[str, str]]:
+    """What each of the strategies is that are compared: name and sentence; nothing of a user's own."""
     found = {row.strategy for row in results.table}
-    return ((name, sentence(way.told)) for name, way in STRATEGIES.items() if name in found)
+    return ((name, sentence(strategy.told)) for name, strategy in STRATEGIES.items() if name in found)
 
 
 def _facts(results: Results) -> Iterator[tuple[str, str]]:

@@ -30,8 +30,8 @@ PREDICTED = "predicted by virtual nodes: the learning is computed, the time is n
 
 
 def called(item: OnHosts) -> str:
-    """A way, with what must not be overlooked about it: that some of its runs diverged."""
-    return item.way + (f", {item.diverged} of {item.runs + item.diverged} diverged" if item.diverged else "")
+    """A strategy, with what must not be overlooked about it: that some of its runs diverged."""
+    return item.name + (f", {item.diverged} of {item.runs + item.diverged} diverged" if item.diverged else "")
 
 
 def pairs(results: Results) -> Table | None:
@@ -44,7 +44,7 @@ def pairs(results: Results) -> Table | None:
         quantity = Quantity(pair.quantity)
         rows.append(
             [
-                text(f"{pair.way}{' (virtual)' if pair.virtual else ''}, N = {pair.nodes}"),
+                text(f"{pair.name}{' (virtual)' if pair.virtual else ''}, N = {pair.nodes}"),
                 text(f"{pair.against}, N = {pair.against_nodes}"),
                 text(quantity.label),
                 number(pair.mean, quantity.difference(pair.mean)),
@@ -53,7 +53,7 @@ def pairs(results: Results) -> Table | None:
                 text(pair.verdict),
             ]
         )
-    names = ("way", "against", "in", "difference", "interval", "seeds", "verdict")
+    names = ("strategy", "against", "in", "difference", "interval", "seeds", "verdict")
     caption = f"Differences between runs of the same seed, on the {results.metric.split} rows"
     known = {pair.rows_error is not None for pair in pairs if pair.low is not None}
     if known:
@@ -65,12 +65,12 @@ def pairs(results: Results) -> Table | None:
 
 
 def times(results: Results) -> Table | None:
-    """How many times as fast as `single` each way is."""
+    """How many times as fast as `single` each strategy is."""
     if not results.times:
         return None
     rows = [
         [
-            text(f"{pair.way}, N = {pair.nodes}"),
+            text(f"{pair.name}, N = {pair.nodes}"),
             text(f"{pair.against}, N = {pair.against_nodes}"),
             text(pair.what),
             number(pair.times, compact(pair.times)),
@@ -81,20 +81,20 @@ def times(results: Results) -> Table | None:
         ]
         for pair in results.times
     ]
-    names = ("way", "against", "time", "times as fast", "interval", "at least", "seeds", "verdict")
+    names = ("strategy", "against", "time", "times as fast", "interval", "at least", "seeds", "verdict")
     caption = "How many times as fast: seconds of runs of the same seed. At least: for all that are faster, together"
     return Table("times", caption, [(name, "") for name in names], rows, filled_only=True)
 
 
-def ways(results: Results, virtual: bool) -> Table | None:
-    """What each way did on each number of nodes, on nodes at hand or on virtual ones."""
+def strategies(results: Results, virtual: bool) -> Table | None:
+    """What each strategy did on each number of nodes, on nodes at hand or on virtual ones."""
     lines = [row for row in results.table if row.virtual == virtual]
     if not lines:
         return None
     metric = results.metric
     quantity = Quantity(metric.name)
     columns = [
-        ("way", "how the nodes share the work"),
+        ("strategy", "how the nodes share the work"),
         ("N", "nodes"),
         ("runs", "one for each seed; those that finished, where others diverged"),
         ("passes", "readings of the whole training set, summed over the nodes"),
@@ -115,7 +115,7 @@ def ways(results: Results, virtual: bool) -> Table | None:
         ("reached", "runs that reached the target, of all"),
         ("node time", "to the target: the median time, of all nodes together"),
     ]
-    rows = [_way(row, quantity) for row in lines]
+    rows = [_strategy(row, quantity) for row in lines]
     left_out = (
         {"seconds", "hand-off", "rows/s", "efficiency", "time to target", "node time"}
         if virtual
@@ -135,13 +135,13 @@ def ways(results: Results, virtual: bool) -> Table | None:
     )
 
 
-def _way(row: Row, quantity: Quantity) -> list[Cell]:
+def _strategy(row: Row, quantity: Quantity) -> list[Cell]:
     metric, to = row.metric, row.to_target
     seconds, passes = (None, None) if to is None else (to.seconds, to.passes)
     hours = None if seconds is None else seconds * row.nodes / 3600
     reached = count(None) if to is None else f"{to.reached} of {to.of}"
     return [
-        text(row.way),
+        text(row.name),
         number(row.nodes, count(row.nodes)),
         number(row.runs, part(row.runs, row.runs + row.diverged)),
         *(number(value, count(value)) for value in (row.passes, row.updates, row.syncs)),
@@ -202,7 +202,7 @@ def hosts(results: Results) -> Table | None:
         ]
         for row in scale
     ]
-    names = ("way", "N", "hosts", "link", "seconds", "")
+    names = ("strategy", "N", "hosts", "link", "seconds", "")
     return Table("hosts", "The same nodes on one host, and on several", [(name, "") for name in names], rows)
 
 
@@ -220,7 +220,7 @@ def runs(results: Results) -> Table | None:
         values, seconds = _values(run, metric), run.history[-1].seconds if run.history else None
         rows.append(
             [
-                _way_of(run),
+                _name_of(run),
                 _nodes(run),
                 number(run.seed, str(run.seed)),
                 text("exact" if run.ledger.exact else "NOT exact"),
@@ -235,11 +235,11 @@ def runs(results: Results) -> Table | None:
         )
     for gone in results.diverged:
         nothing = number(None, count(None))
-        cells = [_way_of(gone), _nodes(gone), number(gone.seed, str(gone.seed))]
+        cells = [_name_of(gone), _nodes(gone), number(gone.seed, str(gone.seed))]
         rows.append([*cells, text("diverged"), text(count(None)), nothing, nothing, *[nothing for _ in names]])
     columns = [
         (
-            "way",
+            "strategy",
             "leads to the record of the run, in the folder runs beside this page: to nothing where only that was moved",
         ),
         ("N", "nodes"),
@@ -255,8 +255,8 @@ def runs(results: Results) -> Table | None:
     )
 
 
-def _way_of(run: ComparedRun | DivergedRun) -> Cell:
-    return text(run.way, f"runs/{quote(run.key)}.json")
+def _name_of(run: ComparedRun | DivergedRun) -> Cell:
+    return text(run.name, f"runs/{quote(run.key)}.json")
 
 
 def _nodes(run: ComparedRun | DivergedRun) -> Cell:

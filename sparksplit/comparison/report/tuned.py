@@ -1,40 +1,40 @@
-"""The page's part about tuning: what was tried for each way, what was chosen, and what it cost."""
+"""The page's part about tuning: what was tried for each strategy, what was chosen, and what it cost."""
 
 from __future__ import annotations
 
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import MISSING, Quantity, compact, count
 from sparksplit.comparison.tuning import said
-from sparksplit.comparison.tuning.record import TunedWay
+from sparksplit.comparison.tuning.record import TunedStrategy
 from sparksplit.comparison.tuning.tries import name_of
 from sparksplit.pages.tables import Cell, Table, number, text
 
 
 def chosen(results: Results) -> Table | None:
-    """A line for each way: what it has of all that was tried."""
+    """A line for each strategy: what it has of all that was tried."""
     if results.tuning is None:
         return None
     quantity = Quantity(results.tuning.metric)
     keys = _keys(results)
     rows = []
-    for way in results.tuning.ways:
-        best = None if way.chosen is None else way.tries[way.chosen]
-        known = [one.metric for one in way.tries if one.metric is not None]
-        lost = len(way.tries) - len(known)
+    for tuned in results.tuning.strategies:
+        best = None if tuned.chosen is None else tuned.tries[tuned.chosen]
+        known = [one.metric for one in tuned.tries if one.metric is not None]
+        lost = len(tuned.tries) - len(known)
         rows.append(
             [
-                text(_name(way)),
-                number(way.nodes, count(way.nodes)),
+                text(_name(tuned)),
+                number(tuned.nodes, count(tuned.nodes)),
                 *(_value(None if best is None else best.values.get(key)) for key in keys),
                 number(None if best is None else best.metric, quantity.value(None if best is None else best.metric)),
                 text(f"{quantity.value(min(known))} to {quantity.value(max(known))}" if known else MISSING),
                 number(lost, count(lost)),
-                text("; ".join(said.edges_of(way)) or "no"),
-                text(", ".join(way.also).replace("`", "")),
+                text("; ".join(said.edges_of(tuned)) or "no"),
+                text(", ".join(tuned.also).replace("`", "")),
             ]
         )
     columns = [
-        ("way", ""),
+        ("strategy", ""),
         ("N", "nodes"),
         *((name_of(key), "chosen") for key in keys),
         (f"validation {quantity.label}", "at the end: what the choice was made by"),
@@ -47,7 +47,7 @@ def chosen(results: Results) -> Table | None:
         ("also for", "the same on any number of nodes"),
     ]
     used = [index for index, (name, _) in enumerate(columns) if name != "also for" or any(row[-1].text for row in rows)]
-    caption = f"What each way was given: the best of {results.tuning.tries} tries, by the validation rows"
+    caption = f"What each strategy was given: the best of {results.tuning.tries} tries, by the validation rows"
     return Table(
         "tuned", caption, [columns[index] for index in used], [[row[index] for index in used] for row in rows], True
     )
@@ -61,27 +61,27 @@ def tries(results: Results) -> Table | None:
     keys = _keys(results)
     rows = [
         [
-            text(_name(way)),
-            number(way.nodes, count(way.nodes)),
+            text(_name(tuned)),
+            number(tuned.nodes, count(tuned.nodes)),
             *(_value(one.values.get(key)) for key in keys),
             number(one.metric, "diverged" if one.metric is None else quantity.value(one.metric)),
-            text("chosen" if place == way.chosen else ""),
+            text("chosen" if place == tuned.chosen else ""),
         ]
-        for way in results.tuning.ways
-        for place, one in enumerate(way.tries)
+        for tuned in results.tuning.strategies
+        for place, one in enumerate(tuned.tries)
     ]
-    names = [("way", ""), ("N", "nodes"), *((name_of(key), "") for key in keys)]
+    names = [("strategy", ""), ("N", "nodes"), *((name_of(key), "") for key in keys)]
     columns = [*names, (f"validation {quantity.label}", "at the end"), ("", "")]
     return Table("tries", "Every try. Choose a column's name to sort by it.", columns, rows, sortable=True)
 
 
 def _keys(results: Results) -> list[str]:
-    ways = results.tuning.ways if results.tuning is not None else []
-    return list(dict.fromkeys(key for way in ways for key in way.ranges))
+    strategies = results.tuning.strategies if results.tuning is not None else []
+    return list(dict.fromkeys(key for tuned in strategies for key in tuned.ranges))
 
 
-def _name(way: TunedWay) -> str:
-    return way.way + (" (virtual)" if way.virtual else "")
+def _name(tuned: TunedStrategy) -> str:
+    return tuned.name + (" (virtual)" if tuned.virtual else "")
 
 
 def _value(value: float | None) -> Cell:

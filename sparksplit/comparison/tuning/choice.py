@@ -1,4 +1,4 @@
-"""Which of the values that were tried is best for each way, on the validation rows."""
+"""Which of the values that were tried is best for each strategy, on the validation rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from statistics import fmean
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.plan import Run
 from sparksplit.comparison.record import ComparedRun, DivergedRun
-from sparksplit.comparison.tuning.record import Tried, TunedWay, Tuning
+from sparksplit.comparison.tuning.record import Tried, TunedStrategy, Tuning
 from sparksplit.comparison.tuning.space import Values, extremes
 from sparksplit.comparison.tuning.tries import Group, Try
 from sparksplit.training.metrics import LOSS
@@ -21,13 +21,13 @@ Records = Mapping[str, ComparedRun | DivergedRun]
 
 def tuning(tries: Sequence[Try], records: Records, metric: Deciding, runs: Sequence[Run]) -> Tuning:
     """What `tries` came to. metric: which decides. runs: the comparison's."""
-    ways = [_way(group, list(own), records, metric, runs) for group, own in groupby(tries, lambda one: one.group)]
+    tuned = [_tuned(group, list(own), records, metric, runs) for group, own in groupby(tries, lambda one: one.group)]
     done = [record for record in records.values() if isinstance(record, ComparedRun)]
     return Tuning(
         metric=metric.name,
-        tries=len(ways[0].tries),
+        tries=len(tuned[0].tries),
         seeds=[run.config.seed for run in tries[0].runs],
-        ways=ways,
+        strategies=tuned,
         runs=len(records),
         diverged=len(records) - len(done),
         passes=sum(record.passes for record in done),
@@ -36,12 +36,12 @@ def tuning(tries: Sequence[Try], records: Records, metric: Deciding, runs: Seque
 
 
 def best(tries: Sequence[Try], found: Tuning) -> dict[Group, Values]:
-    """The best values of each way of which not all tries diverged."""
+    """The best values of each strategy of which not all tries diverged."""
     values = {group: [one.values for one in own] for group, own in groupby(tries, lambda one: one.group)}
     return {
-        (way.way, way.nodes, way.virtual): values[way.way, way.nodes, way.virtual][way.chosen]
-        for way in found.ways
-        if way.chosen is not None
+        (tuned.name, tuned.nodes, tuned.virtual): values[tuned.name, tuned.nodes, tuned.virtual][tuned.chosen]
+        for tuned in found.strategies
+        if tuned.chosen is not None
     }
 
 
@@ -50,20 +50,22 @@ def node_seconds(records: Sequence[ComparedRun]) -> float:
     return round(sum(run.seconds.total * (1 if run.virtual else run.nodes) for run in records), 1)
 
 
-def _way(group: Group, tries: Sequence[Try], records: Records, metric: Deciding, runs: Sequence[Run]) -> TunedWay:
+def _tuned(
+    group: Group, tries: Sequence[Try], records: Records, metric: Deciding, runs: Sequence[Run]
+) -> TunedStrategy:
     results = [_tried(one, records, metric.name) for one in tries]
     chosen = choice(results, metric.higher_is_better)
     ranges = tries[0].runs[0].ranges
     others = {run.group for run in runs if run.tuned_as == group and run.group != group}
-    return TunedWay(
-        way=group[0],
+    return TunedStrategy(
+        name=group[0],
         nodes=group[1],
         virtual=group[2],
         ranges={key: [own.low, own.high] for key, own in ranges.items()},
         tries=results,
         chosen=chosen,
         edges=[] if chosen is None else extremes([one.values for one in tries], chosen),
-        also=[f"`{way}` on {nodes}" for way, nodes, _ in sorted(others, key=lambda other: other[1])],
+        also=[f"`{name}` on {nodes}" for name, nodes, _ in sorted(others, key=lambda other: other[1])],
     )
 
 

@@ -16,13 +16,13 @@ class Tried:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TunedWay:
-    """What was tried for a way on so many nodes. ranges: from the lowest to the highest value, by key. chosen: the
-    place of the best among `tries`; None where all diverged, so that the way has the values that were given. edges: the
-    keys of which it has the lowest or the highest value that was tried. also: which others have these values, because
-    they are the same on any number of nodes."""
+class TunedStrategy:
+    """What was tried for a strategy on so many nodes. ranges: from the lowest to the highest value, by key. chosen: the
+    place of the best among `tries`; None where all diverged, so that the strategy has the values that were given.
+    edges: the keys of which it has the lowest or the highest value that was tried. also: which others have these
+    values, because they are the same on any number of nodes."""
 
-    way: str
+    name: str
     nodes: int
     virtual: bool
     ranges: dict[str, list[float]]
@@ -41,7 +41,7 @@ class Tuning:
     metric: str
     tries: int
     seeds: list[int]
-    ways: list[TunedWay]
+    strategies: list[TunedStrategy]
     runs: int
     diverged: int
     passes: int

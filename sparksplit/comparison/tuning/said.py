@@ -7,40 +7,40 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sparksplit.comparison.numbers import Quantity, compact, count, duration
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.comparison.tuning.choice import node_seconds
-from sparksplit.comparison.tuning.record import TunedWay, Tuning
+from sparksplit.comparison.tuning.record import TunedStrategy, Tuning
 from sparksplit.comparison.tuning.tries import name_of
 
 
-def of_way(way: TunedWay, tuning: Tuning) -> str:
-    """Which values a way has, and whether others should be tried."""
+def of_strategy(tuned: TunedStrategy, tuning: Tuning) -> str:
+    """Which values a strategy has, and whether others should be tried."""
     quantity = Quantity(tuning.metric)
-    who = where(way)
-    also = f" (and {', '.join(way.also)})" if way.also else ""
-    if way.chosen is None:
-        return f"{who}{also} keeps the values that were given: all {len(way.tries)} tries diverged."
-    best = way.tries[way.chosen]
+    who = where(tuned)
+    also = f" (and {', '.join(tuned.also)})" if tuned.also else ""
+    if tuned.chosen is None:
+        return f"{who}{also} keeps the values that were given: all {len(tuned.tries)} tries diverged."
+    best = tuned.tries[tuned.chosen]
     return (
         f"{who}{also} has {values(best.values)}: {quantity.label} {quantity.value(best.metric)} of the validation "
-        f"rows{_others(way, quantity)}{_beyond(way)}."
+        f"rows{_others(tuned, quantity)}{_beyond(tuned)}."
     )
 
 
 def doubts(tuning: Tuning) -> Iterator[str]:
-    """For which ways other values should be tried."""
-    edges = [f"{where(way)} ({' and '.join(edges_of(way))})" for way in tuning.ways if way.edges]
+    """For which strategies other values should be tried."""
+    edges = [f"{where(tuned)} ({' and '.join(edges_of(tuned))})" for tuned in tuning.strategies if tuned.edges]
     if edges:
         yield (
             f"A better value may lie beyond the best that was tried, for {'; '.join(edges)}: "
-            f"{_remedy(way for way in tuning.ways if way.edges)}."
+            f"{_remedy(tuned for tuned in tuning.strategies if tuned.edges)}."
         )
-    lost = [where(way) for way in tuning.ways if way.chosen is None]
+    lost = [where(tuned) for tuned in tuning.strategies if tuned.chosen is None]
     if lost:
         yield f"All tries diverged, so that the values that were given are kept, for {'; '.join(lost)}."
 
 
-def where(way: TunedWay) -> str:
+def where(tuned: TunedStrategy) -> str:
     """Such as `epoch` on 4 virtual."""
-    return f"`{way.way}` on {way.nodes}{' virtual' if way.virtual else ''}"
+    return f"`{tuned.name}` on {tuned.nodes}{' virtual' if tuned.virtual else ''}"
 
 
 def values(own: Mapping[str, float]) -> str:
@@ -48,10 +48,10 @@ def values(own: Mapping[str, float]) -> str:
     return ", ".join(f"{name_of(key)} {compact(value)}" for key, value in own.items())
 
 
-def _others(way: TunedWay, quantity: Quantity) -> str:
+def _others(tuned: TunedStrategy, quantity: Quantity) -> str:
     """How much there was to choose: what the others came to."""
-    known = [one.metric for place, one in enumerate(way.tries) if one.metric is not None and place != way.chosen]
-    lost = sum(one.metric is None for one in way.tries)
+    known = [one.metric for place, one in enumerate(tuned.tries) if one.metric is not None and place != tuned.chosen]
+    lost = sum(one.metric is None for one in tuned.tries)
     parts = []
     if known:
         parts.append(f"the others {quantity.value(min(known))} to {quantity.value(max(known))}")
@@ -60,19 +60,19 @@ def _others(way: TunedWay, quantity: Quantity) -> str:
     return f" ({', '.join(parts)})" if parts else ""
 
 
-def _beyond(way: TunedWay) -> str:
-    if not way.edges:
+def _beyond(tuned: TunedStrategy) -> str:
+    if not tuned.edges:
         return ""
-    return f"; a better value may lie beyond {' and '.join(edges_of(way))}: {_remedy([way])}"
+    return f"; a better value may lie beyond {' and '.join(edges_of(tuned))}: {_remedy([tuned])}"
 
 
-def edges_of(way: TunedWay) -> list[str]:
+def edges_of(tuned: TunedStrategy) -> list[str]:
     """Of which keys the best is the lowest or the highest value that was tried, and what was left of the range. Such
     as `learning rate 5.62, the highest tried of a range up to 10` and `H 128, the end of its range`."""
-    best = {} if way.chosen is None else way.tries[way.chosen].values
+    best = {} if tuned.chosen is None else tuned.tries[tuned.chosen].values
     found = []
-    for key in way.edges:
-        side, end, is_end = _edge(way, key)
+    for key in tuned.edges:
+        side, end, is_end = _edge(tuned, key)
         which = "the end of its range" if is_end else f"the {side} tried of a range {_towards(side)} {compact(end)}"
         found.append(f"{name_of(key)} {compact(best[key])}, {which}")
     return found
@@ -82,18 +82,18 @@ def _towards(side: str) -> str:
     return "up to" if side == "highest" else "down to"
 
 
-def _edge(way: TunedWay, key: str) -> tuple[str, float, bool]:
+def _edge(tuned: TunedStrategy, key: str) -> tuple[str, float, bool]:
     """(lowest or highest, that end of the range, whether the best value is that end)"""
-    assert way.chosen is not None
-    best = way.tries[way.chosen].values[key]
-    low, high = way.ranges[key]
-    side, end = ("lowest", low) if best == min(one.values[key] for one in way.tries) else ("highest", high)
+    assert tuned.chosen is not None
+    best = tuned.tries[tuned.chosen].values[key]
+    low, high = tuned.ranges[key]
+    side, end = ("lowest", low) if best == min(one.values[key] for one in tuned.tries) else ("highest", high)
     return side, end, compact(best) == compact(end)
 
 
-def _remedy(ways: Iterable[TunedWay]) -> str:
+def _remedy(strategies: Iterable[TunedStrategy]) -> str:
     """What finds a better value if there is one: within the range, or beyond it."""
-    used_up = {_edge(way, key)[2] for way in ways for key in way.edges}
+    used_up = {_edge(tuned, key)[2] for tuned in strategies for key in tuned.edges}
     if used_up == {True}:
         return "give a wider range in `tune.keys`"
     return "try more values (`tune.tries`), or give a wider range in `tune.keys`"

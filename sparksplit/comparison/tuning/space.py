@@ -1,4 +1,4 @@
-"""What is tried: ranges of a way's keys on a log scale, and the points of a quasi-random sequence within them.
+"""What is tried: ranges of a strategy's keys on a log scale, and the points of a quasi-random sequence within them.
 
 A quasi-random sequence leaves no gaps where random values would, and its first points are those of every longer one, so
 that more tries go on from fewer (Bousquet et al. 2017, Critical Hyper-Parameters: No Random, No Cry).
@@ -19,7 +19,7 @@ from sparksplit.training.config import TrainConfig
 
 RATE = "optimizer.learning_rate"
 AROUND = 10.0
-"""How far the range of the rate reaches to each side of a way's own, as a factor."""
+"""How far the range of the rate reaches to each side of a strategy's own, as a factor."""
 _WHOLE = frozenset(
     ("gradient_accumulation_steps", "ema_overwrite_frequency", "decay_steps", "first_decay_steps", "warmup_steps")
 )
@@ -73,11 +73,11 @@ def tried(ranges: Mapping[str, Range], tries: int) -> list[dict[str, float]]:
     return found
 
 
-def ranges(tuning: TuneConfig, run: TrainConfig, way: Strategy, rate: object) -> dict[str, Range]:
-    """What is tuned of a way, the learning rate first. run: one run of it. rate: the comparison's learning rate.
+def ranges(tuning: TuneConfig, run: TrainConfig, strategy: Strategy, rate: object) -> dict[str, Range]:
+    """What is tuned of a strategy, the learning rate first. run: one run of it. rate: the comparison's learning rate.
 
-    A range that is given for the learning rate is that of ways with the comparison's own; one with a rate twice as high
-    has a range twice as high. Raises ValueError where the rate is a schedule of which nothing is to be tuned.
+    A range that is given for the learning rate is that of strategies with the comparison's own; one with a rate twice
+    as high has a range twice as high. Raises ValueError where the rate is a schedule of which nothing is to be tuned.
     """
     found: dict[str, Range] = {}
     own = run.optimizer.learning_rate
@@ -87,7 +87,7 @@ def ranges(tuning: TuneConfig, run: TrainConfig, way: Strategy, rate: object) ->
         found[RATE] = Range(low * times, high * times) if high else Range(own / AROUND, own * AROUND)
     values = run.model_dump(mode="json")
     for key, (low, high) in tuning.keys.items():
-        if key != RATE and _has(run, way, key):
+        if key != RATE and _has(run, strategy, key):
             found[key] = Range(low, high, _is_whole(key, values, (low, high)))
     if not any(key.startswith(RATE) for key in found):
         raise ValueError(
@@ -108,11 +108,11 @@ def _is_whole(key: str, values: Mapping[str, Any], ends: tuple[float, float]) ->
     return key.rpartition(".")[2] in _WHOLE or (is_own and is_int and all(float(end).is_integer() for end in ends))
 
 
-def _has(run: TrainConfig, way: Strategy, key: str) -> bool:
-    """Whether a way heeds a key."""
+def _has(run: TrainConfig, strategy: Strategy, key: str) -> bool:
+    """Whether a strategy heeds a key."""
     section, _, name = key.partition(".")
     if section == "sync":
-        return way.settings and (not name.startswith("outer_") or run.sync.outer != "none")
+        return strategy.settings and (not name.startswith("outer_") or run.sync.outer != "none")
     return not key.startswith(f"{RATE}.") or isinstance(run.optimizer.learning_rate, dict)
 
 
@@ -124,7 +124,8 @@ def value_at(values: Any, key: str) -> Any:
 
 
 def called(said: dict[str, Any], ranges: Mapping[str, Range], every: bool) -> dict[str, Any]:
-    """What is said about a way, with ranges in place of what is tuned. every: whether its name tells H in any case."""
+    """What is said about a strategy, with ranges in place of what is tuned. every: whether its name tells H in any
+    case."""
     names = [key for key in ranges if value_at(said, key) is not None or (every and key == "sync.every")]
     return merged(said, nested({key: str(ranges[key]) for key in names}))
 

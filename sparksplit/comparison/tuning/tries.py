@@ -1,4 +1,4 @@
-"""The runs that try values for each way, and the comparison's runs with the values that were best."""
+"""The runs that try values for each strategy, and the comparison's runs with the values that were best."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TRY_SEED = 2_000_000
 """How far the seeds of tries are from those that are compared; references' lie between."""
 
 Group = tuple[str, int, bool]
-"""(way, nodes, virtual)"""
+"""(name, nodes, virtual)"""
 
 
 @dataclass(frozen=True)
 class Try:
-    """Values that are tried for a way. runs: one for each seed, which differ in that alone."""
+    """Values that are tried for a strategy. runs: one for each seed, which differ in that alone."""
 
     group: Group
     values: Values
@@ -31,22 +31,22 @@ class Try:
 
 
 def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
-    """What is tried for the ways of `runs`, way by way in their order; nothing if nothing is tuned.
+    """What is tried for the strategies of `runs`, strategy by strategy in their order; nothing if nothing is tuned.
 
-    Raises ConfigError that names the key of which a way does not take all values from one end to the other.
+    Raises ConfigError that names the key of which a strategy does not take all values from one end to the other.
     """
     tuning = config.tuning
     if tuning is None:
         return []
-    ways: dict[Group, Run] = {}
+    firsts: dict[Group, Run] = {}
     for run in runs:
         if run.group == run.tuned_as and not run.reference:
-            ways.setdefault(run.group, run)
-    unused = [key for key in tuning.keys if not any(key in run.ranges for run in ways.values())]
+            firsts.setdefault(run.group, run)
+    unused = [key for key in tuning.keys if not any(key in run.ranges for run in firsts.values())]
     if unused:
-        known = ", ".join(dict.fromkeys(run.config.strategy for run in ways.values()))
-        raise _error(config, unused[0], f"no way of {known} has it")
-    for run in ways.values():
+        known = ", ".join(dict.fromkeys(run.config.strategy for run in firsts.values()))
+        raise _error(config, unused[0], f"no strategy of {known} has it")
+    for run in firsts.values():
         _check_ends(config, tuning, run)
         if (number := len(tried(run.ranges, tuning.tries))) < tuning.tries:
             some = " and ".join(f"{key}: {own}" for key, own in run.ranges.items())
@@ -54,7 +54,7 @@ def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
     seeds = [config.seed + _TRY_SEED + place for place in range(tuning.seeds)]
     return [
         Try(group, values, [_run(config, run, values, number, seed) for seed in seeds])
-        for group, run in ways.items()
+        for group, run in firsts.items()
         for number, values in enumerate(tried(run.ranges, tuning.tries), start=1)
     ]
 
@@ -87,14 +87,14 @@ def _run(config: CompareConfig, run: Run, values: Values, number: int, seed: int
     return replace(
         run,
         key=f"tune-{stem}-t{number}-s{seed}",
-        way=", ".join([run.way, *(f"{name_of(key)} = {compact(value)}" for key, value in values.items())]),
+        name=", ".join([run.name, *(f"{name_of(key)} = {compact(value)}" for key, value in values.items())]),
         config=own.model_copy(update={"seed": seed}),
         tried=True,
     )
 
 
 def tuned(runs: Sequence[Run], best: Mapping[Group, Values]) -> list[Run]:
-    """`runs` with the best values of their ways; those of a way without any keep their own."""
+    """`runs` with the best values of their strategies; those of a strategy without any keep their own."""
     return [
         replace(run, config=with_values(run.config, best[run.tuned_as]))
         if run.tuned_as is not None and run.tuned_as in best

@@ -61,8 +61,8 @@ class Rig:
     ) -> None:
         self.process, self.member, self.collective, self.config = process, member, collective, config
         self._runner, self._rows = runner, rows
-        self.way = find(config.strategy, process.payload.sources.get("strategy"))
-        self.sync = self.way.sync(collective, config.sync)
+        self.strategy = find(config.strategy, process.payload.sources.get("strategy"))
+        self.sync = self.strategy.sync(collective, config.sync)
         self.step: Step = process.step(self.sync, collective)
         self.steps = self._steps(rows)
         self.first_reading: float | None = None
@@ -78,7 +78,7 @@ class Rig:
             process.warmed_up.updates.assign(self.steps)
         lanes = process.data.manifest.lanes
         self._own: list[list[int]] = [
-            self.way.split.lanes(lanes, rank, member.size).tolist() for rank in range(member.size)
+            self.strategy.split.lanes(lanes, rank, member.size).tolist() for rank in range(member.size)
         ]
         self.own_rows = max(sum(rows.lane_rows[lane] for lane in own) for own in self._own)
         self._take(like)
@@ -93,7 +93,7 @@ class Rig:
         if readers is not None:
             changed["readers"] = readers
         feeds = Feeds(self.process, self.member, self.collective, self.config.model_copy(update=changed))
-        feed = feeds.training(source or self.sample, self.way.split, self.sync, self._batch_size)
+        feed = feeds.training(source or self.sample, self.strategy.split, self.sync, self._batch_size)
         assert isinstance(feed, Feed)
         self._open.append(feed)
         return feed
@@ -199,17 +199,17 @@ class Rig:
             if held is not None:
                 feeds.end(held)
                 self.held_out_bytes += int(self._runner.most(held.own_bytes))
-        feed = feeds.training(self._rows, self.way.split, self.sync, self._batch_size)
+        feed = feeds.training(self._rows, self.strategy.split, self.sync, self._batch_size)
         assert isinstance(feed, Feed)
         self._open.append(feed)
         return feed
 
     @property
     def _batch_size(self) -> int:
-        return self._schedule(self._rows).rows_of_batch(self.way.split)
+        return self._schedule(self._rows).rows_of_batch(self.strategy.split)
 
     def _schedule(self, rows: RowSource) -> Schedule:
-        config, split = self.config, self.way.split
+        config, split = self.config, self.strategy.split
         size, lanes = self.member.size, self.process.data.manifest.lanes
         return Schedule(split, size, lanes, rows.lane_rows, 1, config.batch_size, config.local_batch_size)
 
@@ -218,7 +218,7 @@ class Rig:
 
     def _steps_of_windows(self, windows: int, window: int) -> int:
         lanes = np.array(self.sample.lane_rows, np.int64)
-        if self.way.split.dealt_apart:
+        if self.strategy.split.dealt_apart:
             lanes = lanes[self._own[0]]
         edge = np.array([windows * window * self._rows.block_rows])
         return max(1, int(order.rows_above(lanes, edge)[0]) // self._batch_size)
@@ -273,7 +273,7 @@ class Rig:
             return self.step
         if self._alone is None:
             on_its_own = Alone()
-            self._alone = self.process.step(self.way.sync(on_its_own, self.config.sync), on_its_own)
+            self._alone = self.process.step(self.strategy.sync(on_its_own, self.config.sync), on_its_own)
         return self._alone
 
     def warm(self, step: Step, chunk: Chunk) -> None:
@@ -284,7 +284,7 @@ class Rig:
 
     def _epoch(self, number: int) -> int:
         size = self.member.size
-        own: Sequence[int] = self.way.split.epochs(0, size * (number + 1), self.member.rank, size)
+        own: Sequence[int] = self.strategy.split.epochs(0, size * (number + 1), self.member.rank, size)
         return own[number]
 
     def reset(self) -> None:

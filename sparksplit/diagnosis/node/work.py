@@ -226,8 +226,8 @@ class _Diagnosis:
         return changed
 
     def _lanes(self, config: TrainConfig) -> list[int]:
-        way = find(config.strategy, self._process.payload.sources.get("strategy"))
-        lanes = way.split.lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size)
+        strategy = find(config.strategy, self._process.payload.sources.get("strategy"))
+        lanes = strategy.split.lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size)
         return [int(lane) for lane in lanes]
 
     def _say(self, what: str, name: str, part: float) -> None:

@@ -51,7 +51,7 @@ class Feeds:
             return None
         source = held.get(name) or data.split(name)
         own = order.owned_lanes(data.manifest.lanes, member.rank, member.size)
-        batch_size = max(_EVALUATED, self._process.way.split.batch_size(self._config.batch_size, member.size))
+        batch_size = max(_EVALUATED, self._process.strategy.split.batch_size(self._config.batch_size, member.size))
         feed = self._feed(source, own, batch_size)
         row_bytes = sum(spec.row_bytes for spec in source.tensors)
         self._cache = max(0, self._cache - row_bytes * sum(source.lane_rows[lane] for lane in own))

@@ -38,7 +38,7 @@ class Process:
     def __init__(self, member: Member, payload: Payload, config: TrainConfig, rows: RowSource | None = None) -> None:
         self.member, self.payload, self.config, self._rows = member, payload, config, rows
         self.data = open_joined(config.data, verify=False)
-        self.way: Strategy = find(config.strategy, self._source_text("strategy"))
+        self.strategy: Strategy = find(config.strategy, self._source_text("strategy"))
         self.nodes = config.node_count
         # Opened now, so that Spark feeds while the model is built.
         self.receiver = self._receive() if config.input_mode == "spark" and rows is None else None
@@ -61,7 +61,7 @@ class Process:
         scratch = None if self.member.rank or self.payload.record_only else self.member.local_dir
         self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs, scratch)
         self.init = self._take_weights()
-        self.warmed_up = WarmedUp(self.nodes) if self.way.scaled_rate else None
+        self.warmed_up = WarmedUp(self.nodes) if self.strategy.scaled_rate else None
         self.optimizer = build.build_optimizer(config, self.warmed_up)
         self.loss = build.build_loss(config, described, self.model, self.inputs)
         means = manifest.splits["train"].label_means

@@ -1,7 +1,7 @@
 """Which epochs come when, and by which strategy: pure functions of integers, like rows.order.
 
-A run is one stretch of rounds, or two if it changes to its own strategy after `sync.after` updates made the way `batch`
-makes them. All nodes begin and end a round together. In a round each node runs one epoch, an epoch of its own if the
+A run is one stretch of rounds, or two if it changes from `batch` to its own strategy after `sync.after` updates. All
+nodes begin and end a round together. In a round each node runs one epoch, an epoch of its own if the
 strategy splits the epochs.
 """
 
@@ -16,7 +16,7 @@ from sparksplit.strategies.splits import BatchSplit, SharedLanes, Split
 
 @dataclass(frozen=True)
 class Stretch:
-    """Rounds that are trained in one way.
+    """Rounds that are trained with one strategy.
 
     own: whether that is the run's own strategy; if not, it is `batch`, on the lanes that the nodes have. begins, until:
     how many of the run's epochs are over before it, and after it. first: the run's steps before it. steps: steps of a

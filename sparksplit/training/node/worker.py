@@ -49,7 +49,7 @@ class Worker:
         self._process, self._member, self._collective = process, member, collective
         self._config = process.config
         collective.reset()
-        self._sync = process.way.sync(collective, self._config.sync)
+        self._sync = process.strategy.sync(collective, self._config.sync)
         self.step = like.with_sync(self._sync, collective) if like else process.step(self._sync, collective)
         self.saver = Saver(member, beside=not self._config.virtual)
         self._state = State(process, member, self._sync, self.step, self.saver)
@@ -96,7 +96,7 @@ class Worker:
         self._heed(looks is not None)
         clock.begin_training(self._progress.since_round)
         for stretch in stretches:
-            sync, step = self._way_of(stretch)
+            sync, step = self._sync_and_step(stretch)
             feed = self._feeds.training(rows, stretch.split, sync, schedule.rows_of_batch(stretch.split))
             if self._process.warmed_up is not None:
                 self._process.warmed_up.updates.assign(feed.updates)
@@ -198,7 +198,7 @@ class Worker:
             lambda: member.stopping.is_set() or member.leaving.is_set(),
             begun,
             config.phase_timeout,
-            rounds=not self._process.way.split.shared,
+            rounds=not self._process.strategy.split.shared,
         )
 
     def _saving(self, stretch: Stretch) -> Callable[[Progress], None]:
@@ -218,7 +218,7 @@ class Worker:
     def _schedule(self, rows: RowSource | None) -> Schedule:
         config = self._config
         return Schedule(
-            self._process.way.split,
+            self._process.strategy.split,
             self._member.size,
             self._process.data.manifest.lanes,
             None if rows is None else rows.lane_rows,
@@ -228,7 +228,7 @@ class Worker:
             config.sync.after,
         )
 
-    def _way_of(self, stretch: Stretch) -> tuple[Sync, Step]:
+    def _sync_and_step(self, stretch: Stretch) -> tuple[Sync, Step]:
         if stretch.own:
             return self._sync, self.step
         sync = STRATEGIES["batch"].sync(self._collective, self._config.sync)

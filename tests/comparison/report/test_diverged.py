@@ -10,25 +10,25 @@ from tests.comparison.report import pages
 from tests.comparison.report.pages import rendered, visible
 
 
-def lost(results, way, count):
-    """`results` as they would be if so many runs of `way` on real nodes had diverged."""
-    gone = [run for run in results["runs"] if run["way"] == way][:count]
+def lost(results, strategy, count):
+    """`results` as they would be if so many runs of `strategy` on real nodes had diverged."""
+    gone = [run for run in results["runs"] if run["name"] == strategy][:count]
     results["runs"] = [run for run in results["runs"] if run not in gone]
-    names = ("key", "way", "nodes", "virtual", "seed")
+    names = ("key", "name", "nodes", "virtual", "seed")
     error = {"config_hash": "c", "diverged": "the loss is nan"}
     results["diverged"] = [{**{name: run[name] for name in names}, **error} for run in gone]
-    (row,) = (row for row in results["table"] if row["way"] == way and not row["virtual"])
+    (row,) = (row for row in results["table"] if row["name"] == strategy and not row["virtual"])
     row.update(runs=row["runs"] - count, diverged=count)
     row["to_target"].update(reached=row["runs"])
     if not row["runs"]:
         row.update(dict.fromkeys(("passes", "updates", "syncs", "bytes_per_node", "seconds", "rows_per_second")))
         row.update(efficiency=None, to_target=None, time=None, metric=dict.fromkeys(("mean", "low", "high")))
-        results["pairs"] = [pair for pair in results["pairs"] if way not in (pair["way"], pair["against"])]
+        results["pairs"] = [pair for pair in results["pairs"] if strategy not in (pair["name"], pair["against"])]
     for pair in results["pairs"]:
-        if way in (pair["way"], pair["against"]):
+        if strategy in (pair["name"], pair["against"]):
             pair["seeds"] = row["runs"]
     for item in results["cost_model"]["predictions"]:
-        if item["way"] == way and item["nodes"] == 2:
+        if item["name"] == strategy and item["nodes"] == 2:
             item.update(seconds=None, passes=None, reached=row["runs"])
     return results
 
@@ -47,7 +47,7 @@ def test_seeds_that_diverged_are_shown_wherever_the_others_are():
     assert f"No point where not every run reaches the target (epoch-delayed; {sample.LOCAL})." in words
 
 
-def test_a_way_of_which_every_run_diverged_keeps_its_line():
+def test_a_strategy_of_which_every_run_diverged_keeps_its_line():
     words = visible(rendered(lost(sample.results(), sample.SINGLE, 5)))
     assert "single 1 0 of 5 – – – –" in words
 
@@ -56,15 +56,15 @@ def pictures_of(results):
     return learning(Results.from_json(results, "a test"))
 
 
-def test_curves_that_are_not_of_a_ways_largest_number_of_nodes_are_said():
+def test_curves_that_are_not_of_a_strategys_largest_number_of_nodes_are_said():
     """On 4 nodes every run of it diverged: what is shown is 2."""
     results = sample.results(seeds=2)
-    (row,) = (row for row in results["table"] if row["way"] == sample.LOCAL and not row["virtual"])
+    (row,) = (row for row in results["table"] if row["name"] == sample.LOCAL and not row["virtual"])
     nothing = dict.fromkeys(("passes", "updates", "seconds", "rows_per_second", "to_target", "time"))
     results["table"].append({**row, **nothing, "nodes": 4, "runs": 0, "diverged": 2})
     for picture in pictures_of(results):
         assert picture.caption.startswith(
-            "Each way on the largest number of nodes on which a run of it finished: the mean over the seeds"
+            "Each strategy on the largest number of nodes on which a run of it finished: the mean over the seeds"
         )
         assert f"Every run diverged: {sample.LOCAL}, N = 4." in picture.caption
     assert "Every run diverged" not in pictures_of(sample.results(seeds=2))[0].caption
@@ -81,7 +81,7 @@ def test_a_ledger_that_is_not_exact_is_said_first():
 def test_seconds_that_do_not_count_are_in_no_picture():
     """`batch` was measured elsewhere with one of its seeds, and there took a hundred times as long; then with both."""
     results = sample.results(seeds=2)
-    first, second = (run for run in results["runs"] if run["way"] == sample.BATCH)
+    first, second = (run for run in results["runs"] if run["name"] == sample.BATCH)
     for point in second["history"]:
         point["seconds"] *= 100
     second["place"] = {**sample.PLACE, "threads": 2}

@@ -20,9 +20,9 @@ LONG = "single, batch_size = 128, learning_rate = 0.000123 to 0.0123, momentum =
 SOLID = "W" * 70
 
 
-def pair(way, against, mean, half):
+def pair(strategy, against, mean, half):
     return {
-        "way": way, "nodes": 2, "virtual": False, "against": against, "against_nodes": 1, "quantity": "accuracy",
+        "name": strategy, "nodes": 2, "virtual": False, "against": against, "against_nodes": 1, "quantity": "accuracy",
         "seeds": 5, "of": 5, "mean": mean, "low": mean - half, "high": mean + half, "pooled": True, "verdict": "better",
     }  # fmt: skip
 
@@ -56,7 +56,7 @@ def check(pairs):
         assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
     left = list(zip(lines, boxes, strict=True))
     for each, (x, y) in zip(pairs, dots, strict=True):
-        own = f"{each['way']}, N = 2 − {each['against']}, N = 1"
+        own = f"{each['name']}, N = 2 − {each['against']}, N = 1"
         count = len(drawing.label_lines(own))
         mine, left = left[:count], left[count:]
         # From the lowest line up, whole: nothing is left out.
@@ -73,8 +73,8 @@ def check(pairs):
 @pytest.mark.parametrize("ends", [(-0.02, 0.03), (0.0, 0.0), (0.001, 0.001), (-1.0, 1.0)])
 def test_labels_are_beside_their_points_whole_and_apart(ends):
     check([
-        pair(way, against, mean, 0.003)
-        for way, against in (("batch", "single"), (LONG, "single"), (SOLID, LONG), ("local", SOLID))
+        pair(strategy, against, mean, 0.003)
+        for strategy, against in (("batch", "single"), (LONG, "single"), (SOLID, LONG), ("local", SOLID))
         for mean in ends
     ])  # fmt: skip
 

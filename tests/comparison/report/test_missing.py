@@ -15,7 +15,7 @@ from tests.comparison.report.pages import Tags, changed, rendered, visible, word
             {"virtual": [], "table": [row for row in sample.results()["table"] if not row["virtual"]]},
             "No virtual nodes were run.",
         ),
-        ({"pairs": []}, "No two ways were compared seed by seed."),
+        ({"pairs": []}, "No two strategies were compared seed by seed."),
         ({"target": None}, "No run measured the metric on validation rows, so there is no time to a target"),
         ({"cost_model": None}, "There is no cost model in these results"),
         ({"scale": []}, "nothing to compare"),
@@ -70,7 +70,7 @@ def test_values_that_are_none_everywhere():
         item.update(seconds=None, passes=None)
     page = words(results)
     assert "No run measured accuracy on the validation rows." in page
-    assert "No way reaches the target in every run." in page
+    assert "No strategy reaches the target in every run." in page
     assert "No run measured where its time went." in page
 
 

@@ -54,7 +54,7 @@ def test_the_page_is_made_from_the_zip_too(tmp_path):
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, check=True, timeout=120)
 
 
-def test_a_single_way_that_exchanges_has_its_picture():
+def test_a_single_strategy_that_exchanges_has_its_picture():
     table = sample.results(seeds=1)["table"]
     one = [row for row in table if not row["virtual"] and row["bytes_per_node"]][:1]
     silent = [row for row in table if not row["virtual"] and not row["bytes_per_node"]]
@@ -112,12 +112,12 @@ def overview_of(**parts):
 
 def test_the_first_picture_has_times_and_costs_the_quickest_first():
     picture = overview_of()
-    assert picture.columns == ["way", "time to the target", "interval", "reached by", "node time"]
-    seconds = {f"{row['way']}, N = {row['nodes']}": row for row in sample.results(3)["table"] if not row["virtual"]}
+    assert picture.columns == ["strategy", "time to the target", "interval", "reached by", "node time"]
+    seconds = {f"{row['name']}, N = {row['nodes']}": row for row in sample.results(3)["table"] if not row["virtual"]}
     times = [seconds[cells[0]]["to_target"]["seconds"] for cells in picture.rows]
     assert times == sorted(times) and len(times) == len(seconds)
-    for way, time, interval, reached, cost in picture.rows:
-        row = seconds[way]
+    for strategy, time, interval, reached, cost in picture.rows:
+        row = seconds[strategy]
         assert (time, reached) == (duration(row["to_target"]["seconds"]), "3 of 3")
         assert interval == f"{duration(row['to_target']['low'])} to {duration(row['to_target']['high'])}"
         number, unit = cost.split(" ")
@@ -129,14 +129,14 @@ def test_the_first_picture_has_times_and_costs_the_quickest_first():
 
 def test_where_nothing_but_single_is_decided_no_dot_is_called_the_best():
     """Others may lie left of it, and are not decided to be slower."""
-    frontier = [{**choice, "way": sample.SINGLE, "nodes": 1} for choice in sample.results(3)["frontier"]]
+    frontier = [{**choice, "name": sample.SINGLE, "nodes": 1} for choice in sample.results(3)["frontier"]]
     svg = overview_of(frontier=frontier).svg
     assert not re.search("fastest|cheapest|best", svg)
 
 
-def test_a_way_that_misses_the_target_has_no_dot_and_is_last():
+def test_a_strategy_that_misses_the_target_has_no_dot_and_is_last():
     table = sample.results(3)["table"]
-    row = next(row for row in table if row["way"] == sample.LOCAL)
+    row = next(row for row in table if row["name"] == sample.LOCAL)
     row["to_target"].update(seconds=0.1, low=None, high=None, reached=2)
     picture = overview_of(table=table)
     assert picture.rows[-1] == [f"{sample.LOCAL}, N = 2", MISSING, MISSING, "2 of 3", MISSING]
@@ -151,15 +151,15 @@ def test_where_even_single_misses_the_target_the_first_picture_is_of_all_passes(
             row.update(seconds_low=row["seconds"] * 0.9, seconds_high=row["seconds"] * 1.1)
     picture = overview_of(table=table)
     assert picture.title == "Time for all passes, and its cost"
-    assert picture.columns == ["way", "time in all", "interval", "node time"]
+    assert picture.columns == ["strategy", "time in all", "interval", "node time"]
     assert overview_of(table=[]).note == "No time in all counts."
 
 
 def test_lines_that_coincide_are_drawn_once_and_have_both_names():
     results = sample.results(3)
-    single = {run["seed"]: run for run in results["runs"] if run["way"] == sample.SINGLE}
+    single = {run["seed"]: run for run in results["runs"] if run["name"] == sample.SINGLE}
     for run in results["runs"]:
-        if run["way"] == sample.BATCH:
+        if run["name"] == sample.BATCH:
             for point, same in zip(run["history"], single[run["seed"]]["history"], strict=True):
                 point["validation"] = same["validation"]
     passes, seconds = learning(Results.from_json(results, "a test"))
@@ -173,7 +173,7 @@ def test_what_nothing_was_spent_on_is_not_among_what_the_time_went_to():
         if row["time"]:
             row["time"]["hand-off"] = 0.0
     picture = charts_nodes.times(Results.from_json(changed(table=table), "a test"))
-    assert picture.columns == ["way", "reading", "compute", "waiting", "synchronising", "other"]
+    assert picture.columns == ["strategy", "reading", "compute", "waiting", "synchronising", "other"]
     assert "hand-off" not in picture.svg
 
 
@@ -181,14 +181,14 @@ def test_the_answer_comes_first(page):
     words = visible(page)
     results = sample.results()
     places = [words.index(text.replace("'", "&#39;")) for text in results["answer"]["text"]]
-    places += [words.index(heading) for heading in ("The differences", "All ways", "Pictures", "To repeat it")]
+    places += [words.index(heading) for heading in ("The differences", "All strategies", "Pictures", "To repeat it")]
     assert places == sorted(places)
     assert "Of 11 epochs asked for, 12 were run: a multiple of 1 and 2 nodes" in words
 
 
 def test_numbers_are_those_of_the_results(page):
     words = visible(page)
-    row = next(row for row in sample.results()["table"] if row["way"] == sample.BATCH)
+    row = next(row for row in sample.results()["table"] if row["name"] == sample.BATCH)
     assert f"batch 2 5 12 240 240 9.60 {row['seconds']:.2f} {row['rows_per_second']:,.0f}" in words
     assert "local, H = 32, nesterov, N = 2 batch, N = 2 accuracy +0.61 points 0.47 to 0.75 5 better" in words
 
@@ -227,7 +227,7 @@ def test_a_metric_that_is_no_share(higher):
     assert "points" not in words
 
 
-def test_a_virtual_ways_difference_is_marked():
+def test_a_virtual_strategys_difference_is_marked():
     results = sample.results()
     results["pairs"][2]["virtual"] = True
     assert "epoch (virtual), N = 2 batch, N = 2" in pages.words(results)
@@ -237,7 +237,7 @@ def test_ideal_scaling_starts_from_single_with_the_comparisons_own_keys():
     """Not from one with larger mini-batches, which is faster."""
     results = sample.results(seeds=3)
     single = results["table"][0]
-    results["table"].append({**single, "way": "single, batch_size = 256", "rows_per_second": 1e6})
+    results["table"].append({**single, "name": "single, batch_size = 256", "rows_per_second": 1e6})
     assert "Ideal is N times single on 1 node." in pages.words(results)
 
 
@@ -268,7 +268,7 @@ def test_names_in_the_answer_are_set_apart_and_harmless():
         "text": ["Take `local` on `<b>2</b>` nodes.", "Or not."],
         "certainty": "More `seeds`.",
     }
-    gone = {"key": "epoch-n2-s1", "way": "epoch", "nodes": 2, "virtual": False, "seed": 1}
+    gone = {"key": "epoch-n2-s1", "name": "epoch", "nodes": 2, "virtual": False, "seed": 1}
     gone |= {"config_hash": "c", "diverged": "the loss is nan"}
     with pages.unpainted():
         page = rendered(changed(answer=answer, diverged=[gone]))
@@ -303,13 +303,13 @@ def test_the_hand_off_is_shown_where_spark_made_one():
     assert "once for all runs of a cluster" not in pages.words(changed())
 
 
-def test_how_the_ways_were_tuned_and_that_they_were_not():
+def test_how_the_strategies_were_tuned_and_that_they_were_not():
     words = pages.words(changed())
-    assert words.index("Tuned: each way has the best of 3") < words.index("Split the lanes and synchronise")
+    assert words.index("Tuned: each strategy has the best of 3") < words.index("Split the lanes and synchronise")
     assert (
         "Tuning took 9 runs on a seed of their own, 96 passes and 88.5 s of node time, without 1 that diverged" in words
     )
-    tuned = words[words.index("What each way was given") : words.index("Every try.")]
+    tuned = words[words.index("What each strategy was given") : words.index("Every try.")]
     assert "epoch 2 0.0316 95.00 % 93.00 % to 95.00 % 1 learning rate 0.0316, the lowest tried" in tuned
     edge = "learning rate 0.0316, the lowest tried of a range down to 0.01"
     assert f"single 1 0.0316 97.00 % 91.00 % to 97.00 % 0 {edge} batch on 2" in tuned
@@ -321,13 +321,13 @@ def test_how_the_ways_were_tuned_and_that_they_were_not():
     untuned["answer"]["headline"] = "Untuned: one rate for all."
     words = pages.words(untuned)
     assert words.index("Untuned: one rate for all.") < words.index("Split the lanes and synchronise")
-    assert "How each way was tuned" not in words and "Every try" not in words
+    assert "How each strategy was tuned" not in words and "Every try" not in words
 
 
-def test_the_page_says_what_the_ways_are(page):
+def test_the_page_says_what_the_strategies_are(page):
     words = visible(page)
-    ways = words[words.index("All ways") : words.index("Pictures")]
+    strategies = words[words.index("All strategies") : words.index("Pictures")]
     for line in ("epoch-delayed Like epoch , but each node applies its own", "local Each node trains on its own part"):
-        assert line in ways.replace("`", "")
+        assert line in strategies.replace("`", "")
     silent = [row for row in changed()["table"] if not row["strategy"].startswith("epoch")]
     assert "epoch-delayed Like" not in pages.words(changed(table=silent))

@@ -1,4 +1,4 @@
-"""Made-up results of comparisons, in which ways differ or do not, spread, diverge, miss the target and move."""
+"""Made-up results of comparisons, in which strategies differ or do not, spread, diverge, miss the target and move."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from tests.comparison.records import compared_run
 
 PLACES = [Place("local-cluster on desk", ("a, 2 cores",), threads) for threads in (1, 2)]
 SMALL = "single, batch_size = 32"
-WAYS = (("single", 1), (SMALL, 1), ("local", 1), ("batch", 2), ("epoch", 2), ("local", 2), ("batch", 4), ("local", 4))
+STRATEGIES = (
+    ("single", 1),
+    (SMALL, 1),
+    ("local", 1),
+    ("batch", 2),
+    ("epoch", 2),
+    ("local", 2),
+    ("batch", 4),
+    ("local", 4),
+)
 PASSES = (2, 4, 6)
 LANES = 24
 TEST_ROWS = 1000
@@ -37,33 +46,39 @@ RECIPES = st.fixed_dictionaries(
 
 
 def made_up(number, higher, resolution, seeds, spread, wobble, troubled, moved, by_row, earlier):
-    """(metric, runs, references): ways that differ or do not, spread much or little, diverge, miss and move.
+    """(metric, runs, references): strategies that differ or do not, spread much or little, diverge, miss and move.
 
-    by_row: how much of each way's value is chance by rows; None: no run can tell. earlier: how many runs cannot.
+    by_row: how much of each strategy's value is chance by rows; None: no run can tell. earlier: how many runs cannot.
     """
     generator = np.random.default_rng(number)
     metric = Deciding("accuracy" if higher else "loss", higher, "test", resolution)
-    ways = [way for way in WAYS if generator.random() < 0.7]
+    strategies = [strategy for strategy in STRATEGIES if generator.random() < 0.7]
     gains, speeds = [0.0, 0.001, 0.01, -0.01, 0.05], [1, 1, 0.5, 2]
-    lanes = {way: (by_row or 0.0) * generator.normal(size=LANES) for way in ways}
-    effects = {way: (generator.choice(gains), generator.choice(speeds)) for way in ways}
+    lanes = {strategy: (by_row or 0.0) * generator.normal(size=LANES) for strategy in strategies}
+    effects = {strategy: (generator.choice(gains), generator.choice(speeds)) for strategy in strategies}
     runs = []
-    for way, nodes in ways:
-        quality, slow = effects[way, nodes]
-        sent = 0 if nodes == 1 else int(1e8 / (1 if way == "batch" else generator.choice([0.8, 1.02, 1.06, 30])))
+    for strategy, nodes in strategies:
+        quality, slow = effects[strategy, nodes]
+        sent = 0 if nodes == 1 else int(1e8 / (1 if strategy == "batch" else generator.choice([0.8, 1.02, 1.06, 30])))
         for seed in range(1, seeds + 1):
-            name = {"way": way, "nodes": nodes, "virtual": False, "seed": seed, "key": f"{way}-n{nodes}-s{seed}"}
+            name = {
+                "name": strategy,
+                "nodes": nodes,
+                "virtual": False,
+                "seed": seed,
+                "key": f"{strategy}-n{nodes}-s{seed}",
+            }
             if generator.random() < troubled:
                 runs.append(DivergedRun(**name, config_hash="c", diverged="the loss is nan"))
                 continue
             gain = quality + spread * generator.normal()
             runs.append(run(metric, gain, 10 * slow * math.exp(wobble * generator.normal()), sent, **name))
             if generator.random() >= earlier:
-                told = lanes[way, nodes] + 0.3 * (by_row or 0.0) * generator.normal(size=LANES)
+                told = lanes[strategy, nodes] + 0.3 * (by_row or 0.0) * generator.normal(size=LANES)
                 runs[-1] = replace(runs[-1], jackknife={} if by_row is None else {metric.name: told.tolist()})
             if nodes > 1 if moved == "several" else generator.random() < moved:
                 runs[-1] = replace(runs[-1], place=PLACES[1])
-    alone = [run(metric, spread * generator.normal(), 10, 0, way="single", nodes=1, seed=9, key="r") for _ in range(2)]
+    alone = [run(metric, spread * generator.normal(), 10, 0, name="single", nodes=1, seed=9, key="r") for _ in range(2)]
     return metric, runs, [replace(one, untrained={metric.name: worth(metric, -0.8)}) for one in alone]
 
 

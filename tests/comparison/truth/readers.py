@@ -8,7 +8,7 @@ from sparksplit.comparison.numbers import compact, duration, node_time
 from sparksplit.comparison.record import DivergedRun
 from tests.comparison.truth.made_up import TEST_ROWS
 
-WAY = r"`([^`]+)` on (\d+)"
+STRATEGY = r"`([^`]+)` on (\d+)"
 QUALITY = re.compile(
     r"(?:its (?:accuracy|loss) is (?P<same>the same as|better than|worse than|not worse than)|whether its (?:accuracy|"
     r"loss) (?P<unsure>differs) from) `(?P<against>single|batch)`'s"
@@ -19,16 +19,20 @@ SAID = {
 }  # fmt: skip
 
 
-def check_quality(truth, way, sentence):
+def check_quality(truth, group, sentence):
     if "there is nothing to compare its" in sentence:
-        assert not any(key[:2] == way for key in truth.verdict if key[2] == "single" or "slow" in sentence)
+        assert not any(key[:2] == group for key in truth.verdict if key[2] == "single" or "slow" in sentence)
         return
     found = QUALITY.search(sentence)
-    pair = truth.verdict[(*way, found["against"])]
+    pair = truth.verdict[(*group, found["against"])]
     assert SAID[found["same"] or found["unsure"]] == pair.verdict
     values = [
-        {one.seed: one.metrics.test[truth.metric.name] for one in truth.ways[each] if not isinstance(one, DivergedRun)}
-        for each in (way, (found["against"], pair.against_nodes))
+        {
+            one.seed: one.metrics.test[truth.metric.name]
+            for one in truth.groups[each]
+            if not isinstance(one, DivergedRun)
+        }
+        for each in (group, (found["against"], pair.against_nodes))
     ]
     both = values[0].keys() & values[1].keys()
     mean = sum(values[0][seed] - values[1][seed] for seed in both) / len(both)
@@ -45,12 +49,12 @@ def check_quality(truth, way, sentence):
 
 
 def check_split(truth, sentence):
-    way, nodes = re.match(rf"Split the work by {WAY} nodes: ", sentence).groups()
-    best, goal = (way, int(nodes)), truth.goal()
+    name, nodes = re.match(rf"Split the work by {STRATEGY} nodes: ", sentence).groups()
+    best, goal = (name, int(nodes)), truth.goal()
     alone, took = truth.seconds(("single", 1), goal), truth.seconds(best, goal)
     assert f"it takes {duration(took)} {goal}, where one node takes {duration(alone)} (" in sentence and took < alone
-    ready = [way for way in truth.ready() if all(truth.is_ahead(way, own) for own in truth.controls(way))]
-    assert best in ready and took == min(truth.seconds(way, goal) for way in ready)
+    ready = [group for group in truth.ready() if all(truth.is_ahead(group, own) for own in truth.controls(group))]
+    assert best in ready and took == min(truth.seconds(group, goal) for group in ready)
     speed = truth.speed[(*best, goal)]
     assert speed.low > 1 and f"({compact(speed.times)} times as fast, 95 % interval" in sentence
     least = re.search(r"at least ([\d.]+) times", sentence)
@@ -58,13 +62,13 @@ def check_split(truth, sentence):
     assert least is None or (1 < speed.at_least <= speed.times and 0 <= speed.at_least - float(least[1]) < 0.1)
     check_quality(truth, best, sentence)
     if gone := truth.diverged(("single", 1)):
-        assert f"where `single` diverged with {gone} of {len(truth.ways['single', 1])} seed" in sentence
+        assert f"where `single` diverged with {gone} of {len(truth.strategies['single', 1])} seed" in sentence
 
 
 def steady_times(truth):
-    """Seconds of the ways on several nodes of which no run diverged, where they have any that count."""
-    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
-    return {way: seconds for way in steady if (seconds := truth.seconds(way, truth.goal())) is not None}
+    """Seconds of the strategies on several nodes of which no run diverged, where they have any that count."""
+    steady = [group for group in truth.groups if group[1] > 1 and not truth.diverged(group)]
+    return {group: seconds for group in steady if (seconds := truth.seconds(group, truth.goal())) is not None}
 
 
 def check_stay(truth, sentence):
@@ -74,21 +78,21 @@ def check_stay(truth, sentence):
     single, goal = ("single", 1), truth.goal()
     assert sentence.startswith("Stay on one node") == (truth.diverged(single) == 0)
     alone, times = truth.seconds(single, goal), steady_times(truth)
-    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
-    if "every way on several nodes diverged" in sentence:
+    steady = [group for group in truth.groups if group[1] > 1 and not truth.diverged(group)]
+    if "every strategy on several nodes diverged" in sentence:
         assert not steady
         return
-    if "no way on several reached the target" in sentence:
+    if "no strategy on several reached the target" in sentence:
         assert not times and goal == "to the target"
-        assert not any(all(truth.hit(one) is not None for one in truth.ways[way]) for way in steady)
+        assert not any(all(truth.hit(one) is not None for one in truth.groups[group]) for group in steady)
         return
     # All others are decided not to be worth having.
-    assert times and all(truth.is_ruled_out(way) for way in times)
-    name, nodes = re.search(rf": (?:the fastest way on several, )?{WAY},? takes", sentence).groups()
+    assert times and all(truth.is_ruled_out(group) for group in times)
+    name, nodes = re.search(rf": (?:the fastest strategy on several, )?{STRATEGY},? takes", sentence).groups()
     fastest = (name, int(nodes))
     assert times[fastest] == min(times.values())
     assert f"takes {duration(times[fastest])} {goal}, where one node takes {duration(alone)}" in sentence
-    assert ("the fastest way on several" in sentence) == (times[fastest] >= alone)
+    assert ("the fastest strategy on several" in sentence) == (times[fastest] >= alone)
     if times[fastest] >= alone:
         return
     if "seed by seed it is slower" in sentence:
@@ -103,33 +107,33 @@ def check_stay(truth, sentence):
 
 
 def check_undecided(truth, sentence):
-    """What is not decided of the most promising way, what it would take, and the best guess."""
+    """What is not decided of the most promising strategy, what it would take, and the best guess."""
     single, goal, times = ("single", 1), truth.goal(), steady_times(truth)
     alone = truth.seconds(single, goal)
-    unsettled = [way for way in times if not truth.is_ruled_out(way)]
+    unsettled = [group for group in times if not truth.is_ruled_out(group)]
     assert sentence.startswith("Not decided yet") == (truth.diverged(single) == 0)
-    assert not any(all(truth.is_ahead(way, own) for own in truth.controls(way)) for way in truth.ready())
+    assert not any(all(truth.is_ahead(group, own) for own in truth.controls(group)) for group in truth.ready())
 
-    def is_faster(way):
-        speed = truth.speed.get((*way, goal))
-        return speed is not None and speed.verdict == "faster" and times[way] < alone
+    def is_faster(group):
+        speed = truth.speed.get((*group, goal))
+        return speed is not None and speed.verdict == "faster" and times[group] < alone
 
-    name, nodes, what = re.search(rf"whether {WAY} (is faster|learns as well|is ahead)", sentence).groups()
-    way = (name, int(nodes))
-    assert way in unsettled
+    name, nodes, what = re.search(rf"whether {STRATEGY} (is faster|learns as well|is ahead)", sentence).groups()
+    group = (name, int(nodes))
+    assert group in unsettled
     faster = [own for own in unsettled if is_faster(own)]
     good = [own for own in faster if truth.is_good(own)]
     first = good or faster or unsettled
-    assert way in first and times[way] == min(times[own] for own in first)
+    assert group in first and times[group] == min(times[own] for own in first)
     assert what == ("is ahead" if good else "learns as well" if faster else "is faster")
-    assert f"it takes {duration(times[way])} {goal}, where one node takes {duration(alone)}" in sentence
-    check_quality(truth, way, sentence)
+    assert f"it takes {duration(times[group])} {goal}, where one node takes {duration(alone)}" in sentence
+    check_quality(truth, group, sentence)
     if what == "is ahead":
         behind = re.search(r"but against (.*?) on one node it is neither", sentence)[1].split(" and ")
-        assert behind == [f"`{own[0]}`" for own in truth.controls(way) if not truth.is_ahead(way, own)] != []
-    seeds = max(len(runs) for runs in truth.ways.values())
+        assert behind == [f"`{own[0]}`" for own in truth.controls(group) if not truth.is_ahead(group, own)] != []
+    seeds = max(len(runs) for runs in truth.groups.values())
     assert ("One seed tells nothing about chance: that takes more, such as `seeds: 5`" in sentence) == (seeds < 2)
-    check_needed(truth, way, sentence, seeds)
+    check_needed(truth, group, sentence, seeds)
     if not truth.diverged(single):
         best = truth.looks_best()
         guess = sentence.partition("Best guess until then: ")[2]
@@ -141,9 +145,9 @@ def check_undecided(truth, sentence):
         )
 
 
-def check_needed(truth, way, sentence, seeds):
+def check_needed(truth, group, sentence, seeds):
     """Whether what it would take is more than there is, and its time that of all runs."""
-    ran = [one for runs in truth.ways.values() for one in runs if not isinstance(one, DivergedRun)]
+    ran = [one for runs in truth.groups.values() for one in runs if not isinstance(one, DivergedRun)]
     needed = re.search(r"`seeds: (\d+)`\)?(, about ([^,.]+(?:\.\d+)? \S+) of runs in all)?", sentence)
     if needed is not None:
         assert int(needed[1]) > seeds
@@ -162,17 +166,17 @@ def check_needed(truth, way, sentence, seeds):
     needs = sentence.partition("It would take ")[2].partition(". ")[0]
     assert "perhaps more seeds" not in needs or needs.count(" seeds") == 1
     if "more seeds with which both finish" in sentence:
-        against = ["single", *(own[0] for own in truth.controls(way))]
+        against = ["single", *(own[0] for own in truth.controls(group))]
         goals = (truth.goal(), "in all")
-        both = [truth.verdict.get((*way, own)) for own in against]
-        both += [truth.beside.get((*way, goal, own)) for goal in goals for own in against]
+        both = [truth.verdict.get((*group, own)) for own in against]
+        both += [truth.beside.get((*group, goal, own)) for goal in goals for own in against]
         is_few = any(one is None or one.seeds < 2 for one in both)
-        assert is_few or truth.speed[(*way, truth.goal())].verdict == "faster"
+        assert is_few or truth.speed[(*group, truth.goal())].verdict == "faster"
 
 
 def check_alone(truth, sentence):
     own, goal = (re.match(r"One node alone, by `([^`]+)`, ", sentence)[1], 1), truth.goal()
-    assert any(own in truth.controls(way) for way in truth.ways if way[1] > 1 and not truth.diverged(way))
+    assert any(own in truth.controls(group) for group in truth.groups if group[1] > 1 and not truth.diverged(group))
     seconds, speed = truth.seconds(own, goal), truth.speed.get((*own, goal))
     if seconds is None:
         assert f"`, {untimed(truth, own, goal)}, and" in sentence
@@ -186,9 +190,9 @@ def check_alone(truth, sentence):
     check_quality(truth, own, sentence)
 
 
-def untimed(truth, way, goal):
-    """Why a way has no time."""
-    hits = [not isinstance(one, DivergedRun) and truth.hit(one) is not None for one in truth.ways[way]]
+def untimed(truth, group, goal):
+    """Why a strategy has no time."""
+    hits = [not isinstance(one, DivergedRun) and truth.hit(one) is not None for one in truth.groups[group]]
     if goal == "to the target" and not all(hits):
         return f"reached the target in {sum(hits)} of {len(hits)} runs"
     return "was not timed where most runs were"
@@ -201,19 +205,19 @@ def check_few(truth, sentence):
     parts = {}
     if sentence.startswith("Of what is decided"):
         for part in sentence.removeprefix("Of what is decided, ").removesuffix(".").split("; "):
-            roles, way, nodes, cost = re.fullmatch(rf"([a-z ]+) is {WAY} \((.*)\)", part).groups()
-            parts |= {role: ((way, int(nodes)), cost) for role in roles.split(" and ")}
-        assert {way for way, _ in parts.values()} != {single}
+            roles, name, nodes, cost = re.fullmatch(rf"([a-z ]+) is {STRATEGY} \((.*)\)", part).groups()
+            parts |= {role: ((name, int(nodes)), cost) for role in roles.split(" and ")}
+        assert {group for group, _ in parts.values()} != {single}
     else:
         cost = sentence.partition("better. `single` takes ")[2].removesuffix(".")
         parts = dict.fromkeys(("fastest", "cheapest", "best"), (single, cost))
     assert set(parts) == {"fastest", "cheapest", "best"}
-    for role, (way, cost) in parts.items():
-        took = truth.seconds(way, goal)
-        hours = "" if took is None else f"{node_time(took * way[1] / 3600)} {goal}"
-        worth = f", {truth.quantity.label} {truth.quantity.value(truth.mean(way))}"
-        assert cost == (untimed(truth, way, goal) if took is None else f"{duration(took)} and {hours}") + worth
-        if way == single:
+    for role, (group, cost) in parts.items():
+        took = truth.seconds(group, goal)
+        hours = "" if took is None else f"{node_time(took * group[1] / 3600)} {goal}"
+        worth = f", {truth.quantity.label} {truth.quantity.value(truth.mean(group))}"
+        assert cost == (untimed(truth, group, goal) if took is None else f"{duration(took)} and {hours}") + worth
+        if group == single:
             # Whatever is better and safe is the best, with a time or without.
             assert role != "best" or not any(
                 key[2] == "single"
@@ -223,64 +227,66 @@ def check_few(truth, sentence):
                 for key, pair in truth.verdict.items()
             )
             continue
-        assert not truth.diverged(way) and truth.is_good(way)
-        assert all(truth.is_ahead(way, own) for own in truth.controls(way))
-        speed = truth.speed.get((*way, goal))  # the best need not have any
+        assert not truth.diverged(group) and truth.is_good(group)
+        assert all(truth.is_ahead(group, own) for own in truth.controls(group))
+        speed = truth.speed.get((*group, goal))  # the best need not have any
         if role == "fastest":
             assert speed.verdict == "faster" and took < alone
         elif role == "cheapest":
-            assert speed.at_least > way[1] and took * way[1] < alone
+            assert speed.at_least > group[1] and took * group[1] < alone
         else:
-            assert truth.verdict[(*way, "single")].verdict == "better"
+            assert truth.verdict[(*group, "single")].verdict == "better"
 
 
 def check_slow(truth, sentence):
-    def sent(way):
-        done = [one.sync_bytes_per_node for one in truth.ways[way] if not isinstance(one, DivergedRun)]
+    def sent(group):
+        done = [one.sync_bytes_per_node for one in truth.groups[group] if not isinstance(one, DivergedRun)]
         return sum(done) / len(done) if done else None
 
     others = [
-        way for way in truth.ways
-        if way[1] > 1 and way[0] != "batch" and not truth.diverged(way) and ("batch", way[1]) in truth.ways
-        and sent(("batch", way[1])) is not None
+        group for group in truth.groups
+        if group[1] > 1 and group[0] != "batch" and not truth.diverged(group) and ("batch", group[1]) in truth.groups
+        and sent(("batch", group[1])) is not None
     ]  # fmt: skip
-    fewer = [way for way in others if sent(("batch", way[1])) >= 1.05 * sent(way)]
+    fewer = [group for group in others if sent(("batch", group[1])) >= 1.05 * sent(group)]
     if "was not compared" in sentence:
         assert not others
-        assert ("of which no run diverges" in sentence) == any(truth.diverged(way) for way in truth.ways if way[1] > 1)
+        assert ("of which no run diverges" in sentence) == any(
+            truth.diverged(group) for group in truth.groups if group[1] > 1
+        )
     elif "nothing is gained" in sentence:
         assert others and not fewer
     else:
         name, times, nodes = re.search(
             r"`([^`]+)` sends ([\d,.]+) times fewer bytes than `batch` on (\d+)", sentence
         ).groups()
-        way = (name, int(nodes))
-        assert way in fewer and times == compact(sent(("batch", way[1])) / sent(way))
-        check_quality(truth, way, sentence)
+        group = (name, int(nodes))
+        assert group in fewer and times == compact(sent(("batch", group[1])) / sent(group))
+        check_quality(truth, group, sentence)
 
 
 def check_diverged(truth, sentence):
-    said = re.findall(rf"{WAY} \((\d+) of (\d+) seeds?\)", sentence)
-    assert {((way, int(nodes)), int(gone), int(of)) for way, nodes, gone, of in said} == {
-        (way, gone, len(members)) for way, members in truth.ways.items() if (gone := truth.diverged(way))
+    said = re.findall(rf"{STRATEGY} \((\d+) of (\d+) seeds?\)", sentence)
+    assert {((name, int(nodes)), int(gone), int(of)) for name, nodes, gone, of in said} == {
+        (group, gone, len(members)) for group, members in truth.groups.items() if (gone := truth.diverged(group))
     }
 
 
 def check_nothing(truth, sentence):
-    has_single, several = ("single", 1) in truth.ways, any(nodes > 1 for _, nodes in truth.ways)
+    has_single, several = ("single", 1) in truth.groups, any(nodes > 1 for _, nodes in truth.groups)
     assert not (has_single and several)
     if "On one node only" in sentence:
-        assert not has_single and several and any(nodes == 1 for _, nodes in truth.ways)
+        assert not has_single and several and any(nodes == 1 for _, nodes in truth.groups)
 
 
 def check_lost(truth, sentence):
     """Every run of `single` diverged."""
-    members = truth.ways["single", 1]
+    members = truth.groups["single", 1]
     assert truth.diverged(("single", 1)) == len(members)
     assert f"({len(members)} of {len(members)} seed" in sentence
-    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
-    assert ("No way was safe." in sentence) == (not steady)
-    assert set(re.findall(WAY, sentence)) == {(way, str(nodes)) for way, nodes in steady}
+    steady = [group for group in truth.groups if group[1] > 1 and not truth.diverged(group)]
+    assert ("No strategy was safe." in sentence) == (not steady)
+    assert set(re.findall(STRATEGY, sentence)) == {(name, str(nodes)) for name, nodes in steady}
 
 
 def check_not_timed(truth, sentence):
@@ -288,22 +294,22 @@ def check_not_timed(truth, sentence):
 
 
 def check_none_timed(truth, sentence):
-    """Some way on several nodes might have a time, and all were measured elsewhere."""
+    """Some strategy on several nodes might have a time, and all were measured elsewhere."""
     goal = truth.goal()
-    steady = [way for way in truth.ways if way[1] > 1 and not truth.diverged(way)]
-    assert steady and all(truth.seconds(way, goal) is None for way in steady)
-    hits = [way for way in steady if all(truth.hit(one) is not None for one in truth.ways[way])]
+    steady = [group for group in truth.groups if group[1] > 1 and not truth.diverged(group)]
+    assert steady and all(truth.seconds(group, goal) is None for group in steady)
+    hits = [group for group in steady if all(truth.hit(one) is not None for one in truth.groups[group])]
     assert ("reached the target" in sentence) == (goal == "to the target")
-    assert all(one.place != truth.found.place for way in (hits if goal == "to the target" else steady)
-               for one in truth.ways[way])  # fmt: skip
+    assert all(one.place != truth.found.place for group in (hits if goal == "to the target" else steady)
+               for one in truth.groups[group])  # fmt: skip
 
 
 def check_certainty(truth, text, seeds, gone):
     if seeds < 2:
-        assert text.startswith("One seed for each way")
+        assert text.startswith("One seed for each strategy")
         assert all(pair.verdict == "undecided" for pair in (*truth.found.pairs, *truth.found.times))
         return
-    times = [pair for pair in truth.found.times if pair.what == truth.goal()] if ("single", 1) in truth.ways else []
+    times = [pair for pair in truth.found.times if pair.what == truth.goal()] if ("single", 1) in truth.groups else []
     verdicts = [pair.verdict for pair in (*truth.found.pairs, *times)]
     decided = sum(verdict != "undecided" for verdict in verdicts)
     assert f" {decided} of {len(verdicts)} differences are decided" in text
@@ -329,7 +335,7 @@ def check_certainty(truth, text, seeds, gone):
     assert about is None or int(about[1].replace(",", "")) == int(about[2]) > seeds
     lone = sum(pair.verdict == "undecided" and pair.low is None for pair in truth.found.pairs)
     assert (f" {lone} of the undecided {'is' if lone == 1 else 'are'} told by one seed alone." in text) == bool(lone)
-    assert ("how all ways learn" in text) == (len(undecided) > 0 and not never + same + lone)
+    assert ("how all strategies learn" in text) == (len(undecided) > 0 and not never + same + lone)
     more = re.search(r"that takes about ([\d,]+) test rows, where there are 1,000, or", text)
     assert more is None or int(more[1].replace(",", "")) >= TEST_ROWS
     assert (more is not None or "that takes more test rows, and perhaps more seeds, or" in text) == bool(never)

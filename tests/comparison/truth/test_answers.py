@@ -41,12 +41,12 @@ SENTENCES = (
     ("Not decided yet: whether", check_undecided),
     ("Nothing is recommended, since `single` diverged", check_stay),
     ("Nothing is recommended: the times of `single`", check_not_timed),
-    ("Nothing is recommended: no way on several", check_none_timed),
+    ("Nothing is recommended: no strategy on several", check_none_timed),
     ("Every run of `single` diverged", check_lost),
     ("Whether several nodes help was not compared", check_nothing),
     ("One node alone, by", check_alone),
     ("Of what is decided", check_few),
-    ("Of the ways that are decided", check_few),
+    ("Of the strategies that are decided", check_few),
     ("On a slow network", check_slow),
     ("What a slow network would change", check_slow),
     ("Not recommended, because", check_diverged),
@@ -71,7 +71,7 @@ def check(recipe):
         begin, reads = next((begin, reads) for begin, reads in SENTENCES if sentence.startswith(begin))
         SEEN.add(begin)
         reads(truth, sentence)
-    gone = sum(truth.diverged(way) for way in truth.ways)
+    gone = sum(truth.diverged(group) for group in truth.groups)
     assert any(sentence.startswith("Not recommended, because") for sentence in said.text) == bool(gone)
     check_certainty(truth, said.certainty, seeds, gone)
     check_advice(results, said.text[0])
@@ -83,18 +83,18 @@ def check_advice(results, first):
     goal, table = goal_of(results.table), results.table
     split = re.match(r"Split the work by `([^`]+)` on (\d+) nodes", first)
     guess = re.search(r"Best guess until then: `([^`]+)` on (\d+)", first)
-    few = [(choice.way, choice.nodes) for choice in results.frontier if choice.role != "best"]
+    few = [(choice.name, choice.nodes) for choice in results.frontier if choice.role != "best"]
     sign = 1 if results.metric.higher_is_better else -1
     on_one = [row for row in table if row.nodes == 1 and not row.diverged and seconds_of(row, goal) is not None]
     advised = [(found[1], int(found[2])) for found in (split, guess) if found]
-    for row in (row for row in table if row.nodes > 1 and (row.way, row.nodes) in [*advised, *few]):
+    for row in (row for row in table if row.nodes > 1 and (row.name, row.nodes) in [*advised, *few]):
         for other in on_one:
             if seconds_of(other, goal) > seconds_of(row, goal):
                 continue
             if guess:
                 assert sign * (row.metric.mean - other.metric.mean) > results.metric.margin
-            if not guess or (row.way, row.nodes) in few:
-                assert pair_of(results, row, other.way).verdict == "better"
+            if not guess or (row.name, row.nodes) in few:
+                assert pair_of(results, row, other.name).verdict == "better"
 
 
 @pytest.mark.slow

@@ -16,24 +16,24 @@ class Truth:
 
     def __init__(self, metric, runs, found):
         self.metric, self.found, self.quantity = metric, found, Quantity(metric.name)
-        self.ways = {}
+        self.groups = {}
         for one in runs:
-            self.ways.setdefault((one.way, one.nodes), []).append(one)
-        self.verdict = {(pair.way, pair.nodes, pair.against): pair for pair in found.pairs}
-        self.speed = {(pair.way, pair.nodes, pair.what): pair for pair in found.times if pair.against == "single"}
-        self.beside = {(pair.way, pair.nodes, pair.what, pair.against): pair for pair in found.times}
+            self.groups.setdefault((one.name, one.nodes), []).append(one)
+        self.verdict = {(pair.name, pair.nodes, pair.against): pair for pair in found.pairs}
+        self.speed = {(pair.name, pair.nodes, pair.what): pair for pair in found.times if pair.against == "single"}
+        self.beside = {(pair.name, pair.nodes, pair.what, pair.against): pair for pair in found.times}
 
-    def diverged(self, way):
-        return sum(isinstance(one, DivergedRun) for one in self.ways[way])
+    def diverged(self, group):
+        return sum(isinstance(one, DivergedRun) for one in self.groups[group])
 
-    def seconds(self, way, goal):
+    def seconds(self, group, goal):
         """None where there is no such time."""
-        here = [one for one in self.ways[way] if not isinstance(one, DivergedRun)]
+        here = [one for one in self.groups[group] if not isinstance(one, DivergedRun)]
         timed = [one for one in here if one.place == self.found.place]
         if goal == "in all":
             return sum(one.history[-1].seconds for one in timed) / len(timed) if timed else None
         hits = [self.hit(one) for one in here]
-        if None in hits or len(here) < len(self.ways[way]) or not timed:
+        if None in hits or len(here) < len(self.groups[group]) or not timed:
             return None
         return median(self.hit(one) for one in timed)
 
@@ -47,74 +47,82 @@ class Truth:
     def goal(self):
         return "in all" if self.seconds(("single", 1), "to the target") is None else "to the target"
 
-    def is_good(self, way, against="single"):
-        pair = self.verdict.get((*way, against))
+    def is_good(self, group, against="single"):
+        pair = self.verdict.get((*group, against))
         return pair is not None and pair.verdict in ("better", "no difference", "not worse")
 
-    def controls(self, way):
-        """All others on one node of which no run diverged, for a way on several."""
-        found = [own for own in self.ways if own[1] == 1 and own != ("single", 1)]
-        return [own for own in found if way[1] > 1 and not self.diverged(own)]
+    def controls(self, group):
+        """All others on one node of which no run diverged, for a strategy on several."""
+        found = [own for own in self.groups if own[1] == 1 and own != ("single", 1)]
+        return [own for own in found if group[1] > 1 and not self.diverged(own)]
 
-    def is_ahead(self, way, control):
-        pair = self.verdict.get((*way, control[0]))
-        both = [self.beside.get((*way, what, control[0])) for what in (self.goal(), "in all")]
+    def is_ahead(self, group, control):
+        pair = self.verdict.get((*group, control[0]))
+        both = [self.beside.get((*group, what, control[0])) for what in (self.goal(), "in all")]
         speed = both[0] or both[1]
-        own, alone = self.seconds(way, self.goal()), self.seconds(control, self.goal())
+        own, alone = self.seconds(group, self.goal()), self.seconds(control, self.goal())
         shown = alone is None or (own is not None and own < alone)
         is_faster = speed is not None and speed.verdict == "faster" and shown
         return is_faster or (pair is not None and pair.verdict == "better")
 
-    def is_beaten(self, way, control):
-        pair, speed = self.verdict.get((*way, control[0])), self.beside.get((*way, self.goal(), control[0]))
+    def is_beaten(self, group, control):
+        pair, speed = self.verdict.get((*group, control[0])), self.beside.get((*group, self.goal(), control[0]))
         is_slower = speed is not None and speed.verdict == "slower"
         return is_slower and pair is not None and pair.verdict in ("worse", "no difference")
 
-    def is_ruled_out(self, way):
-        """Whether it is decided that a way is not worth having."""
-        pair, speed = self.verdict.get((*way, "single")), self.speed.get((*way, self.goal()))
+    def is_ruled_out(self, group):
+        """Whether it is decided that a strategy is not worth having."""
+        pair, speed = self.verdict.get((*group, "single")), self.speed.get((*group, self.goal()))
         return (
             (pair is not None and pair.verdict == "worse")
             or (speed is not None and speed.verdict == "slower")
-            or any(self.is_beaten(way, control) for control in self.controls(way))
+            or any(self.is_beaten(group, control) for control in self.controls(group))
         )
 
     def looks_best(self):
-        """The fastest of the ways that are not ruled out and, by the means, faster than `single`, without learning
-        worse by more than the margin; on several nodes none that another on one beats. None if there is none."""
+        """The fastest of the strategies that are not ruled out and, by the means, faster than `single`, without
+        learning worse by more than the margin; on several nodes none that another on one beats. None if there is
+        none."""
         goal, single = self.goal(), ("single", 1)
-        times = {way: self.seconds(way, goal) for way in self.ways if not self.diverged(way) or way == single}
-        times = {way: seconds for way, seconds in times.items() if seconds is not None}
+        times = {
+            group: self.seconds(group, goal) for group in self.groups if not self.diverged(group) or group == single
+        }
+        times = {group: seconds for group, seconds in times.items() if seconds is not None}
 
-        def is_beaten(way, other):
-            return times[other] <= times[way] and self.learns(other, way)
+        def is_beaten(group, other):
+            return times[other] <= times[group] and self.learns(other, group)
 
         found = [
-            way for way, seconds in times.items()
-            if way != single and seconds < times[single] and self.learns(way, single) and not self.is_ruled_out(way)
-            and not (way[1] > 1 and any(is_beaten(way, own) for own in self.controls(way) if own in times))
+            group for group, seconds in times.items()
+            if group != single and seconds < times[single] and self.learns(group, single)
+            and not self.is_ruled_out(group)
+            and not (group[1] > 1 and any(is_beaten(group, own) for own in self.controls(group) if own in times))
         ]  # fmt: skip
-        return min(found, key=lambda way: self.seconds(way, goal), default=None)
+        return min(found, key=lambda group: self.seconds(group, goal), default=None)
 
-    def learns(self, way, other):
-        """Whether a way learns as well as another, by the means."""
+    def learns(self, group, other):
+        """Whether a strategy learns as well as another, by the means."""
         sign = 1 if self.metric.higher_is_better else -1
-        return sign * (self.mean(way) - self.mean(other)) >= -self.found.metric.margin
+        return sign * (self.mean(group) - self.mean(other)) >= -self.found.metric.margin
 
     def is_same(self, pair):
         """Whether its difference in the metric is the same with every seed, but for rounding; never where the metric's
         own steps are known, which may hide what differs."""
         both = [
-            {one.seed: one.metrics.test[self.metric.name] for one in self.ways[way] if not isinstance(one, DivergedRun)}
-            for way in ((pair.way, pair.nodes), (pair.against, pair.against_nodes))
+            {
+                one.seed: one.metrics.test[self.metric.name]
+                for one in self.groups[group]
+                if not isinstance(one, DivergedRun)
+            }
+            for group in ((pair.name, pair.nodes), (pair.against, pair.against_nodes))
         ]
         found = [both[0][seed] - both[1][seed] for seed in both[0].keys() & both[1].keys()]
         return self.metric.resolution is None and max(found) - min(found) <= 1e-5 * max(map(abs, found))
 
     def by_rows(self, pair):
         """The standard error of a mean difference by rows, by analysis of variance; None where a run cannot tell."""
-        ways = (pair.way, pair.nodes), (pair.against, pair.against_nodes)
-        runs = [{one.seed: one for one in self.ways[way] if not isinstance(one, DivergedRun)} for way in ways]
+        groups = (pair.name, pair.nodes), (pair.against, pair.against_nodes)
+        runs = [{one.seed: one for one in self.groups[group] if not isinstance(one, DivergedRun)} for group in groups]
         seeds = sorted(runs[0].keys() & runs[1].keys())
         told = [[(one[seed].jackknife or {}).get(self.metric.name) for seed in seeds] for one in runs]
         if len(seeds) < 2 or None in told[0] or None in told[1]:
@@ -124,15 +132,15 @@ class Truth:
         return math.sqrt(max(0.0, (table.mean(axis=0) ** 2).mean() - both / len(seeds)))
 
     def ready(self):
-        """Ways on several nodes that are decided to be faster than `single`, and to learn as well."""
+        """Strategies on several nodes that are decided to be faster than `single`, and to learn as well."""
         goal, alone = self.goal(), self.seconds(("single", 1), self.goal())
         return [
-            way for way in self.ways
-            if way[1] > 1 and not self.diverged(way) and self.is_good(way)
-            and (speed := self.speed.get((*way, goal))) is not None and speed.verdict == "faster"
-            and self.seconds(way, goal) < alone
+            group for group in self.groups
+            if group[1] > 1 and not self.diverged(group) and self.is_good(group)
+            and (speed := self.speed.get((*group, goal))) is not None and speed.verdict == "faster"
+            and self.seconds(group, goal) < alone
         ]  # fmt: skip
 
-    def mean(self, way):
-        done = [one for one in self.ways[way] if not isinstance(one, DivergedRun)]
+    def mean(self, group):
+        done = [one for one in self.groups[group] if not isinstance(one, DivergedRun)]
         return sum(one.metrics.test[self.metric.name] for one in done) / len(done)

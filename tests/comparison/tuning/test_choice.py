@@ -16,7 +16,7 @@ from sparksplit.comparison.record import DivergedRun
 from sparksplit.comparison.tuning import said
 from sparksplit.comparison.tuning.choice import best, choice, tuning
 from sparksplit.comparison.tuning.headline import headline
-from sparksplit.comparison.tuning.record import Tried, TunedWay
+from sparksplit.comparison.tuning.record import Tried, TunedStrategy
 from sparksplit.comparison.tuning.space import Range, extremes, tried
 from sparksplit.comparison.tuning.tries import tries
 from sparksplit.training.record import RunMetrics
@@ -51,7 +51,7 @@ def test_what_diverged_is_never_chosen_where_something_did_not(found, higher):
 
 
 def made(accuracies, seeds=1, **keys):
-    """What tuning of three tries each came to. accuracies: by way, of each try; NaN ends the run."""
+    """What tuning of three tries each came to. accuracies: by strategy, of each try; NaN ends the run."""
     given = {"data": "d", "output": "o", "strategies": ["batch", "epoch"], "nodes": [1, 2], "virtual": [4], "seeds": 1}
     config = parse(CompareConfig, {**given, "epochs": 4, "tune": {"tries": 3, "seeds": seeds}, **keys})
     runs = plan(config)
@@ -71,11 +71,11 @@ def made(accuracies, seeds=1, **keys):
 def record(run, value):
     """The test rows say the opposite."""
     if math.isnan(value):
-        return DivergedRun(key=run.key, way=run.way, config_hash="h", diverged="the loss is nan",
+        return DivergedRun(key=run.key, name=run.name, config_hash="h", diverged="the loss is nan",
                            nodes=run.config.node_count, virtual=run.config.virtual, seed=run.config.seed)  # fmt: skip
     measured = {"accuracy": [0.1, value], "loss": [2.0, 1 - value]}
     return compared_run(
-        key=run.key, way=run.way, nodes=run.config.node_count, virtual=run.config.virtual, passes=4,
+        key=run.key, name=run.name, nodes=run.config.node_count, virtual=run.config.virtual, passes=4,
         metrics=RunMetrics(validation=measured, test={"accuracy": 1 - value}), seconds=run_seconds(10.0, 0.0),
     )  # fmt: skip
 
@@ -86,19 +86,19 @@ def test_the_validation_rows_decide_whatever_the_test_rows_say():
         SINGLE: {RATE: 0.0316}, EPOCH: {RATE: 0.01}, FAR: {RATE: 0.00316},
         ("single, batch_size = 128, learning_rate = 0.002 to 0.2", 1, False): {RATE: 0.02},
     }  # fmt: skip
-    way = result.ways[0]
-    assert (way.way, way.chosen, way.edges, way.also) == ("single", 2, [RATE], ["`batch` on 2"])
-    assert [each.metric for each in way.tries] == [0.7, 0.6, 0.9] and way.ranges == {RATE: [0.001, 0.1]}
-    assert next(way for way in result.ways if (way.way, way.nodes) == ("epoch", 2)).edges == []
+    tuned = result.strategies[0]
+    assert (tuned.name, tuned.chosen, tuned.edges, tuned.also) == ("single", 2, [RATE], ["`batch` on 2"])
+    assert [each.metric for each in tuned.tries] == [0.7, 0.6, 0.9] and tuned.ranges == {RATE: [0.001, 0.1]}
+    assert next(tuned for tuned in result.strategies if (tuned.name, tuned.nodes) == ("epoch", 2)).edges == []
 
 
 def test_a_try_with_one_seed_that_diverged_is_worse_than_any_other():
     nan = math.nan
     found, result = made({SINGLE: [[0.9, nan], [0.2, 0.4], [0.3, 0.2]], EPOCH: [nan, nan, nan]}, seeds=2)
-    assert [each.metric for each in result.ways[0].tries] == [None, pytest.approx(0.3), pytest.approx(0.25)]
+    assert [each.metric for each in result.strategies[0].tries] == [None, pytest.approx(0.3), pytest.approx(0.25)]
     chosen = best(found, result)
     assert chosen[SINGLE] == {RATE: 0.00316} and EPOCH not in chosen
-    assert said.of_way(next(way for way in result.ways if way.way == "epoch"), result) == (
+    assert said.of_strategy(next(tuned for tuned in result.strategies if tuned.name == "epoch"), result) == (
         "`epoch` on 2 keeps the values that were given: all 3 tries diverged."
     )
     assert list(said.doubts(result)) == [
@@ -110,7 +110,7 @@ def test_a_try_with_one_seed_that_diverged_is_worse_than_any_other():
 
 def test_what_it_cost():
     _, result = made({EPOCH: [math.nan, 0.7, 0.6]})
-    # Of each of 4 ways 3 tries; one of them diverged. Virtual nodes are one process.
+    # Of each of 4 strategies 3 tries; one of them diverged. Virtual nodes are one process.
     assert (result.runs, result.diverged, result.passes) == (12, 1, 44)
     assert result.node_seconds == 10.0 * (3 + 3 + 2 * 2 + 3)
     assert said.cost(result) == (
@@ -120,15 +120,15 @@ def test_what_it_cost():
     assert said.cost(result, compared).endswith("1 that diverged; the runs that are compared took 60.0 s.")
 
 
-def test_the_sentence_of_a_way():
+def test_the_sentence_of_a_strategy():
     _, result = made({SINGLE: [0.7, math.nan, 0.9], EPOCH: [0.8, 0.7, 0.6]})
-    single, epoch = (next(way for way in result.ways if way.way == name) for name in ("single", "epoch"))
-    assert said.of_way(single, result) == (
+    single, epoch = (next(tuned for tuned in result.strategies if tuned.name == name) for name in ("single", "epoch"))
+    assert said.of_strategy(single, result) == (
         "`single` on 1 (and `batch` on 2) has learning rate 0.0316: accuracy 90.00 % of the validation rows (the "
         "others 70.00 % to 70.00 %, 1 diverged); a better value may lie beyond learning rate 0.0316, the highest tried "
         "of a range up to 0.1: try more values (`tune.tries`), or give a wider range in `tune.keys`."
     )
-    assert said.of_way(epoch, result) == (
+    assert said.of_strategy(epoch, result) == (
         "`epoch` on 2 has learning rate 0.01: accuracy 80.00 % of the validation rows (the others 60.00 % to 70.00 %)."
     )
 
@@ -142,14 +142,15 @@ def test_an_edge_is_of_what_was_tried_and_says_what_is_left_of_the_range(ends, n
     own = Range(max(1.0, round(low)), max(2.0, round(low * times)), True) if whole else Range(low, low * times)
     found = tried({"sync.every": own}, number)
     chosen = data.draw(st.integers(0, len(found) - 1))
-    way = TunedWay(way="local", nodes=2, virtual=False, ranges={"sync.every": [own.low, own.high]}, chosen=chosen,
-                   tries=[Tried(values=one, metric=0.5, loss=1.0) for one in found], edges=extremes(found, chosen),
-                   also=[])  # fmt: skip
+    tuned = TunedStrategy(
+        name="local", nodes=2, virtual=False, ranges={"sync.every": [own.low, own.high]}, chosen=chosen,
+        tries=[Tried(values=one, metric=0.5, loss=1.0) for one in found], edges=extremes(found, chosen), also=[],
+    )  # fmt: skip
     all_tried, best = [one["sync.every"] for one in found], found[chosen]["sync.every"]
     if min(all_tried) < best < max(all_tried):
-        assert said.edges_of(way) == []
+        assert said.edges_of(tuned) == []
         return
-    (text,) = said.edges_of(way)
+    (text,) = said.edges_of(tuned)
     side = "lowest" if best == min(all_tried) else "highest"
     end = own.low if side == "lowest" else own.high
     left = {"lowest": "down to", "highest": "up to"}[side]
@@ -158,18 +159,18 @@ def test_an_edge_is_of_what_was_tried_and_says_what_is_left_of_the_range(ends, n
         if compact(best) == compact(end)
         else f"the {side} tried of a range {left} {compact(end)}"
     )
-    (doubt,) = said.doubts(replace(made({})[1], ways=[way]))
+    (doubt,) = said.doubts(replace(made({})[1], strategies=[tuned]))
     assert ("more values (`tune.tries`)" in doubt) == ("the end of its range" not in text)
 
 
 def test_the_headline():
     _, result = made({})
     assert headline(result, {}) == (
-        "Tuned: each way has the best of 3 learning rates, by the validation rows, on its number of nodes; what learns "
-        "the same on any number of nodes is tuned once (`batch` on 2 has that of `single` on 1)."
+        "Tuned: each strategy has the best of 3 learning rates, by the validation rows, on its number of nodes; what "
+        "learns the same on any number of nodes is tuned once (`batch` on 2 has that of `single` on 1)."
     )
     _, both = made({}, tune={"tries": 3, "keys": {"sync.every": [2, 64]}}, strategies=["batch", {"strategy": "local"}])
-    assert "the best of 3 tries (learning rate, H where a way has it), by the" in headline(both, {})
+    assert "the best of 3 tries (learning rate, H where a strategy has it), by the" in headline(both, {})
     alone, same = (made({}, strategies=own, virtual=[])[1] for own in (["single"], ["batch"]))
     assert headline(alone, {}) == "Tuned: `single` on 1 has the best of 3 learning rates, by the validation rows."
     assert headline(same, {}) == (

@@ -1,4 +1,4 @@
-"""Ctrl-C while ways are tuned: the driver's part whole, with nodes that are played."""
+"""Ctrl-C while strategies are tuned: the driver's part whole, with nodes that are played."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def played(monkeypatch, ends_after):
             values = [0.1, 0.9 - abs(rate - 0.0316)]
             metrics = RunMetrics(validation={"accuracy": values, "loss": values}, test={"accuracy": values[-1]})
             record = compared_run(
-                key=one.run.key, way=one.run.way, config_hash=one.hash, nodes=one.run.config.node_count,
+                key=one.run.key, name=one.run.name, config_hash=one.hash, nodes=one.run.config.node_count,
                 seed=one.run.config.seed, metrics=metrics, history=curve_of("accuracy", values),
                 config=one.run.config.model_dump(mode="json"), untrained={"accuracy": 0.1},
             )  # fmt: skip
@@ -61,5 +61,5 @@ def test_ctrl_c_while_tuning_ends_with_130_and_the_next_start_goes_on(digits, tm
     assert "6 of 12 tries are there already" in capsys.readouterr().err
     assert not set(again) & set(first) and len([key for key in again if key.startswith("tune-")]) == 6
     tuning = json.loads((output / "results.json").read_text())["tuning"]
-    chosen = [way["tries"][way["chosen"]]["values"]["optimizer.learning_rate"] for way in tuning["ways"]]
+    chosen = [tuned["tries"][tuned["chosen"]]["values"]["optimizer.learning_rate"] for tuned in tuning["strategies"]]
     assert tuning["runs"] == 12 and chosen[0] == 0.0316

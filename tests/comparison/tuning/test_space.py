@@ -1,4 +1,4 @@
-"""What is tried of each way."""
+"""What is tried of each strategy."""
 
 import math
 from itertools import pairwise
@@ -51,15 +51,15 @@ def test_values_lie_in_their_range_in_order(low, times, parts, whole):
     assert Range(low, low * times).at(0.5) == pytest.approx(low * math.sqrt(times), rel=0.01)
 
 
-def test_a_rate_of_a_ways_own_has_a_range_of_its_own():
+def test_a_rate_of_a_strategys_own_has_a_range_of_its_own():
     assert found(rate=0.001) == {RATE: Range(0.0001, 0.01)}
     wide = {RATE: [0.01, 4.0]}
     assert found(keys=wide) == {RATE: Range(0.01, 4)}
-    # The control of an epoch way has N times the rate, and N times the range.
+    # The control of an epoch strategy has N times the rate, and N times the range.
     assert found(rate=0.2, keys=wide) == {RATE: Range(0.02, 8)}
 
 
-def test_a_way_is_tuned_in_what_it_heeds():
+def test_a_strategy_is_tuned_in_what_it_heeds():
     keys = {"sync.every": [4, 128], "sync.outer_momentum": [0.5, 0.95], "optimizer.momentum": [0.5, 0.99]}
     assert list(found("batch", keys=keys)) == [RATE, "optimizer.momentum"]
     assert list(found("local", keys=keys)) == [RATE, "sync.every", "optimizer.momentum"]

@@ -1,4 +1,4 @@
-"""Which runs tune a comparison's ways, and which values its own runs then have."""
+"""Which runs tune a comparison's strategies, and which values its own runs then have."""
 
 import re
 
@@ -26,7 +26,7 @@ def groups(found):
     return list(dict.fromkeys(one.group for one in found))
 
 
-def test_each_way_is_tuned_on_each_number_of_nodes_and_so_are_the_controls():
+def test_each_strategy_is_tuned_on_each_number_of_nodes_and_so_are_the_controls():
     runs, found = planned(strategies=["batch", "epoch", OUTER], nodes=[1, 2, 4])
     outer = "local, H = 8, nesterov"
     assert groups(found) == [
@@ -63,13 +63,13 @@ def test_seeds_of_tries_are_nobodys_else():
     assert not {run.config.seed for run in runs} & {2_000_007, 2_000_008, 2_000_009}
 
 
-def test_the_runs_have_the_values_of_their_way_and_the_target_those_of_single():
+def test_the_runs_have_the_values_of_their_strategy_and_the_target_those_of_single():
     runs, found = planned(strategies=["batch", "epoch"], nodes=[1, 2])
     best = {group: next(one.values for one in found if one.group == group) for group in groups(found)}
     best["single", 1, False] = {RATE: 0.03}
     del best["epoch", 2, False]  # all its tries diverged
     own = tuned(runs, best)
-    assert {(run.way, run.config.nodes, run.reference): run.config.optimizer.learning_rate for run in own} == {
+    assert {(run.name, run.config.nodes, run.reference): run.config.optimizer.learning_rate for run in own} == {
         ("single", 1, False): 0.03, ("single", 1, True): 0.03, ("batch", 2, False): 0.03,
         ("single, batch_size = 128, learning_rate = 0.002 to 0.2", 1, False): 0.02, ("epoch", 2, False): 0.01,
     }  # fmt: skip
@@ -117,7 +117,10 @@ def test_untuned_nothing_is_tried():
             "optimizer: {learning_rate: {name: CosineDecay, initial_learning_rate: 1, decay_steps: 2}}",
             ":4: tune.tries: must be at most 3 (is 4): optimizer.learning_rate.decay_steps: 1 to 3 has no more values",
         ),
-        ("tune: {tries: 4, keys: {sync.every: [2, 8]}}", ":4: tune.keys.sync.every: no way of single, epoch has it"),
+        (
+            "tune: {tries: 4, keys: {sync.every: [2, 8]}}",
+            ":4: tune.keys.sync.every: no strategy of single, epoch has it",
+        ),
         (
             "tune: {tries: 4, keys: {sync.every: [0.1, 4]}}\nstrategies: [local]",
             ":4: tune.keys.sync.every: must be a whole number (is 0.1)",
@@ -195,8 +198,8 @@ def test_what_is_wrong_without_a_range_is_not_told_of_it(tmp_path):
 def test_what_is_wrong_is_told_where_it_was_given(tmp_path):
     """Also of what turns out only when the runs' names are looked up, with or without a range."""
     file = tmp_path / "compare.yaml"
-    way = "strategies:\n- batch\n- strategy: epoch\n  optimizer: {momntum: 0.5}\n"
-    file.write_text(f"data: d\noutput: o\noptimizer: {{name: sgd}}\ntune: 2\n{way}")
+    strategy = "strategies:\n- batch\n- strategy: epoch\n  optimizer: {momntum: 0.5}\n"
+    file.write_text(f"data: d\noutput: o\noptimizer: {{name: sgd}}\ntune: 2\n{strategy}")
     config = load(CompareConfig, str(file), ["optimizer.name=sgdd"])
     with pytest.raises(ConfigError, match="Keras knows no 'sgdd'") as caught:
         tries(config, plan(config))

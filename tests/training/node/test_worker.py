@@ -27,7 +27,7 @@ from tests.training.node.stand_ins import Counting, Member, Rows, Together, payl
 
 LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH, EPOCHS = sum(LANES), 6, 4
-WAYS = [
+CASES = [
     ("single", {}), ("batch", {}), ("epoch", {}), ("epoch-delayed", {}), ("local", {"every": 4}),
     ("local", {"every": 5, "after": 9}),
 ]  # fmt: skip
@@ -48,7 +48,7 @@ class Weight:
         self.value = value
 
 
-def process_of(member, way, rows, step=None, **keys):
+def process_of(member, strategy, rows, step=None, **keys):
     """The stand-in for Process: a data set in memory, a model of one weight, a step that counts.
 
     step: makes that step; the data set then has validation rows, too.
@@ -58,7 +58,7 @@ def process_of(member, way, rows, step=None, **keys):
         {
             "data": "d",
             "output": "o",
-            "strategy": way,
+            "strategy": strategy,
             "nodes": member.size,
             "batch_size": BATCH,
             "epochs": EPOCHS,
@@ -80,7 +80,7 @@ def process_of(member, way, rows, step=None, **keys):
         model=SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[], variables=[weight]),
         optimizer=SimpleNamespace(variables=[]),
         init=None,
-        way=STRATEGIES[way],
+        strategy=STRATEGIES[strategy],
         data=SimpleNamespace(manifest=manifest, split=lambda name: Rows([1, 4, 0, 0, 0, 0])),
         held_out=[name for name in ("validation", "test") if splits[name].rows],
         step=lambda sync, collective: (step or Counting)(),
@@ -90,13 +90,13 @@ def process_of(member, way, rows, step=None, **keys):
     )
 
 
-def trained(way, size, progress=None, **keys):
+def trained(strategy, size, progress=None, **keys):
     """(result, worker) of each node. keys: the configuration's, and `step` of process_of."""
 
     def work(rank, gather):
         member = Member(rank, size, gather)
         worker = Worker(
-            process_of(member, way, LANES, **keys), member, Together(rank, size, gather) if size > 1 else Alone()
+            process_of(member, strategy, LANES, **keys), member, Together(rank, size, gather) if size > 1 else Alone()
         )
         # Without TensorFlow's variables there is nothing to average: Counting.synchronise stands for it.
         for name in ("begin", "agree"):
@@ -135,16 +135,16 @@ def test_where_the_sums_were_chosen_one_node_says_what_they_cost_gpus(
     assert [record.message for record in caplog.records if record.message.startswith("collective: ")] == said
 
 
-def expected(way, size, every, after):
-    """(updates, steps, syncs, passes) as the design's table of ways has them."""
+def expected(strategy, size, every, after):
+    """(updates, steps, syncs, passes) as the design's table of strategies has them."""
     per_pass = -(-ROWS // BATCH)
-    if way in ("single", "batch"):
+    if strategy in ("single", "batch"):
         steps = updates = EPOCHS * per_pass
         passes = EPOCHS
-    elif way in ("epoch", "epoch-delayed"):
+    elif strategy in ("epoch", "epoch-delayed"):
         rounds = -(-EPOCHS // size)
         passes, steps = size * rounds, rounds * per_pass
-        updates = steps if way == "epoch" else rounds
+        updates = steps if strategy == "epoch" else rounds
     else:
         own = max(1, BATCH // size)
         longest = max(-(-sum(LANES[rank::size]) // own) for rank in range(size))
@@ -155,15 +155,15 @@ def expected(way, size, every, after):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize(("way", "sync"), WAYS)
-def test_updates_steps_syncs_and_passes_are_those_of_the_ways_table(way, sync, size):
+@pytest.mark.parametrize(("strategy", "sync"), CASES)
+def test_updates_steps_syncs_and_passes_are_those_of_the_table_of_strategies(strategy, sync, size):
     """All records agree: the result, its history, and what the driver's progress shows."""
-    if way == "single" and size > 1:
+    if strategy == "single" and size > 1:
         with pytest.raises(ConfigError, match="nodes must be 1"):
-            trained(way, size)
+            trained(strategy, size)
         return
-    for result, worker in trained(way, size, **({"sync": sync} if sync else {})):
-        updates, steps, syncs, passes = expected(way, size, sync.get("every"), sync.get("after", 0))
+    for result, worker in trained(strategy, size, **({"sync": sync} if sync else {})):
+        updates, steps, syncs, passes = expected(strategy, size, sync.get("every"), sync.get("after", 0))
         progress = result.progress
         assert (progress.update, progress.step, progress.syncs, result.passes) == (updates, steps, syncs, passes)
         last = progress.history[-1]
@@ -200,16 +200,16 @@ class Judged(Counting):
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize(("way", "sync"), [*WAYS, ("local", {"every": 5, "after": 19})])
-def test_a_run_that_stops_early_is_the_beginning_of_the_whole(way, sync, size):
+@pytest.mark.parametrize(("strategy", "sync"), [*CASES, ("local", {"every": 5, "after": 19})])
+def test_a_run_that_stops_early_is_the_beginning_of_the_whole(strategy, sync, size):
     """After its third round, which with sync.after is one of `local`, or the last that is not. The ledger is exact over
     the epochs that were trained."""
-    if way == "single" and size > 1:
+    if strategy == "single" and size > 1:
         return
     keys = {**({"sync": sync} if sync else {}), "epochs": 6 * size}
-    whole = trained(way, size, **keys)[0][0]
+    whole = trained(strategy, size, **keys)[0][0]
     keys |= {"early_stop": {"patience": 1}, "step": Judged}
-    stopped = trained(way, size, **keys)
+    stopped = trained(strategy, size, **keys)
     for result, worker in stopped:
         third = whole.progress.history[2]
         end = result.progress
@@ -219,7 +219,7 @@ def test_a_run_that_stops_early_is_the_beginning_of_the_whole(way, sync, size):
         assert result.seen.exact(entry_of_all())
         assert [state["steps"] for state in worker._member.states if "steps" in state][-1] == end.step
     # Killed before it has told so, it does nothing more.
-    for result, _ in trained(way, size, stopped[0][0].progress, **{**keys, "step": lambda: Judged(3)}):
+    for result, _ in trained(strategy, size, stopped[0][0].progress, **{**keys, "step": lambda: Judged(3)}):
         first = stopped[0][0]
         assert (result.progress.history, result.progress.ledger) == (first.progress.history, first.progress.ledger)
         assert (result.passes, result.sync_every) == (first.passes, first.sync_every)
@@ -267,12 +267,12 @@ class Halves(BatchSplit):
 def test_mini_batches_have_the_rows_that_the_split_says_in_either_order():
     member = Member(0, 1, None)
     process = process_of(member, "batch", LANES, input_mode="spark", order="arrival")
-    process.way = Strategy(Halves(), STRATEGIES["batch"].sync)
+    process.strategy = Strategy(Halves(), STRATEGIES["batch"].sync)
     process.data.manifest.tensors, process.data.manifest.label = [], None
     process.receiver, process.told = object(), None
     process.spooled_rows = lambda fed: Rows(LANES)
     worker = Worker(process, member, Alone())
-    rows, split = Rows(LANES), process.way.split
+    rows, split = Rows(LANES), process.strategy.split
     arriving, exact = (
         worker._feeds.training(given, split, worker._sync, worker._schedule(given).rows_of_batch(split))
         for given in (None, rows)
