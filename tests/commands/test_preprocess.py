@@ -141,7 +141,7 @@ def test_raw_files_that_changed_are_other_input(
     with (raw / "a.csv").open("a") as file:
         file.write("3,4,1\n")
     assert run(tmp_path, *settings) == 2
-    message = f"{tmp_path}/out: exists, made from other input: it has changed since; --overwrite replaces it\n"
+    message = f"{tmp_path}/out: exists, but its input has changed since it was made; --overwrite replaces it\n"
     assert capsys.readouterr().err.endswith(message)
     # What was prepared outlives what it was made of.
     raw.rename(tmp_path / "archive")

@@ -30,9 +30,9 @@ class TestBeforeSparkStarts:
         status = run(tmp_path, f"input.path={tmp_path}/raw", "input.format=parquet")
         self.check(tmp_path, capsys, status, f"{tmp_path}/raw: the folder holds no rows")
         status = run(tmp_path, f"input.path=[{tmp_path}/raw, {tmp_path}/x*]", "input.format=hive-text")
-        self.check(tmp_path, capsys, status, f"{tmp_path}/x*: nothing matches")
+        self.check(tmp_path, capsys, status, f"{tmp_path}/x*: no file or folder matches this pattern")
         status = run(tmp_path, "input.path=ftp://host/x")
-        self.check(tmp_path, capsys, status, "the scheme ftp:// is not known")
+        self.check(tmp_path, capsys, status, "unknown scheme ftp://")
 
     def test_unreadable_input(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -141,7 +141,7 @@ def test_an_output_that_another_command_fills(call, tmp_path):
     with Output(str(tmp_path / "out"), "a", "train").claimed():
         status, line, output = call({})
     assert status == 3
-    assert line.startswith("/out: is being filled by train on ")
+    assert line.startswith("/out: is being written by train on ")
     assert not output.exists()
 
 

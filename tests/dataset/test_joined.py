@@ -205,7 +205,7 @@ def test_nothing_twice_and_nothing_missing(days: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(days / "ds=1")
     with pytest.raises(InputError, match=r"link: is named twice; its rows would count twice"):
         open_joined([f"{days}/ds=1", f"{tmp_path}/link"])
-    with pytest.raises(InputError, match=r"no=\*: nothing matches"):
+    with pytest.raises(InputError, match=r"no=\*: no file or folder matches"):
         open_joined([f"{days}/ds=1", f"{days}/no=*"])
     with pytest.raises(InputError, match="there is no such folder"):
         open_joined(f"{days}/ds=9")

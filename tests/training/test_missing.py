@@ -81,7 +81,7 @@ def test_a_file_system_that_is_away_ends_no_nodes_that_are_well(tmp_path, there,
     there[0] = 3
 
     def away(*_):
-        raise Passing("hdfs://n/run: HDFS could not be used for 120 s")
+        raise Passing("hdfs://n/run: HDFS has failed for 120 s")
 
     monkeypatch.setattr(missing.checkpoints, "latest", away)
     one.look()

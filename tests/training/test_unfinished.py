@@ -127,7 +127,7 @@ def test_what_another_command_still_fills_is_in_use_whatever_its_configuration(o
     with running.claimed():
         running.begin()
         write(running, 7, 7)
-        with pytest.raises(OutputInUse, match="is being filled by train on"):
+        with pytest.raises(OutputInUse, match="is being written by train on"):
             decided(options=options, epochs=5)
     with pytest.raises(UsageError, match="is unfinished, with another configuration"):
         decided(options=options, epochs=5)

@@ -169,4 +169,4 @@ def test_the_same_again_needs_no_spark(
     assert "nothing was done" in capsys.readouterr().err
     write(tmp_path / "raw" / "b.parquet", x=[1], y=[0])
     assert run(tmp_path, *settings) == 2
-    assert "made from other input" in capsys.readouterr().err
+    assert "its input has changed" in capsys.readouterr().err
