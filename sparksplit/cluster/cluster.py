@@ -363,4 +363,4 @@ def _own_address(host: str) -> str:
         # An empty name would mean all interfaces.
         return socket.gethostbyname(host or "unknown.invalid")
     except OSError as error:
-        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name ({error})") from None
+        raise ConfigError(f"spark.driver.host: unknown host {host!r} ({error})") from None

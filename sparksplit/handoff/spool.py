@@ -118,7 +118,7 @@ class Spool:
                     if found != known:
                         place = f"{filesystem.join(folder, segment.path)}: row group {segment.first_row_group + number}"
                         raise InputError(
-                            f"{place}: is damaged: its checksum is {found:08x}, {known:08x} when it was written"
+                            f"{place}: is damaged: its checksum is {found:08x}, but was {known:08x} when it was written"
                         )
 
     def _rows(self, start: int, stop: int) -> Block:

@@ -115,7 +115,7 @@ def test_columns_that_will_not_do(spark: SparkSession, tmp_path: Path) -> None:
         "the DataFrame: column 'm' is map<string,double>; features must be numbers"
     )
     assert message(maps.selectExpr("*", "'a' AS t"), label="y").startswith(
-        "the DataFrame: column 'm' is map<string,double>, which no feature can be"
+        "the DataFrame: column 'm' is map<string,double>, which cannot be a feature"
     )
     assert message(frame.select("x", "t"), label="t", label_type="number").startswith(
         "input.label: column 't' is string"

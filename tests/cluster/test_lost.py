@@ -95,11 +95,14 @@ def test_all_nodes_at_once_or_fewer_after_a_while(monkeypatch, counts, spare, no
 
 def test_never_fewer_than_asked_for(monkeypatch, capsys):
     sc, clock = waiting(monkeypatch, [1])
-    lost = r"^min_nodes: executor 2 on h was lost, and no other came within 20 s \(queue_timeout\); 2 nodes need 2 exec"
+    lost = (
+        r"^min_nodes: executor 2 on h was lost, and no new executor came within 20 s \(queue_timeout\); 2 nodes "
+        r"need 2 exec"
+    )
     with pytest.raises(RunError, match=lost):
         await_some(sc, 3, 2, Patience(20, 10))
     assert clock[0] == 10 + 20.5
     assert "waiting for the cluster to grant executors: 1 of 2, 10 of 20 s" in capsys.readouterr().err
     sc.getConf = lambda: SimpleNamespace(getAll=lambda: [("spark.master", "local-cluster[2,1,1024]")])
-    with pytest.raises(ConfigError, match="3 nodes need 3 executors and there are 2"):
+    with pytest.raises(ConfigError, match="3 nodes need 3 executors, and the settings allow 2"):
         await_some(sc, 3, 2, Patience(20, 10))

@@ -353,7 +353,7 @@ def test_input_without_its_marker(
 ) -> None:
     data = from_arrays(str(tmp_path / "data"), {"train": (np.zeros((3, 2), np.uint8), [0, 1, 2])})
     (tmp_path / "data" / "_SUCCESS").unlink()
-    assert "is no complete data set: it has no _SUCCESS" in refused(
+    assert "not a complete data set: no _SUCCESS file" in refused(
         tmp_path, capsys, f"model={images[2]}", f"input={data.path}"
     )
 

@@ -266,7 +266,7 @@ def test_labels_are_counted_not_the_splits_that_they_lie_in(
     assert classes == ["0", "1", "2", "3"]
     (tmp_path / "rows.csv").write_text("".join(f"{row},{row % 5}\n" for row in range(200)))
     assert run(tmp_path, *settings, options=("--overwrite",)) == 2
-    assert f"{tmp_path}/rows.csv: more than 4 different labels; is the label a number" in capsys.readouterr().err
+    assert f"{tmp_path}/rows.csv: more than 4 different labels. If the labels are numbers" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ BEFORE_SPARK = {
     ),
     "no such module": (
         {"model": {"build": "nowhere.at:all"}},
-        "/train.yaml:2: model.build: there is no module 'nowhere.at'",
+        "/train.yaml:2: model.build: module 'nowhere.at' not found",
     ),
     "no such function": (
         {"model": {"build": f"{MODELS}:with_sate"}},
@@ -79,7 +79,7 @@ BEFORE_SPARK = {
         {"optimizer": {"name": "adamm"}},
         "/train.yaml:2: optimizer.name: Keras knows no 'adamm'; did you mean 'Adam'?",
     ),
-    "no data set": ({"data": "/nowhere/prepared"}, "/nowhere/prepared: is no prepared data set"),
+    "no data set": ({"data": "/nowhere/prepared"}, "/nowhere/prepared: not a prepared data set"),
 }
 
 
@@ -100,7 +100,10 @@ def test_a_data_set_that_is_not_complete(call, prepared, tmp_path):
     shutil.copytree(prepared, tmp_path / "copy")
     (tmp_path / "copy" / "_SUCCESS").unlink()
     status, line, output = call({"data": str(tmp_path / "copy")})
-    assert (status, line) == (2, "/copy: is no complete data set: it has no _SUCCESS (write it with preprocess)")
+    assert (status, line) == (
+        2,
+        "/copy: not a complete data set: no _SUCCESS file. Run `sparksplit preprocess` to make it",
+    )
     assert not output.exists()
 
 
@@ -185,7 +188,7 @@ def test_more_nodes_than_executors(spark, call):
     """The tests' session has four; feeding takes one of them."""
     status, line, output = call({"nodes": 4, "strategy": "batch", "input_mode": "spark"})
     assert status == 2
-    assert "nodes: 4 nodes need 5 executors (1 to feed them) and there are 4; " in line
+    assert "nodes: 4 nodes need 5 executors (1 to feed them), and the settings allow 4; " in line
     assert not output.exists()
 
 

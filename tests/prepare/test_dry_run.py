@@ -159,7 +159,7 @@ def test_each_column_of_a_table_is_told_with_its_values() -> None:
     valued = pa.Table.from_batches([to_batch(made, "train", parsed_schema(source))])
     config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
     lines = [text for _, text in dry_run.features(config, source, valued)]
-    vocabulary = "category, embedding: the 20,000 most frequent that 2 rows have"
+    vocabulary = "category, embedding: the 20,000 most frequent in at least 2 rows"
     assert lines == [
         f"id (string): {vocabulary}", "40 different in 40 rows, none missing: c0, c1, c2",
         looks._id("id"),
@@ -195,7 +195,10 @@ def of_labels(*labels: int) -> pa.Table:
 @pytest.mark.parametrize(
     ("labels", "refused"),
     [
-        (range(400), "400 different labels in 400 rows; are the labels numbers to predict (input.label_type: number)?"),
+        (
+            range(400),
+            "400 different labels in 400 rows. If the labels are numbers to predict, set input.label_type: number",
+        ),
         ([7, 7, 7], "all 3 training rows have the label 7: a classifier needs two classes or more."),
         ([7, 8, 8], None),
         ([*range(400)] * 2, None),

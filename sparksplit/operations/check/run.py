@@ -161,7 +161,7 @@ def _address(settings: dict[str, str]) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError:
-        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name") from None
+        raise ConfigError(f"spark.driver.host: unknown host {host!r}") from None
 
 
 @contextmanager

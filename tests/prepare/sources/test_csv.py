@@ -302,8 +302,8 @@ def test_a_damaged_file_among_others_is_named(spark: SparkSession, tmp_path: Pat
         (
             "a;b\n1;2\n",
             {},
-            "has no columns left for features (1 in all); are its columns separated by ';' (input.delimiter: semicolon"
-            ")?",
+            "has no columns left for features (1 in all); if its columns are separated by ';', set "
+            "input.delimiter: semicolon",
         ),
         ("a,b\n1,2\n", {"header": False}, "row 1: column 1: 'a' is not a number; is it a header (input.header: true)?"),
     ],

@@ -210,7 +210,7 @@ def test_whole_numbers_may_be_categories_and_texts_numbers():
     [
         ({"m": "map<string,int>"}, {}, InputError, "column 'm' is map<string,int>"),
         ({"m": "double"}, {"m": {"kind": "category"}}, ConfigError, "is double, which can be no category"),
-        ({"m": "double"}, {"m": {"hash": 4}}, ConfigError, "hash: means nothing for column 'm', which is a number"),
+        ({"m": "double"}, {"m": {"hash": 4}}, ConfigError, "hash: has no effect on column 'm', which is a number"),
         ({"m": "double"}, {"m": {"kind": "ignore"}}, InputError, "no columns left"),
         ({"numbers": "string"}, {}, InputError, "rename it"),
         ({"a": "array<int>"}, {"a": {"buckets": 4}}, ConfigError, "is an array"),
@@ -375,9 +375,9 @@ def test_dates_are_read_by_their_format():
 
 def test_a_format_is_for_texts_and_whole_numbers():
     for kind, keys, message in (
-        ("date", {"format": "yyyyMMdd"}, "format: is for texts and whole numbers; column 'a' is date"),
+        ("date", {"format": "yyyyMMdd"}, "format: is only for texts and whole numbers; column 'a' is date"),
         ("double", {"format": "yyyyMMdd"}, "kind: column 'a' is double, which can be no date"),
-        ("string", {"format": "yyyyMMdd", "kind": "text"}, "format: means nothing for column 'a', which is a text"),
+        ("string", {"format": "yyyyMMdd", "kind": "text"}, "format: has no effect on column 'a', which is a text"),
         ("int", {"kind": "date"}, "kind: column 'a' is int, which can be no date"),
     ):
         with pytest.raises(ConfigError, match=message):
