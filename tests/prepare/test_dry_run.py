@@ -85,7 +85,7 @@ def test_rows_that_a_part_brings_stay_in_its_split() -> None:
 @pytest.mark.parametrize(
     ("told", "line"),
     [
-        (Facts(10, seconds=0.2, cores=1), "about 1 s on 1 core, and Spark's start: an estimate from the sample's rate"),
+        (Facts(10, seconds=0.2, cores=1), "about 1 s on 1 core, plus Spark's start (estimated from the sample)"),
         (Facts(10, seconds=89, cores=8), "about 89 s on 8 cores"),
         (Facts(10, seconds=600, cores=8), "about 10 min on 8 cores"),
         (Facts(10, seconds=4.6 * 3600, cores=8), "about 4.6 h on 8 cores"),
@@ -103,7 +103,7 @@ def test_splits_are_told_as_exactly_as_they_are_known() -> None:
     assert dry_run.splits(Facts(1500, rows), every) == "train 1,200, validation 300 rows"
     assert dry_run.splits(Facts(1500, rows), some) == "train about 1,200, validation about 300 rows"
     assert dry_run.splits(Facts(None, {"train": 0.8, "test": 0.2}), some) == "train 80.0%, test 20.0%"
-    assert dry_run.splits(Facts(None, note="the sample alone does not tell: why"), some).endswith("why")
+    assert dry_run.splits(Facts(None, note="unknown from the sample alone: why"), some).endswith("why")
 
 
 def test_rejected_rows_are_counted_by_reason_and_the_consequence_is_told() -> None:
