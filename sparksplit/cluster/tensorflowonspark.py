@@ -111,10 +111,12 @@ class Job:
         error = self._status.get("error")
         if error is None:
             return None
-        hint = "; give executors the package by --py-files or an installation" if "No module named" in error else ""
+        hint = (
+            "; ship the package with --py-files, or install it on the executors" if "No module named" in error else ""
+        )
         reason = spark_reason(error)
         if _NOT_RETRIED in reason:
-            return self._lost_executor() or "a task that held a node ended, and nothing is known of why"
+            return self._lost_executor() or "a task that held a node ended, for an unknown reason"
         return reason + hint
 
     @property

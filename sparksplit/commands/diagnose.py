@@ -99,7 +99,8 @@ def _write(file: ConfigFile, record: PreprocessDiagnosis) -> None:
         for key, value in each.settings.items():
             if key.startswith("spark."):
                 print(
-                    f"--apply: {key} is Spark's: give --conf {key}={value} to spark-submit, or put it into its defaults"
+                    f"--apply: {key} is a setting of Spark: give --conf {key}={value} to spark-submit, or set it "
+                    "in spark-defaults.conf"
                 )
     if not settings:
         print(f"--apply: {file.file} stays as it is: none of its keys was measured to help")

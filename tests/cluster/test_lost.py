@@ -27,8 +27,8 @@ YARN = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn", _gateway=gate
             "physical memory used); its container needed more memory: more spark.executor.memoryOverhead, or a smaller",
             True,
         ),
-        ("Command exited with code 137", "(SIGKILL, which is also how a system ends what takes too", False),
-        ("Container from a bad node. Exit status: 143", "(SIGTERM: it was preempted, stopped, or ended for its", False),
+        ("Command exited with code 137", "(SIGKILL, which a system also sends to a process that takes too", False),
+        ("Container from a bad node. Exit status: 143", "(SIGTERM: it was preempted, stopped, or took too much", False),
         ("Worker shutting down", "(executor 1 on h was lost (Worker shutting down))", False),
     ],
 )

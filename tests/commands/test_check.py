@@ -10,7 +10,7 @@ from sparksplit.commands.check import COMMAND
 def test_a_good_cluster_is_ready_and_the_jobs_group_does_not_stay(spark, tmp_path, capsys):
     assert COMMAND.main(["--path", str(tmp_path), "--nodes", "4"]) == 0
     out = capsys.readouterr().out
-    assert out.rstrip().endswith("ready: nothing was found that would break a run")
+    assert out.rstrip().endswith("ready: no problem was found")
     assert out.count("executor ") == 4 and out.count("read, written") == 5 and out.count("all reached") == 5
     assert list(tmp_path.iterdir()) == []
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
@@ -24,7 +24,7 @@ def test_too_few_executors_and_a_bad_folder_are_found_within_the_limit(spark, ca
         in captured.out
     )
     assert "path: driver on " in captured.out
-    assert captured.err.rstrip().endswith("sparksplit check: 2 things to put right, listed above")
+    assert captured.err.rstrip().endswith("sparksplit check: 2 problems, listed above")
 
 
 def test_a_run_is_checked_with_its_nodes_feeder_and_spool(spark, tmp_path, digits, monkeypatch, capsys):

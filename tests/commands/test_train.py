@@ -77,7 +77,7 @@ BEFORE_SPARK = {
     ),
     "an unknown optimizer": (
         {"optimizer": {"name": "adamm"}},
-        "/train.yaml:2: optimizer.name: Keras knows no 'adamm'; did you mean 'Adam'?",
+        "/train.yaml:2: optimizer.name: Keras has no 'adamm'; did you mean 'Adam'?",
     ),
     "no data set": ({"data": "/nowhere/prepared"}, "/nowhere/prepared: not a prepared data set"),
 }
@@ -152,7 +152,8 @@ def test_an_output_that_another_command_fills(call, tmp_path):
 ON_THE_NODES = {
     "a model that only rank 0 has tried to save": (
         {"model": {"build": f"{MODELS}:not_saved"}, "strategy": "batch", "nodes": 2},
-        "models.py:not_saved: 'same' (Lambda) cannot be saved and loaded again, and so neither can the trained model: ",
+        "models.py:not_saved: 'same' (Lambda) cannot be saved and loaded again, so the trained model could not "
+        "be either: ",
     ),
     "values that an optimizer does not take together": (
         {"optimizer": {"clipnorm": 1.0, "clipvalue": 1.0}},

@@ -188,7 +188,7 @@ def test_a_host_on_which_nodes_have_failed_twice_is_left_out(
     status, errors = end(running)
     assert status == 0, errors
     assert len(executors) == 3 and failed[-1] not in nodes
-    assert f"{standalone.address(failed[-1])}: left out, since nodes have failed there repeatedly" in errors
+    assert f"{standalone.address(failed[-1])}: not used any more, because nodes have failed there repeatedly" in errors
     record = record_of(output)
     assert record["restarts"] == len(failed)
     assert ["SIGKILL" in each["cause"]["what"] for each in record["attempts"][:-1]] == [True] * len(failed)

@@ -110,7 +110,7 @@ def test_nodes_that_split_epochs_change_between_rounds_only(tmp_path, there):
     checkpoint(tmp_path, 9, loss_rows=5)
     with pytest.raises(AllBack):
         one.look()
-    with pytest.raises(RunError, match="lies within a round that only as many nodes as have begun it can end"):
+    with pytest.raises(RunError, match="lies within a round, which only the number of nodes that began it can finish"):
         one.goes_from(None)
 
 

@@ -143,7 +143,7 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         if "cannot run" in reasons[0] and "PYSPARK_PYTHON" in reasons[0]:
             return [], Problem("spark.pyspark.python", reasons[0])
         missing = "No module named" in reasons[0]
-        hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
+        hint = "; ship the package with --py-files sparksplit.zip (sparksplit package)" if missing else ""
         return [], Problem("executors", f"{reasons[0]}{hint}")
     found: dict[str, Facts] = {}
     for text in texts:

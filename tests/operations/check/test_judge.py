@@ -199,7 +199,7 @@ def test_the_overhead_is_a_share_of_the_memory_where_it_is_not_set():
         (
             replace(SECOND, versions={**VERSIONS, "sparksplit": "0.0.9"}),
             "sparksplit",
-            "(is 0.0.9 on host-b); give executors the driver's own sparksplit.zip by --py-files",
+            "(is 0.0.9 on host-b); ship the driver's own sparksplit.zip with --py-files",
         ),
         (replace(SECOND, python="3.10.2"), "Python", "must be 3.11.7 as on the driver (is 3.10.2 on host-b)"),
         (replace(SECOND, folder="hdfs:///x: cannot be written"), "path", "executor 1 on host-b: hdfs:///x: cannot be"),
