@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     problem = missing(arguments.mbit)
     if problem is None and arguments.data is not None and not (arguments.data / "_SUCCESS").is_file():
-        problem = f"--data {arguments.data}: is no prepared data set (it has no _SUCCESS)"
+        problem = f"--data {arguments.data}: not a prepared data set (no _SUCCESS file)"
     try:
         java_home()
     except ConfigError as error:

@@ -73,7 +73,7 @@ class Fence:
         """Raise RunError where the output is another run's by now."""
         check_owner(self.path, self.owner)
         if not filesystem.exists(self._own):
-            raise RunError(f"{self.path}: another attempt has begun to fill it; this one ends")
+            raise RunError(f"{self.path}: a newer attempt of this run writes this output now, so this attempt ends")
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """Write the small file `path`, which readers see as it was or as it is now."""
@@ -122,7 +122,7 @@ class Fence:
         try:
             _clear(self._own)
         except SparksplitError as error:
-            log.debug("%s: is left over: %s", self._own, error)
+            log.debug("%s: could not be removed: %s", self._own, error)
 
     def _set_aside(self, path: str) -> str:
         """Move what is at `path` away; returns where to."""

@@ -50,14 +50,16 @@ def absolute(path: str) -> str:
 def _parts(path: str) -> tuple[str | None, str]:
     """(authority on HDFS, or None where `path` is local; the absolute path there)."""
     if not path:
-        raise InputError("an empty path")
+        raise InputError("the path is empty")
     uri = _URI.fullmatch(path)
     if uri is None or uri[2] is uri[3] is None:
         return None, _normal(os.path.abspath(os.path.expanduser(path)))  # noqa: PTH100, PTH111
     scheme, authority, inner = uri[1].lower(), uri[2] or "", uri[3] or "/"
     if scheme == "file":
         if authority not in ("", "localhost"):
-            raise InputError(f"{path}: names the host {authority}; file:// is for files of this one: file:///...")
+            raise InputError(
+                f"{path}: names the host {authority}, but file:// reads only this machine's files. Write file:///PATH"
+            )
         return None, _normal(unquote(inner))
     if scheme == "hdfs":  # nothing in the path is percent-encoded, as in Hadoop
         try:
@@ -65,7 +67,7 @@ def _parts(path: str) -> tuple[str | None, str]:
             return authority, _normal(inner)
         except InputError as error:
             raise InputError(f"{path}: {error}") from None
-    raise InputError(f"{path}: the scheme {uri[1]}:// is not known; use a path, file:// or hdfs://")
+    raise InputError(f"{path}: unknown scheme {uri[1]}://; use a path, file:// or hdfs://")
 
 
 def is_known(path: str) -> bool:

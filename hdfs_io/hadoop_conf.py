@@ -31,10 +31,10 @@ def default_authority() -> str:
     folder = _folder()
     if folder is None:
         raise InputError(
-            "HADOOP_CONF_DIR is not set: set it to the folder of core-site.xml, or write hdfs://HOST:PORT/"
+            "HADOOP_CONF_DIR is not set. Set it to the folder of core-site.xml, or write paths as hdfs://HOST:PORT/..."
         )
-    found = f"is {uri}" if uri else "is not there"
-    raise InputError(f"{folder}/core-site.xml: fs.defaultFS {found}: it must be hdfs://..., or write hdfs://HOST:PORT/")
+    found = f"is {uri}, not hdfs://..." if uri else "is missing"
+    raise InputError(f"{folder}/core-site.xml: fs.defaultFS {found}. Set it, or write paths as hdfs://HOST:PORT/...")
 
 
 def with_port(authority: str) -> str:

@@ -76,7 +76,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
     def _expect_folder(self, path: str) -> None:
         kind = self._info(path).type
         if kind != fs.FileType.Directory:
-            raise (FileNotFoundError if kind == fs.FileType.NotFound else NotADirectoryError)(f"{path} is no folder")
+            raise (FileNotFoundError if kind == fs.FileType.NotFound else NotADirectoryError)(f"{path} is not a folder")
 
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         folder = selector.base_dir
@@ -183,7 +183,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         return _Writer(partial(self._send, path))
 
     def open_append_stream(self, path: str, metadata: Any) -> Any:
-        raise NotImplementedError("files on HDFS are written whole")
+        raise NotImplementedError("files on HDFS cannot be appended to")
 
     def _send(self, path: str, spool: Any) -> None:
         """Make `path` a file with the content of `spool`."""
@@ -268,7 +268,7 @@ class _Reader:
             # The old one would go on asking the DataNodes that had the blocks when it was opened.
             file = self._reopen()
             if len(file) != self._size:
-                raise OSError(errno.ESTALE, "another file has taken its place while it was read") from None
+                raise OSError(errno.ESTALE, "the file was replaced while it was read") from None
             self._file = file
             raise
 
@@ -304,7 +304,7 @@ class _Writer:
         except BaseException as error:  # a full disk, say: closing must not send the part that fitted
             self.drop()
             if isinstance(error, OSError):
-                where = f"{error.strerror} in {tempfile.gettempdir()} of this host, where it is collected"
+                where = f"{error.strerror} in {tempfile.gettempdir()} of this host, where the file is buffered"
                 self._failure = OSError(error.errno, where)
                 raise self._failure from None
             raise

@@ -79,7 +79,7 @@ def _say_hello(authority: str, client: Client) -> None:
     except Unavailable as error:
         # The words are the system's resolver's, which hdfs-native passes on without a number.
         reason = str(error.__cause__)
-        hint = " (nor is it a name service of HADOOP_CONF_DIR)" if "lookup" in reason else ""
+        hint = " (and HADOOP_CONF_DIR names no such name service)" if "lookup" in reason else ""
         # A NameNode that is down comes back; a name that no server knows does not.
         number = errno.EINVAL if hint and "Temporary" not in reason else errno.EHOSTUNREACH
         raise OSError(number, f"no NameNode answers at {authority}: {reason}{hint}") from None
@@ -120,7 +120,7 @@ class _Attempt(threading.Thread, Generic[_T]):
             with self._lock:
                 self._given_up = time.monotonic() - self._last > self._limit
             if self._given_up:
-                raise _Passing(f"no answer for {self._limit:.0f} s")
+                raise _Passing(f"no answer within {self._limit:.0f} s")
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -157,7 +157,7 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
                 raise known from None
             now = time.monotonic()
             if now >= end:
-                raise Unavailable(f"{place}: HDFS could not be used for {patience:.0f} s: {known}") from known
+                raise Unavailable(f"{place}: HDFS has failed for {patience:.0f} s: {known}") from known
             if now >= next_line:
                 _log.log(level, "%s: trying again: %s", place, known)
                 next_line = now + _LINE_SECONDS

@@ -68,7 +68,7 @@ class Holder:
 
     def __str__(self) -> str:
         if not self.owner:
-            return "a command that the hidden file beside it does not name"
+            return "an unknown command (the hidden .owner file beside it is damaged)"
         application = f", {self.application_id}" if self.application_id else ""
         return f"{self.command} on {self.host} (process {self.pid}{application}), since {self.since}"
 
@@ -162,7 +162,10 @@ class Lease:
             return now if now is None or now.gone else self._watch(now)
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
         log.warning(
-            "%s: is being filled by %s; waiting up to %.0f s to see whether that still runs", self.path, found, patience
+            "%s: is being written by %s; waiting up to %.0f s to see whether that command still runs",
+            self.path,
+            found,
+            patience,
         )
         end = self._clock() + patience
         last = end + _AWAY_SECONDS
@@ -212,7 +215,9 @@ class Lease:
         """Raise OutputInUse where the lease is another's now, or was for a while: it may have filled the output."""
         found = read(self.file)
         if found is None:
-            raise OutputInUse(f"{self.path}: another command has filled it since this one began; call this one again")
+            raise OutputInUse(
+                f"{self.path}: another command has written this output in the meantime; run this command again"
+            )
         if found.owner != self.holder.owner:
             raise in_use(self.path, found)
 
@@ -255,7 +260,7 @@ class Lease:
             if self.held():
                 filesystem.remove(self.file)
         except Exception as error:
-            log.debug("%s: the lease could not be given back: %s", self.path, error)
+            log.debug("%s: the lease could not be released: %s", self.path, error)
         finally:
             _given_back.add(self.holder.owner)
 
@@ -345,7 +350,7 @@ def is_owner(path: str, owner: str) -> bool:
 
 def in_use(path: str, holder: Holder) -> OutputInUse:
     """The error that says who is filling the output `path`."""
-    return OutputInUse(f"{path}: is being filled by {holder}; wait for its end, or end it")
+    return OutputInUse(f"{path}: is being written by {holder}; wait until that command ends, or stop it")
 
 
 def age(file: str) -> float | None:

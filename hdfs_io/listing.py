@@ -43,7 +43,7 @@ def find(paths: Sequence[str]) -> Found:
     for path in paths:
         matches = expand(path)
         if not matches:
-            raise InputError(f"{path}: nothing matches")
+            raise InputError(f"{path}: no file or folder matches this pattern")
         roots += [match for match in matches if match not in roots]
     files: list[tuple[str, FileFacts]] = []
     origins: list[tuple[str, str]] = []
@@ -54,7 +54,9 @@ def find(paths: Sequence[str]) -> Found:
         files += found
         origins += [(name, root) for name, _ in found]
     if not files:
-        raise InputError(f"{paths[0]}: {'the folder' if filesystem.is_folder(roots[0]) else 'it'} holds no rows")
+        raise InputError(
+            f"{paths[0]}: {'the folder holds no rows' if filesystem.is_folder(roots[0]) else 'it holds no rows'}"
+        )
     check_once(origins)
     return Found([filesystem.for_spark(root) for root in roots], files, alike(columns))
 
@@ -64,7 +66,7 @@ def check_once(files: Iterable[tuple[str, str]]) -> None:
     origins: dict[str, str] = {}
     for file, origin in files:
         if (before := origins.setdefault(file, origin)) != origin:
-            raise InputError(f"{file}: is named twice, by {before} and by {origin}; leave one of them out")
+            raise InputError(f"{file}: is listed twice, by {before} and by {origin}; remove one of them")
 
 
 def expand(path: str) -> list[str]:
@@ -160,7 +162,7 @@ def folder_columns(root: str, files: Sequence[str]) -> tuple[str, ...]:
         return ()
     if len(kinds) > 1 or "" in columns[0]:
         one, other = kinds[columns[0]], next((kinds[kind] for kind in kinds if kind != columns[0]), root)
-        raise InputError(f"{root}: {one} and {other} do not lie in folders of the same partition columns")
+        raise InputError(f"{root}: {one} and {other} have different partition columns in their folder names")
     return tuple(map(unquote, columns[0]))
 
 
@@ -168,7 +170,7 @@ def alike(found: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
     """The columns that folders give, by path; raises InputError where they differ."""
     for path, columns in found:
         if columns != found[0][1]:
-            raise InputError(f"{found[0][0]} and {path} do not have folders of the same partition columns")
+            raise InputError(f"{found[0][0]} and {path} have different partition columns in their folder names")
     return found[0][1] if found else ()
 
 
@@ -208,5 +210,7 @@ def folder_values(found: Found) -> dict[str, set[str]]:
             try:
                 values[name].add(unquote(part.partition("=")[2], errors="strict"))
             except UnicodeDecodeError:
-                raise InputError(f"{folder}: {part!r} has percent-encoded bytes that are no UTF-8: rename it") from None
+                raise InputError(
+                    f"{folder}: the percent-encoded bytes in {part!r} are not UTF-8; rename the folder"
+                ) from None
     return {name: own - {*NO_VALUE} for name, own in values.items()}

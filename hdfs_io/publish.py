@@ -164,7 +164,7 @@ class Output:
         same = found.config_hash == self.config_hash
         if same and (self.input_hash is None or self._input_hash_now() == found.input_hash):
             return "done"
-        other = ", made from other input: it has changed since" if same else self._other(found, ", made ")
+        other = ", but its input has changed since it was made" if same else self._other(found, ", made ")
         raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it")
 
     def _unfinished(self, found: _Found, overwrite: bool, going_on: Collection[str] | None) -> Decision:
@@ -191,7 +191,10 @@ class Output:
         command = mark.get("command")
         if command != self.command and not (command is None and only_marks(names)):
             if command is None:
-                raise UsageError(f"{path}: its mark, {CONFIG}, is damaged; remove the folder, or choose another")
+                raise UsageError(
+                    f"{path}: {CONFIG} in this folder is damaged, so its command is unknown. "
+                    f"Remove the folder, or choose another"
+                )
             is_one = COMMANDS.get(str(command), "another output of sparksplit")
             raise UsageError(f"{path}: is {is_one}, not {COMMANDS[self.command]}; choose another folder")
         keys = mark.get("keys")
@@ -239,7 +242,7 @@ class Output:
         marked = filesystem.exists(filesystem.join(folder, CONFIG))
         self._check_owner()
         if not marked:
-            raise RunError(f"{self.path}: what was to become it was removed while it was filled")
+            raise RunError(f"{self.path}: its temporary folder was removed while this command wrote to it")
 
     def _check_owner(self) -> None:
         check_owner(self.path, self.owner)
@@ -287,7 +290,7 @@ class Output:
     def fence(self) -> Fence:
         """The way to write into `folder`, once it has begun."""
         if self._fence is None:
-            raise RuntimeError("the output has not begun")
+            raise RuntimeError("the output has not been started")
         return self._fence
 
     def abandon(self) -> None:

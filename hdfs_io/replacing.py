@@ -59,7 +59,7 @@ def remove_old(old: str, final: str, is_own: Callable[[str], bool]) -> None:
         try:
             filesystem.remove(path)
         except (SparksplitError, OSError) as error:
-            log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
+            log.warning("%s: could not be removed: %s. The next command for this output tries again", path, error)
             return
 
 
@@ -68,12 +68,12 @@ def _moved(path: str, folder: str) -> bool:
     place = filesystem.join(folder, filesystem.name(path))
     try:
         if filesystem.exists(place):
-            log.warning("%s: is kept there: the output that has replaced its folder has that name too", path)
+            log.warning("%s: stays there, because the new output has a file of this name too", path)
             return False
         filesystem.rename(path, place)
     except (SparksplitError, OSError) as error:
         log.warning(
-            "%s: could not be moved to %s, the next command for this output tries again: %s", path, place, error
+            "%s: could not be moved to %s: %s. The next command for this output tries again", path, place, error
         )
         return False
     return True
@@ -97,7 +97,7 @@ def remove(path: str) -> None:
     try:
         filesystem.remove(path)
     except (SparksplitError, OSError) as error:
-        log.warning("%s: is left over, the next command for this output tries again: %s", path, error)
+        log.warning("%s: could not be removed: %s. The next command for this output tries again", path, error)
 
 
 def hidden(path: str, kind: str) -> str:

@@ -89,7 +89,7 @@ def train(
         values.setdefault("input_mode", "spark")
     config = parse(TrainConfig, values)
     if resume and restart:
-        raise ConfigError("resume and restart: choose one of them")
+        raise ConfigError("resume and restart: give only one of them")
     training.train(config, Options(overwrite, resume, restart), None if frame is None else _frame(frame, "frame"))
     return TrainedRun.open(output)
 

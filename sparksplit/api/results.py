@@ -101,7 +101,7 @@ class TrainedRun:
                 try:
                     return saving.load(file, load_builder(name, builder_source(name)))
                 except (FunctionError, TypeError, ValueError) as other:
-                    raise InputError(f"{path}: cannot be loaded with what {name} supplies: {other}") from error
+                    raise InputError(f"{path}: cannot be loaded, even with the classes of {name}: {other}") from error
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Predictions:
         from pyspark.sql import SparkSession
 
         if SparkContext._active_spark_context is None:
-            raise RuntimeError("no Spark session runs: start one to read the predictions with it")
+            raise RuntimeError("no Spark session is running; start one to read the predictions")
         spark = SparkSession.builder.getOrCreate()
         return spark.read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))
 
@@ -176,4 +176,4 @@ class Predictions:
 
 def _check_complete(path: str, what: str) -> None:
     if not filesystem.exists(filesystem.join(path, SUCCESS)):
-        raise InputError(f"{path}: is no complete {what}: it has no {SUCCESS}")
+        raise InputError(f"{path}: not a complete {what}: no {SUCCESS} file")

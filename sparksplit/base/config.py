@@ -108,8 +108,8 @@ class Config(pydantic.BaseModel):
 
 ConfigT = TypeVar("ConfigT", bound=Config)
 _PASSWORD = (
-    "has a password or token in an address, which records and logs would show: take it out, and give credentials to "
-    "Spark (spark-defaults.conf), or to your function in a file of its own"
+    "contains a password or token in an address, and records and logs would show it. Remove it. Give credentials to "
+    "Spark (spark-defaults.conf), or read them in your function from a file of its own"
 )
 
 

@@ -24,7 +24,7 @@ class Record:
     field has are ignored, so that what a later version adds can be read.
     """
 
-    WHAT: ClassVar[str] = "what sparksplit writes"
+    WHAT: ClassVar[str] = "a record of sparksplit"
     """What the file should be, for the error message when it is not."""
     REMEDY: ClassVar[str] = ""
     """What to do in that case."""

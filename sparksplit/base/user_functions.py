@@ -47,7 +47,7 @@ def source_of(name: str) -> str | None:
         return text
     spec = spec_of(place)
     if spec is None:
-        raise FunctionError(f"there is no module {place!r}")
+        raise FunctionError(f"module {place!r} not found")
     if spec.origin is not None and spec.origin.endswith(".py") and Path(spec.origin).is_file():
         _check(Path(spec.origin).read_text(encoding="utf-8"), place, function)
     return None

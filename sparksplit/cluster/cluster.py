@@ -203,9 +203,9 @@ class NodeCluster:
         there = placing.executors_there(self._sc)
         found, hosts = placing.elsewhere(there, self._nodes, self._avoid), ", ".join(self._avoid)
         if found is not None:
-            log.warning("%s: left out, since nodes have failed there repeatedly", hosts)
+            log.warning("%s: not used any more, because nodes have failed there repeatedly", hosts)
         elif len({one.host for one in there}) > 1:
-            log.warning("%s: nodes have failed there repeatedly, and elsewhere are too few executors", hosts)
+            log.warning("%s: nodes have failed there repeatedly, but the other hosts have too few executors", hosts)
         return found
 
     def close(self) -> None:
@@ -311,7 +311,8 @@ class NodeCluster:
                     saves = any(record.state.get("saves") for record in channel.records)
                 if saves and not told and self._grace:
                     say(
-                        f"stopping: the nodes have {self._grace:g} s for one more checkpoint, where they agree next; "
+                        f"stopping: the nodes have {self._grace:g} s to write a last checkpoint at their next "
+                        "exchange; "
                         "a second signal ends the run at once"
                     )
                     told = True
@@ -354,8 +355,8 @@ def _check_descriptors(nodes: int) -> None:
     needed = CONNECTIONS * nodes + OWN_DESCRIPTORS
     if (allowed := descriptors.ask(needed)) < needed:
         raise ConfigError(
-            f"nodes: {nodes} nodes need {needed} descriptors in the driver, and its hard limit is {allowed}; "
-            "raise it (ulimit -Hn, or LimitNOFILE of the service)"
+            f"nodes: {nodes} nodes need {needed} file descriptors in the driver, but its hard limit is {allowed}; "
+            "raise the limit (ulimit -Hn, or LimitNOFILE of the service)"
         )
 
 
@@ -365,4 +366,4 @@ def _own_address(host: str) -> str:
         # An empty name would mean all interfaces.
         return socket.gethostbyname(host or "unknown.invalid")
     except OSError as error:
-        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name ({error})") from None
+        raise ConfigError(f"spark.driver.host: unknown host {host!r} ({error})") from None

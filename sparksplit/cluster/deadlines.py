@@ -116,7 +116,7 @@ def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | N
     if worst.waits:
         what += ", where it waits for others"
     seconds = f"{worst.key} is {worst.limit:g} s"
-    return Hang(worst.node, f"beats but has made no progress for {worst.still:.0f} s, {what} ({seconds})")
+    return Hang(worst.node, f"is alive but has made no progress for {worst.still:.0f} s, {what} ({seconds})")
 
 
 def _excuse(nodes: Sequence[NodeRecord]) -> None:

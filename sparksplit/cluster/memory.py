@@ -41,8 +41,8 @@ def executor_text(reason: str) -> tuple[str, bool]:
     if ON_YARN.search(reason):
         return f"{reason}; its container needed more memory: {HELP}", True
     if found := _EXIT.search(reason):
-        sent = "SIGKILL, which is also how a system ends what takes too much memory" if found[1] == "137" else ""
-        return f"{reason} ({sent or 'SIGTERM: it was preempted, stopped, or ended for its memory'})", False
+        sent = "SIGKILL, which a system also sends to a process that takes too much memory" if found[1] == "137" else ""
+        return f"{reason} ({sent or 'SIGTERM: it was preempted, stopped, or took too much memory'})", False
     return reason, False
 
 

@@ -63,7 +63,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
             break
         text = (
             f"waiting for executors: {max(0, found)} of {nodes} nodes have one, {passed:.0f} of {patience.start:g} s"
-            f" (start_timeout); then {least} are enough (min_nodes)"
+            f" (start_timeout); after that, {least} are enough (min_nodes)"
         )
         lines.say(text)
         time.sleep(0.1)

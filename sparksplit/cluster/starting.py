@@ -65,7 +65,7 @@ class Starting:
         nodes = len(self._channel.records)
         return NotStarted(
             f"{nodes - len(missing)} of {nodes} nodes have registered within {seconds:g} s (start_timeout); "
-            "are the executors busy with other tasks?"
+            "the executors may be busy with other tasks"
         )
 
     def close(self) -> None:

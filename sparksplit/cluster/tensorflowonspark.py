@@ -114,9 +114,9 @@ class Job:
         error = self._status.get("error")
         if error is None:
             return None
-        hint = "; give executors the package by --py-files or an installation" if NO_MODULE in error else ""
+        hint = "; ship the package with --py-files, or install it on the executors" if NO_MODULE in error else ""
         if is_raised(NotRetried, error):
-            return self._lost_executor() or "a task that held a node ended, and nothing is known of why"
+            return self._lost_executor() or "a task that held a node ended, for an unknown reason"
         return spark_reason(error) + hint
 
     @property

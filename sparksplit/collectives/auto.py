@@ -46,5 +46,5 @@ def chosen(met: Meeting) -> tuple[str, str]:
     if hosts == nodes:
         return "ring", met.apart
     if len(runs) == nodes:
-        return "ring", "no two nodes that are on one host follow one another"
+        return "ring", "no two nodes with consecutive ranks are on one host"
     return "mixed", spread(met.places)

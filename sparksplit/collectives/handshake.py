@@ -279,7 +279,7 @@ class _Callers:
         except (BlockingIOError, ConnectionAbortedError):
             return  # gone before it was looked at
         except OSError as error:
-            log.warning("the nodes' port takes nobody for a moment: %s", error.strerror or error)
+            log.warning("the nodes' port accepts no connection at the moment: %s", error.strerror or error)
             self._selector.unregister(self._server)
             self._paused = time.monotonic() + _PAUSE
             if self._talks:

@@ -224,7 +224,9 @@ def allocated(size: int) -> int:
         fcntl.fcntl(memory, _ADD_SEALS, _SEALS)
     except OSError as error:
         os.close(memory)
-        raise MemoryError(f"no {size:,} bytes of memory for nodes of one host to share: {error.strerror}") from None
+        raise MemoryError(
+            f"cannot get {size:,} bytes of memory that the nodes of one host share: {error.strerror}"
+        ) from None
     return memory
 
 

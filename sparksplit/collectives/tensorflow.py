@@ -74,10 +74,10 @@ class TensorFlowCollective(Collective):
     def cause(self, error: BaseException) -> BaseException | None:
         text = " ".join(str(error).split())[:300]
         if isinstance(error, tf.errors.DeadlineExceededError):
-            return PeerLost(f"not every node came to a sum within the time limit: {text}")
+            return PeerLost(f"not every node reached an all-reduce within the time limit: {text}")
         # One node's error ends the sums of all nodes, with that error's words and number. The words are TensorFlow's.
         if isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in text:
-            return PeerLost(f"another node has left the sums: {text}")
+            return PeerLost(f"another node has left the all-reduce: {text}")
         return None
 
     def close(self) -> None:

@@ -125,7 +125,7 @@ def spread(places: Sequence[str]) -> str:
     text = f"{len(places)} nodes are on {len(on)} hosts, up to {max(on.values())} of them on one"
     if groups == len(on):
         return text
-    return f"{text}; their ranks are not host by host: {groups} groups of them exchange over TCP"
+    return f"{text}; their ranks are not grouped by host, so {groups} groups exchange over TCP"
 
 
 def _hand_out(server: socket.socket, run: range, key: bytes, waiting: Callable[[bool], None]) -> Segment:
@@ -185,12 +185,12 @@ def _place() -> tuple[str, str | None]:
     It is the running kernel, and the network namespace: a container may have its own.
     """
     if platform.machine() not in ("x86_64", "AMD64"):
-        return "", f"shared memory between nodes needs x86's order of writes (this is {platform.machine()})"
+        return "", f"shared memory between nodes needs an x86 processor (this is {platform.machine()})"
     try:
         kernel = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{kernel} {Path('/proc/self/ns/net').readlink()}", None
     except OSError as error:
-        return "", f"which host this is cannot be told: {error.filename}: {error.strerror}"
+        return "", f"this host cannot be identified: {error.filename}: {error.strerror}"
 
 
 def _refuse(problem: str | None) -> None:

@@ -22,7 +22,7 @@ def run(config: CheckConfig, options: Options) -> None:
     show(report, config.path)
     if report.problems:
         count = len(report.problems)
-        raise UsageError(f"{count} thing{'' if count == 1 else 's'} to put right, listed above")
+        raise UsageError(f"{count} problem{'' if count == 1 else 's'}, listed above")
 
 
 def _planned(config: CheckConfig) -> Planned:

@@ -89,7 +89,7 @@ def _apply(file: ConfigFile | None, tried: Iterable[Advice]) -> None:
     settings = {key: value for advice in tried if advice.helps for key, value in advice.settings.items()}
     for key in [key for key in settings if key.startswith("spark.")]:
         value = settings.pop(key)
-        print(f"--apply: {key} is Spark's: give --conf {key}={value} to spark-submit, or put it into its defaults")
+        print(f"--apply: {key} is a setting of Spark: give --conf {key}={value} to spark-submit")
     applied = file.write(settings)
     if not settings:
         print(f"--apply: {file.file} stays as it is: no setting that may be written was measured to help")

@@ -23,7 +23,7 @@ def summary(result: Result) -> Iterator[str]:
     """What was predicted, how good it is and where it is, for people."""
     places = result.places
     if result.done:
-        yield f"{result.path}: is complete, made with the same configuration; nothing was done"
+        yield f"{result.path} is up to date: it was made from the same input and configuration"
     else:
         splits = ", ".join(f"{rows:,} of {split}" for split, rows in result.rows.items())
         of = f" ({splits})" if result.split else ""

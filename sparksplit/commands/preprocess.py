@@ -45,7 +45,7 @@ def summary(data: PreparedDataSet) -> str:
         step = written(windows.step, time=windows.time)
         left = said_windows(manifest.windows_left_out) or "none"
         lines.append(f"windows    {windows.window} rows{by} and the next {windows.horizon} of {windows.label}")
-        lines.append(f"           rows more than {step} apart have a gap between them; left out: {left}")
+        lines.append(f"           no window spans rows more than {step} apart; left out: {left}")
     if manifest.unseen_labels:
         found = ", ".join(f"{rows:,} rows of {name}" for name, rows in manifest.unseen_labels.items())
         became = f"have the class {UNKNOWN}" if label is not None and label.unknown else "were left out"

@@ -54,7 +54,7 @@ def from_arrays(
     """
     tensors, label = _specs(splits, classes)
     if label_scaling != "none" and (label is None or label.kind != "number"):
-        raise ValueError("label_scaling needs labels that are floats")
+        raise ValueError("label_scaling needs float labels")
     probe = Layout(tensors, label, (), 1)
     layout = Layout(
         tensors,
@@ -133,7 +133,9 @@ def _specs(
         return tensors, LabelSpec(dtype=dtype, shape=shape, kind="number")
     kind = "integer" if labels.dtype.kind in "iub" else "text"
     if kind == "text" and shape:
-        raise ValueError(f"text labels must be one a row (their shape is {shape}); give indices, and `classes`")
+        raise ValueError(
+            f"text labels must be one per row (their shape is {shape}); for more, give class indices and `classes`"
+        )
     if classes is None:
         names = [str(value) for value in np.unique(labels)]
     else:
@@ -164,7 +166,7 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
         if array is None or list(array.shape[1:]) != tensor.shape or array.dtype.name != tensor.dtype:
             raise ValueError(f"{name}: tensor {tensor.name} must be {tensor.dtype} {tensor.shape} as in train")
         if len(array) != count:
-            raise ValueError(f"{name}: {len(array)} rows of {tensor.name}, {count} of the first tensor")
+            raise ValueError(f"{name}: tensor {tensor.name} has {len(array)} rows, but the first tensor has {count}")
         if tensor.name == WEIGHT and not (array >= 0).all():
             row = int(np.argmin(array >= 0))
             raise ValueError(f"{name}: tensor {WEIGHT}: row {row}: must be a number of 0 or more (is {array[row]})")
@@ -176,7 +178,7 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
     index, text = None, None
     if layout.label is not None:
         if rows[1] is None or len(rows[1]) != count:
-            raise ValueError(f"{name}: as many labels as rows are needed ({count})")
+            raise ValueError(f"{name}: must have {count} labels, one for each row")
         content, text, index = _labels(name, np.asarray(rows[1]), layout.label)
         if content is not None and count:
             fixed.append(np.ascontiguousarray(content).view(np.uint8).reshape(count, -1))
@@ -226,7 +228,9 @@ def _label_counts(split: _Split | None, label: LabelSpec | None) -> list[int] | 
 def _labels(name: str, labels: Array, spec: LabelSpec) -> tuple[Array | None, list[bytes] | None, Array]:
     """(content, text content, value to store) of the labels."""
     if list(labels.shape[1:]) != spec.shape:
-        raise ValueError(f"{name}: labels of a row have the shape {list(labels.shape[1:])}, {spec.shape} in train")
+        raise ValueError(
+            f"{name}: the labels of a row have the shape {list(labels.shape[1:])}, but {spec.shape} in train"
+        )
     if spec.kind == "number":
         numbers = rounded(labels)
         return numbers, None, numbers.astype(spec.numpy_dtype)

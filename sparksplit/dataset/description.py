@@ -247,8 +247,8 @@ def read_model(kind: type[Model], path: str) -> Model:
     values = filesystem.read_json(path)
     version = values.get("format_version") if isinstance(values, dict) else None
     if version != FORMAT_VERSION:
-        known = f"this sparksplit reads {FORMAT_VERSION}: make it anew, or use the sparksplit that made it"
-        raise InputError(f"{path}: format version {version!r} is not known; {known}")
+        known = f"this version of sparksplit reads {FORMAT_VERSION}. Make it again, or use the version that made it"
+        raise InputError(f"{path}: unknown format version {version!r}; {known}")
     try:
         return kind.model_validate(values)
     except pydantic.ValidationError as error:

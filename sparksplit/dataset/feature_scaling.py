@@ -83,15 +83,15 @@ def by_feature(features: Sequence[Number | Date], moments: Moments) -> dict[str,
         start += feature.values
         if isinstance(feature, Number) and feature.log1p and (own.min == -np.inf).any():
             raise InputError(
-                f"features.{feature.column}.log1p: the column has values of -1 or less, which have no log(1 + x); "
+                f"features.{feature.column}.log1p: log(1 + x) needs values above -1, and the column has smaller ones; "
                 "clip them (clip: [0, 1e9])"
             )
         if not np.isfinite([own.mean, own.std]).all():
             # Buckets are of the numbers as they are.
             bare = isinstance(feature, Date) or feature.buckets is not None
             raise InputError(
-                f"column {feature.column}: values from {own.min.min():g} to {own.max.max():g} have no standard "
-                f"deviation in float64{'' if bare else f'; clip them (features.{feature.column}.clip)'}"
+                f"column {feature.column}: values from {own.min.min():g} to {own.max.max():g} are too large "
+                f"for a standard deviation in float64{'' if bare else f'; clip them (features.{feature.column}.clip)'}"
             )
     return found
 

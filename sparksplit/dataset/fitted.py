@@ -31,7 +31,7 @@ def read_fitted(path: str) -> Fitted:
     """What the data set or the run in the folder `path` has fitted. Raises InputError where it is not complete."""
     path = filesystem.absolute(path)
     if not filesystem.exists(filesystem.join(path, SUCCESS)):
-        raise InputError(f"{path}: is no complete data set or run: it has no {SUCCESS}")
+        raise InputError(f"{path}: not a complete data set or run: no {SUCCESS} file")
     description = Description.read(path)
     if not filesystem.exists(filesystem.join(path, FILE)):
         return Fitted(path, description)

@@ -53,11 +53,11 @@ def open_joined(paths: str | Sequence[str], verify: bool = True) -> PreparedData
     for path in [paths] if isinstance(paths, str) else paths:
         found = expand(path)
         if not found:
-            raise InputError(f"{path}: nothing matches")
+            raise InputError(f"{path}: no file or folder matches this pattern")
         for folder in found:
             real = filesystem.real(folder)
             if real in folders:
-                raise InputError(f"{folder}: is named twice; its rows would count twice")
+                raise InputError(f"{folder}: is listed twice, so its rows would count twice; remove one")
             folders[real] = folder
     parts = [PreparedDataSet.open(folder, verify) for folder in folders.values()]
     return parts[0] if len(parts) == 1 else JoinedDataSet.of(parts)
@@ -227,7 +227,7 @@ def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
             problem = f"has labels in {theirs.dtype}, {one.path} in {ours.dtype}; prepare {short.path} again with "
             problem += f"`fitted: {wide.path}`"
         else:
-            problem = f"has other {what} than {one.path}; prepare it with `fitted: {one.path}`"
+            problem = f"differs from {one.path} in its {what}; prepare it with `fitted: {one.path}`"
         raise InputError(f"{other.path}: {problem}")
 
 

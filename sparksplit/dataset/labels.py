@@ -45,8 +45,8 @@ def check_number_of_labels(different: int, place: str) -> None:
     """Raise InputError where there are more labels than a model may have classes."""
     if different > MAX_CLASSES:
         raise InputError(
-            f"{place}: more than {MAX_CLASSES} different labels; is the label a number to predict"
-            " (input.label_type: number)?"
+            f"{place}: more than {MAX_CLASSES} different labels. If the labels are numbers to predict,"
+            " set input.label_type: number"
         )
 
 
@@ -57,8 +57,8 @@ def check_classes(rows: Mapping[Any, int], kind: str | None, place: str, *, decl
     count, hint = sum(rows.values()), _hint(kind, declared)
     if hint and len(rows) >= _MANY_CLASSES and count < _ROWS_PER_CLASS * len(rows):
         raise InputError(
-            f"{place}: {len(rows)} different labels in {count} rows{hint} (input.label_type: integer takes them for"
-            " classes)"
+            f"{place}: {len(rows)} different labels in {count} rows{hint}. If they are classes,"
+            " set input.label_type: integer"
         )
 
 
@@ -73,7 +73,7 @@ def check_two(rows: Mapping[Any, int], place: str) -> None:
 
 
 def _hint(kind: str | None, declared: bool) -> str:
-    return "" if declared or kind == "text" else "; are the labels numbers to predict (input.label_type: number)?"
+    return "" if declared or kind == "text" else ". If the labels are numbers to predict, set input.label_type: number"
 
 
 def labels_of(
@@ -103,7 +103,10 @@ def labels_of(
     classes = [str(label) for label in sorted(known)]
     if unseen == "unknown":
         if UNKNOWN in classes:
-            raise InputError(f"{place}: has a label {UNKNOWN!r}, which unseen_labels: unknown uses itself")
+            raise InputError(
+                f"{place}: the label {UNKNOWN!r} occurs in the input, but unseen_labels: unknown needs this name; "
+                "rename the label"
+            )
         classes.append(UNKNOWN)
     return Labels(classes, found)
 
@@ -124,7 +127,7 @@ def fitted_labels(
     if found and not label.unknown and unseen != "drop":
         name = next(iter(found))
         raise InputError(
-            f"{place}: label {min(left[name])!r} ({name} split) is none of the classes that were fitted; "
+            f"{place}: label {min(left[name])!r} ({name} split) is not one of the fitted classes; "
             "unseen_labels: drop leaves such rows out"
         )
     return Labels(label.classes, found)
@@ -136,9 +139,10 @@ def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
     more = len(set().union(*left.values())) - 1
     also = f", nor do {more} others" if more > 1 else ", nor does 1 other" if more else ""
     return (
-        f"label {first!r} ({left[name][first]} rows of the {name} split) does not occur in the training split{also}: "
-        "cut.stratify: true keeps a row of each label to train on, unseen_labels: unknown makes such labels one class, "
-        "drop leaves their rows out"
+        f"label {first!r} ({left[name][first]} rows of the {name} split) does not occur in the training split{also}. "
+        "cut.stratify: true keeps a row of each label for training. unseen_labels: unknown makes these labels "
+        "one class, "
+        "unseen_labels: drop leaves their rows out"
     )
 
 

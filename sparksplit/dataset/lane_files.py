@@ -352,7 +352,7 @@ def merge_split(
         if not np.isfinite([whole.mean, whole.std]).all():
             what = f"tensor {name}" if name != OF_LABEL else LABEL
             raise InputError(
-                f"{what}: values from {whole.min:g} to {whole.max:g} have no standard deviation in float64"
+                f"{what}: values from {whole.min:g} to {whole.max:g} are too large for a standard deviation in float64"
             )
     statistics.pop(OF_LABEL, None)
     split = SplitFacts(

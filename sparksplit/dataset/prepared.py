@@ -60,15 +60,17 @@ class PreparedDataSet:
         path = filesystem.absolute(path)
         if not filesystem.is_folder(path):
             why = (
-                "it is a file (preprocess makes a data set of it)"
+                "it is a file. Run `sparksplit preprocess` on it first"
                 if filesystem.exists(path)
-                else "there is no such folder"
+                else "folder not found. Give the output folder of `sparksplit preprocess`"
             )
-            raise InputError(f"{path}: is no prepared data set: {why}")
+            raise InputError(f"{path}: not a prepared data set: {why}")
         if not filesystem.exists(filesystem.join(path, SUCCESS)):
-            raise InputError(f"{path}: is no complete data set: it has no {SUCCESS} (write it with preprocess)")
+            raise InputError(
+                f"{path}: not a complete data set: no {SUCCESS} file. Run `sparksplit preprocess` to make it"
+            )
         if not filesystem.exists(filesystem.join(path, FILE)):
-            raise InputError(f"{path}: is no prepared data set: it has no {FILE}")
+            raise InputError(f"{path}: not a prepared data set: no {FILE}")
         data = cls(path, Manifest.read(path))
         if verify:
             data._verify()
@@ -82,14 +84,16 @@ class PreparedDataSet:
             known = self.files(name)
             if len(known) != split.files:
                 place = block_table.path_of(self.path, name)
-                raise InputError(f"{place}: is damaged: {len(known)} files, in the manifest {split.files}")
+                raise InputError(
+                    f"{place}: is damaged: it lists {len(known)} files, but the manifest has {split.files}"
+                )
             for path, size in known.items():
                 place = filesystem.join(self.path, path)
                 there = found.get(path.rpartition("/")[2])
                 if there is None:
-                    raise InputError(f"{place}: is missing, though the data set lists it")
+                    raise InputError(f"{place}: file not found, although the data set lists it")
                 if there != size:
-                    raise InputError(f"{place}: is damaged: {there} bytes, {size} when it was written")
+                    raise InputError(f"{place}: is damaged: it has {there} bytes, but {size} were written")
 
     def files(self, split: str) -> dict[str, int]:
         """The files of a split, by their paths within the data set, and their bytes; reads them from its table."""
@@ -281,7 +285,7 @@ class BlockReader:
         place = f"{filesystem.join(self._path, segment.path)}: row group {group}"
         table, found = self._read(segment.path, group)
         if table.num_rows != rows:
-            raise InputError(f"{place}: is damaged: {table.num_rows} rows, {rows} when it was written")
+            raise InputError(f"{place}: is damaged: it has {table.num_rows} rows, but {rows} were written")
         if self._verify:
             label = [] if found.label is None else [found.label]
             crc, known = (
@@ -289,7 +293,9 @@ class BlockReader:
                 segment.crc32[group - segment.first_row_group],
             )
             if crc != known:
-                raise InputError(f"{place}: is damaged: its checksum is {crc:08x}, {known:08x} when it was written")
+                raise InputError(
+                    f"{place}: is damaged: its checksum is {crc:08x}, but was {known:08x} when it was written"
+                )
         return table, found
 
     def _read(self, path: str, group: int) -> tuple[pa.Table, _Arrays]:

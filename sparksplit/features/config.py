@@ -101,10 +101,18 @@ class FeatureConfig(Config):
         none."""
         bucketed, hashed = self.buckets is not None, self.hash is not None
         for without, keys, why in (
-            (bucketed, _NOT_WITH_BUCKETS, "beside buckets, which are of the numbers as they are, gaps included"),
-            (hashed, {"min_count", "vocabulary"}, "beside hash, which needs no vocabulary"),
-            (self.kind == "number" and not bucketed, {"encoding"}, "without buckets: a number is no index"),
-            (self.kind == "date" and self.since is None, {"scale"}, "without since: all else is sines and cosines"),
+            (
+                bucketed,
+                _NOT_WITH_BUCKETS,
+                "together with buckets, which are made from the unchanged numbers, missing values included",
+            ),
+            (hashed, {"min_count", "vocabulary"}, "together with hash, which needs no vocabulary"),
+            (self.kind == "number" and not bucketed, {"encoding"}, "without buckets, because only buckets are encoded"),
+            (
+                self.kind == "date" and self.since is None,
+                {"scale"},
+                "without since, because the other values are sines and cosines",
+            ),
         ):
             if without and (found := sorted(self.model_fields_set & keys)):
                 return found[0], why

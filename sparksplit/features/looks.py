@@ -73,12 +73,12 @@ def _are_dates(texts: pa.Array, format: str | None, moment: bool) -> bool:
 
 
 def _dates(name: str, formats: Sequence[str]) -> str:
-    other = f", or {formats[1]} if that is meant" if len(formats) > 1 else ""
+    other = f", or {formats[1]} if day and month are swapped" if len(formats) > 1 else ""
     return f"looks like dates: features.{name}: {{format: {formats[0]}}} reads them{other}"
 
 
 def _id(name: str) -> str:
     return (
-        f"looks like an id, whose values tell a model nothing: input.keep=[{name}] keeps it, features.{name}: ignore "
-        "leaves it out"
+        f"looks like an id, from which a model learns nothing: input.keep=[{name}] copies it to the output, "
+        f"features.{name}: ignore leaves it out"
     )

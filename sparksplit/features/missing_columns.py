@@ -23,5 +23,7 @@ def delimiter_hint(names: Sequence[str]) -> str:
         return ""
     mark = max(_DELIMITERS, key=names[0].count)
     return (
-        f"; are its columns separated by {mark!r} (input.delimiter: {_DELIMITERS[mark]})?" if mark in names[0] else ""
+        f"; if its columns are separated by {mark!r}, set input.delimiter: {_DELIMITERS[mark]}"
+        if mark in names[0]
+        else ""
     )

@@ -36,7 +36,7 @@ def serving_names(features: Sequence[Feature]) -> dict[str, str]:
     indices = categories(list(features))
     for column in indices:
         if "/" in column:
-            raise ValueError(f"column {column!r}: Keras takes no / in the name of an input: rename it")
+            raise ValueError(f"column {column!r}: Keras does not allow / in the name of an input; rename the column")
     if NUMBERS in indices:
-        raise ValueError(f"column {NUMBERS!r}: is the model's own name for all numbers together: rename it")
+        raise ValueError(f"column {NUMBERS!r}: the model uses this name for all numbers together; rename the column")
     return names

@@ -169,7 +169,7 @@ def table_of(
         settled = config.asked or _natural(name, kind, place)
         of_kind = config.model_copy(update={"kind": settled})
         if key := of_kind.misplaced():
-            raise config.error(key, f"means nothing for column {name!r}, which is a {settled} ({kind})")
+            raise config.error(key, f"has no effect on column {name!r}, which is a {settled} ({kind}); remove it")
         if settled == "ignore":
             ignored.append(name)
             continue
@@ -178,9 +178,9 @@ def table_of(
         array = kind.startswith("array<")
         _check(name, kind[6:-1] if array else kind, settled, config, array)
         if config.format is not None and kind in _TIMES:
-            raise config.error("format", f"is for texts and whole numbers; column {name!r} is {kind}")
+            raise config.error("format", f"is only for texts and whole numbers; column {name!r} is {kind}")
         if array and config.buckets is not None:
-            raise config.error("buckets", f"column {name!r} is an array, whose numbers have no buckets")
+            raise config.error("buckets", f"buckets are only for single numbers; column {name!r} is an array")
         values = length(name) if array else config.length if settled == "text" else 1
         parsed = _dtype(kind, settled, dtype, config.format)
         columns.append(Column(name, kind, settled, config, parsed, values, format=config.format))
@@ -205,8 +205,8 @@ def table_like(description: Description, types: Mapping[str, str], place: str) -
             raise InputError(f"{place}: has no column {feature.column!r}, which the model was trained on{told}")
         if not _like(feature, types[feature.column]):
             raise InputError(
-                f"{place}: column {feature.column!r} is {types[feature.column]}, and was {feature.type}, a "
-                f"{feature.kind}, when it was fitted: cast it"
+                f"{place}: column {feature.column!r} is {types[feature.column]}, but was {feature.type} (a "
+                f"{feature.kind}) when it was fitted; cast it"
             )
         text = isinstance(feature, Category | Text)
         config = FeatureConfig(kind=feature.kind)
@@ -240,17 +240,18 @@ def _natural(name: str, kind: str, place: str) -> Kind:
         return "category"
     if kind in _TIMES:
         return "date"
-    vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if kind == "vector" else ""
+    vector = "; pyspark.ml.functions.vector_to_array converts it to an array" if kind == "vector" else ""
     raise InputError(
-        f"{place}: column {name!r} is {kind}, which no feature can be: make numbers, texts, dates or arrays of numbers "
-        f"of it, name it in input.keep, or leave it out (features.{name}: ignore){vector}"
+        f"{place}: column {name!r} is {kind}, which cannot be a feature. Convert it to numbers, texts, dates or "
+        "arrays of "
+        f"numbers, list it in input.keep, or leave it out (features.{name}: ignore){vector}"
     )
 
 
 def _check(name: str, kind: str, settled: Kind, config: FeatureConfig, array: bool) -> None:
     if not _fits(kind, array, config.format)[settled]:
         shown = f"array<{kind}>" if array else kind
-        error = config.error("kind", f"column {name!r} is {shown}, which can be no {settled}")
+        error = config.error("kind", f"column {name!r} is {shown}, which cannot be a {settled}")
         raise error
 
 
@@ -292,12 +293,13 @@ def _said(column: Column) -> str:
             told += [f"scale {config.scale}"] * (config.scale is not None) + [f"missing: {config.impute}"]
         return ", ".join(told + ["indicator"] * config.indicator)
     if kind == "category":
-        most = f"the {config.vocabulary:,} most frequent that {config.min_count} rows have"
+        most = f"the {config.vocabulary:,} most frequent in at least {config.min_count} rows"
         return f"category, {config.encoding or 'embedding'}: {f'{config.hash:,} hashed' if config.hash else most}"
     if kind == "date":
         since = [f"days since {config.since}"] if config.since else []
         form = f" ({column.format})" if column.format else ""
         return (
-            f"{'time' if column.moment else 'date'}{form}: {', '.join([*date_parts(column), *since]) or 'is it there'}"
+            f"{'time' if column.moment else 'date'}{form}: "
+            f"{', '.join([*date_parts(column), *since]) or 'missing or not'}"
         )
     return f"text: {config.length} {config.unit}, of the {config.vocabulary:,} most frequent"

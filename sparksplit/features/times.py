@@ -51,13 +51,14 @@ def check_format(text: str) -> str:
     for letters, literal in _parts(text):
         if letters and letters not in _LETTERS:
             known = ", ".join(each for each in _LETTERS if not each.startswith("S"))
-            raise ValueError(f"must be made of {known}, S to SSSSSSSSS, marks and 'quoted text' (is {text!r})")
+            raise ValueError(f"must consist of {known}, S to SSSSSSSSS, separators and 'quoted text' (is {text!r})")
         found += [_LETTERS[letters][0]] if letters else []
         if letters in ("M", "d", "H"):
             if loose:
                 raise ValueError(
-                    f"must have a mark between {loose} and {letters}, or two letters each: 1 and 11 cannot be told "
-                    f"from 11 and 1 (is {text!r})"
+                    f"must have a separator between {loose} and {letters}, or two letters each, since 111 may be "
+                    "1 and 11 or "
+                    f"11 and 1 (is {text!r})"
                 )
             loose = letters
         elif literal and not literal.isdigit():
@@ -65,7 +66,7 @@ def check_format(text: str) -> str:
     order = ("hour", "minute", "second", "fraction")
     given = [name for name in order if name in found]
     if len(set(found)) < len(found) or not {"year", "month", "day"} <= set(found) or given != [*order[: len(given)]]:
-        raise ValueError(f"must have yyyy, MM and dd, each once, and perhaps HH, mm, ss and S after them (is {text!r})")
+        raise ValueError(f"must have yyyy, MM and dd, each once, then optionally HH, mm, ss and S (is {text!r})")
     return text
 
 

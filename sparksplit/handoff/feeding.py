@@ -118,14 +118,14 @@ class Feeding:
             self._active = now
         elif now - self._active > limit:
             raise NodeFailed(
-                f"Spark has run no task of the feed for {limit:g} s: input_mode: spark needs an executor beyond the "
-                "nodes', and there is none any more (start_timeout)"
+                f"Spark has run no task of the feed for {limit:g} s: input_mode: spark needs one executor more "
+                "than the nodes, and none is left (start_timeout)"
             )
 
     def fed(self) -> Entry:
         """What the nodes have been fed."""
         if self._fed is None:
-            raise RunError("the nodes ended before they were fed")
+            raise RunError("the nodes ended before they had received all rows")
         return Entry(self._fed.rows, self._fed.checksum)
 
 

@@ -73,7 +73,7 @@ class Fed:
             read = int(lane_rows[list(own)].sum())
             if acknowledged[rank] != read:
                 raise RunError(
-                    f"the hand-off lost rows: {read} were read for node {rank}, which has acknowledged "
+                    f"the hand-off lost rows: {read} were read for node {rank}, but it has acknowledged "
                     f"{acknowledged[rank]}"
                 )
         checksum = sum(partition.checksum for partition in partitions) % 2**64
@@ -180,7 +180,9 @@ class FeedJob:
             with bounded_batches(spark, rows_per_batch(self._row_bytes, BATCH_BYTES)):
                 fed = Fed.of(facts_of(rows, sender, PackedPartition), self._owned, self._lanes)
             if self._whole not in (None, Entry(fed.rows, fed.checksum)):
-                raise InputError(f"Spark has read {fed.rows} rows that are not the {self._whole.rows} of the manifest")
+                raise InputError(
+                    f"the {fed.rows} rows that Spark has read are not the {self._whole.rows} rows of the manifest"
+                )
             self._fed = fed
         except BaseException as error:
             self._failure = time.monotonic(), self._explained(error)

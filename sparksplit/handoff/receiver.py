@@ -83,7 +83,9 @@ class Receiver:
         for number, rows, checksum in partitions:
             found, wanted = self._complete.get(number, (Sent(0, 0), None))[0], Sent(rows, checksum)
             if found != wanted:
-                raise RunError(f"the hand-off lost rows: of partition {number} {found} is here, not {wanted}")
+                raise RunError(
+                    f"the hand-off lost rows: partition {number} arrived with {found}, but must have {wanted}"
+                )
         return self.arrived()
 
     def close(self) -> None:

@@ -151,7 +151,7 @@ class Sender:
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for name in self._schema.names:
             if batch.column(name).null_count:
-                raise RunError(f"the DataFrame has a row without {name}")
+                raise RunError(f"the DataFrame has a row without a value in {name}")
         if self._weight is not None:
             values = tensor_of(pa.chunked_array([batch.column(self._weight.name)]), self._weight)
             if not (values >= 0).all():

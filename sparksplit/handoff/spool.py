@@ -74,8 +74,8 @@ class Spool:
         same = np.flatnonzero(self._ids[1:] == self._ids[:-1])
         if len(same):
             raise InputError(
-                f"the DataFrame has the row_id {row_ids.signed(self._ids[same[:1]])[0]} twice; "
-                "a row_id names one row: are rows repeated, by a join perhaps?"
+                f"the DataFrame has the row_id {row_ids.signed(self._ids[same[:1]])[0]} twice, "
+                "but a row_id must be unique. Check for repeated rows, for example from a join"
             )
         counts = np.bincount(lane, minlength=len(self.lane_rows))
         expected = np.zeros_like(counts)
@@ -118,7 +118,7 @@ class Spool:
                     if found != known:
                         place = f"{filesystem.join(folder, segment.path)}: row group {segment.first_row_group + number}"
                         raise InputError(
-                            f"{place}: is damaged: its checksum is {found:08x}, {known:08x} when it was written"
+                            f"{place}: is damaged: its checksum is {found:08x}, but was {known:08x} when it was written"
                         )
 
     def _rows(self, start: int, stop: int) -> Block:

@@ -51,7 +51,7 @@ def stored(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
     if description.windows is not None or len(tensors) != 1 or tensors[0].columns is None:
         takes = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in tensors)
         raise InputError(
-            f"{_PLACE}: the model takes no columns of numbers or texts, but {takes}: use sparksplit.predict, or the "
+            f"{_PLACE}: the model takes {takes}, not columns of numbers or texts. Use sparksplit.predict, or the "
             "saved_model in the run's folder"
         )
     fitted = description.preprocessing.tensors.get(tensors[0].name)
@@ -81,13 +81,13 @@ def _of_numbers(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
     for name in spec.columns or []:
         column = _number(_column(frame, name))
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-            raise InputError(f"{_PLACE}: column {name!r} is {column.type}, and must be numbers")
+            raise InputError(f"{_PLACE}: column {name!r} is {column.type}, but must be numbers")
         found, wrong = numbers(column, spec.numpy_dtype, gaps, True)
         if wrong.any():
             row = int(wrong.argmax())
             value = column[row].as_py()
-            missing = "is missing a value, and the model fills none"
-            said = f"holds {value}, which is no {spec.dtype}" if value is not None else missing
+            missing = "has a missing value, and the model has no value to fill it with"
+            said = f"holds {value}, which is not {spec.dtype}" if value is not None else missing
             raise InputError(f"{_PLACE}: row {frame.index[row]}: column {name!r} {said}")
         values.append(found)
     return np.column_stack(values).reshape(-1, *spec.shape)
@@ -130,7 +130,7 @@ def _type(feature: Feature, column: pa.Array) -> str:
     try:
         return str(from_arrow_type(_signed(column).type).simpleString())
     except PySparkException as error:
-        raise InputError(f"{_PLACE}: column {feature.column!r} is {column.type}, which no feature can be") from error
+        raise InputError(f"{_PLACE}: column {feature.column!r} is {column.type}, which cannot be a feature") from error
 
 
 def _as_taken(feature: Feature, column: pa.Array) -> pa.Array:

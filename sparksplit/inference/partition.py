@@ -26,8 +26,11 @@ def check(config: PredictConfig, columns: Sequence[str]) -> None:
     taken = {name.lower() for name in columns}
     for column, value in (config.partition or {}).items():
         if column.lower() in taken:
-            raise config.error(f"partition.{column}", "is a column of the predictions too; `keep` names others to keep")
+            raise config.error(
+                f"partition.{column}",
+                "is also a column of the predictions; choose another name, or list only other columns in `keep`",
+            )
         for name, facts in filesystem.entries(folder).items():
             if not is_hidden(name) and (facts is not None or name.partition("=")[:2] != (column, "=")):
-                raise config.error("partition", f"{folder}: holds {name}, which is no partition by {column}")
+                raise config.error("partition", f"{folder}: holds {name}, which is not a partition of {column}")
         folder = filesystem.join(folder, f"{column}={value}")

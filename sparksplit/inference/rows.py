@@ -123,9 +123,7 @@ class RawRows(InputRows):
         self._description = trained.description
         tensors = trained.description.model_tensors
         if raw.windows is not None:
-            raise raw.error(
-                "windows", "must be left out: rows become windows as in the data that the model was trained on"
-            )
+            raise raw.error("windows", "must be left out: windows are made as in the training data")
         if trained.description.features:
             _check_columns(raw, trained)
         elif len(tensors) != 1:
@@ -142,7 +140,10 @@ class RawRows(InputRows):
             raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
         fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
         if raw.missing == "mean" and not trained.description.features and (fitted is None or fitted.impute is None):
-            message = f"must be error: the model {trained.path} was trained on data without gaps, and has no means"
+            message = (
+                f"must be error: the model {trained.path} was trained on data without missing values, so it has "
+                "no means to fill them"
+            )
             raise raw.error("missing", message)
         self._limit = Limit.of(raw)
         self.place = raw.place
@@ -230,14 +231,16 @@ def _check_columns(raw: InputConfig, trained: TrainedModel) -> None:
         raise raw.error("format", f"{raw.format} rows have no columns; the model {trained.path} takes {columns}")
     for key in ("dtype", "shape", "missing"):
         if key in raw.model_fields_set and getattr(raw, key) not in (None, "mean"):
-            raise raw.error(key, f"is settled by the model {trained.path}, which was trained on a table's columns")
+            raise raw.error(
+                key, f"must be left out, because the model {trained.path} was trained on the columns of a table"
+            )
 
 
 def _check_features(place: str, found: Sequence[Feature], trained: TrainedModel) -> None:
     for ours, theirs in zip(found, trained.description.features, strict=False):
         if ours != theirs:
             raise InputError(
-                f"{place}: column {ours.column!r} was prepared in another way than for the model {trained.path}: "
+                f"{place}: column {ours.column!r} was prepared differently than for the model {trained.path}; "
                 f"prepare it with fitted: {trained.path}"
             )
 
@@ -252,7 +255,7 @@ def _check_windows(place: str, found: Windows | None, trained: TrainedModel) -> 
             if key == "step":
                 ours, theirs = (written(each.step, time=each.time) for each in (found, wanted))
             raise InputError(
-                f"{place}: its windows have the {key} {ours!r}, those of the model {trained.path} {theirs!r}: "
+                f"{place}: its windows have the {key} {ours!r}, but those of the model {trained.path} have {theirs!r}; "
                 f"prepare it with fitted: {trained.path}"
             )
 
@@ -270,11 +273,11 @@ def _check_label(place: str, found: LabelSpec | None, trained: TrainedModel) -> 
         raise InputError(f"{place}: its labels are {kinds[0]}; the model {trained.path} predicts {kinds[1]}")
     if found.classes != wanted.classes:
         raise InputError(
-            f"{place}: its label classes are not those of the model {trained.path}: {_differ(found, wanted)}"
+            f"{place}: its label classes differ from those of the model {trained.path}: {_differ(found, wanted)}"
         )
     if found.values != wanted.values:
         raise InputError(
-            f"{place}: a row has {found.values} labels; the model {trained.path} predicts {wanted.values} a row"
+            f"{place}: a row has {found.values} labels; the model {trained.path} predicts {wanted.values} per row"
         )
 
 
@@ -282,5 +285,5 @@ def _differ(found: LabelSpec, wanted: LabelSpec) -> str:
     ours, theirs = found.classes or [], wanted.classes or []
     for index, (one, other) in enumerate(zip(ours, theirs, strict=False)):
         if one != other:
-            return f"class {index} is {one!r}, the model's {other!r}"
-    return f"there are {len(ours)}, the model knows {len(theirs)}"
+            return f"class {index} is {one!r}, but {other!r} in the model"
+    return f"it has {len(ours)}, but the model has {len(theirs)}"

@@ -168,7 +168,9 @@ def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> C
             raise config.error(f"keep.{place}", f"{rows.place}: has no column {name!r}; {there}")
         if name.lower() in columns.own:
             key = "keep" if config.keep is None else f"keep.{place}"
-            raise config.error(key, f"the column name {name!r} is taken by the predictions; name the others to keep")
+            raise config.error(
+                key, f"the column name {name!r} is taken by the predictions; list only other columns in `keep`"
+            )
     partition.check(config, [*columns.own, *keep])
     return columns
 
@@ -179,7 +181,7 @@ def _check_top(config: PredictConfig, trained: TrainedModel) -> None:
         return
     if label is None or label.classes is None or label.shape:
         what = "numbers" if label is None or label.classes is None else "a class at each of several places"
-        raise config.error("top", f"needs a model that predicts one class a row; {trained.path} predicts {what}")
+        raise config.error("top", f"needs a model that predicts one class per row; {trained.path} predicts {what}")
     if config.top > len(label.classes):
         raise config.error("top", f"must be at most {len(label.classes)}, the model's classes (is {config.top})")
 
@@ -204,7 +206,7 @@ def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
     unknown = sum(fact.unknown for fact in facts)
     if unknown:
         raise InputError(
-            f"{rows.place}: {unknown} rows have a label that is no class of the model's; "
+            f"{rows.place}: {unknown} rows have a label that is not a class of the model; "
             "input.label: null predicts without labels"
         )
     return counted

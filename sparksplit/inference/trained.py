@@ -52,15 +52,15 @@ class TrainedModel:
         """The model in the run's folder `path`. Raises InputError where it is missing, incomplete or damaged."""
         path = filesystem.absolute(path)
         if not filesystem.is_folder(path):
-            raise InputError(f"{path}: is no trained model: there is no such folder")
+            raise InputError(f"{path}: folder not found. `model` must be the output folder of a `train` run")
         for name in (RUN, SUCCESS):
             if not filesystem.exists(filesystem.join(path, name)):
-                raise InputError(f"{path}: is no complete run of train: it has no {name}")
+                raise InputError(f"{path}: not a complete run of train: no {name} file")
         description = Description.read(path)
         run = RunRecord.read(path)
         saved = filesystem.join(path, *SAVED_MODEL, "saved_model.pb")
         if not filesystem.is_file(saved):
-            raise InputError(f"{saved}: does not exist, though the run is complete")
+            raise InputError(f"{saved}: file not found, although the run is complete")
         loss = run.config.get("loss")
         logits = isinstance(loss, dict) and bool(loss.get("from_logits"))
         return cls(
@@ -159,7 +159,7 @@ def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[i
         return np.concatenate([1 - second, second], axis=-1)
     if values.shape[1:] != (*places, classes):
         each = f" at each of {list(places)}" if places else ""
-        raise ValueError(f"the model's outputs are {list(values.shape[1:])} a row, for {classes} classes{each}")
+        raise ValueError(f"the model's outputs are {list(values.shape[1:])} per row, for {classes} classes{each}")
     if not logits:
         return values
     powers = np.exp(values - values.max(axis=-1, keepdims=True))

@@ -96,7 +96,7 @@ def build_optimizer(config: ModelKeys, warmed_up: WarmedUp | None = None) -> Any
         return made
     if made.loss_scale_factor is not None:
         raise config.error(
-            "optimizer.loss_scale_factor", f"does nothing with dtype: {config.dtype}, which scales the loss by itself"
+            "optimizer.loss_scale_factor", f"has no effect with dtype: {config.dtype}, which scales the loss itself"
         )
     return keras.optimizers.LossScaleOptimizer(made)
 
@@ -132,7 +132,7 @@ def build_loss(config: ModelKeys, data: DataDescription, model: Any, inputs: Inp
             why = "does not take class numbers as labels; sparse_categorical_crossentropy does"
         raise config.error("loss", f"{why} ({_first_line(error)})") from error
     if not by_row:
-        raise config.error("loss", "must give one value per row, which depends on that row alone")
+        raise config.error("loss", "must give one value per row that depends only on that row")
     return per_row
 
 
@@ -176,9 +176,11 @@ def build_metrics(
         except Exception as error:
             raise config.error(key, f"does not take this model's outputs: {_first_line(error)}") from error
         if not by_row:
-            raise config.error(key, f"{name} is no sum over rows: it changes with how they are cut into mini-batches")
+            raise config.error(
+                key, f"{name} is not a sum over rows: it depends on how rows are split into mini-batches"
+            )
         if weighted and not counts_by_weight(metrics[name], *rows):
-            raise config.error(key, f"{name} does not count such labels by the weights of rows; leave it out")
+            raise config.error(key, f"{name} does not apply row weights to these labels; remove it")
     return metrics
 
 
@@ -192,21 +194,22 @@ def _check_classes(config: ModelKeys, data: DataDescription, outputs: Any) -> No
         if data.label_shape and tuple(outputs.shape[1:]) not in (data.label_shape, (*data.label_shape, 1)):
             raise config.error(
                 "model.build",
-                f"{config.model.build} gives {list(outputs.shape[1:])} a row, where numbers of shape "
-                f"{list(data.label_shape)} are to be predicted",
+                f"{config.model.build} gives outputs of shape {list(outputs.shape[1:])} per row, but the labels "
+                "are numbers "
+                f"of shape {list(data.label_shape)}",
             )
         return
     if tuple(outputs.shape[1:-1]) != data.label_shape:
         raise config.error(
             "model.build",
-            f"{config.model.build} gives {list(outputs.shape[1:])} a row, where a class is to be predicted "
-            + (f"at each of {list(data.label_shape)}" if data.label_shape else "for the whole row"),
+            f"{config.model.build} gives outputs of shape {list(outputs.shape[1:])} per row, but the labels are "
+            + (f"classes of shape {list(data.label_shape)}" if data.label_shape else "one class per row"),
         )
     units, classes = outputs.shape[-1], len(data.classes)
     if units != classes and not (units == 1 and classes == 2):
         raise config.error(
             "model.build",
-            f"{config.model.build} has an output of {units} units, the data set has {classes} classes; "
+            f"{config.model.build} has an output of {units} units, but the data set has {classes} classes; "
             f"give the last layer {classes} units (data.outputs)",
         )
 
@@ -216,11 +219,11 @@ def _check_units(config: ModelKeys, data: DataDescription, outputs: Any, loss: s
     name = str(loss.get("name", "")) if isinstance(loss, dict) else loss
     if outputs.shape[-1] == 1 and "categorical" in name.lower():
         other = "mean_squared_error" if data.classes is None else "binary_crossentropy"
-        raise config.error("loss", f"{name} needs a unit for each class; for one output there is {other}")
+        raise config.error("loss", f"{name} needs a unit for each class; for one output, use {other}")
     if data.classes is not None and outputs.shape[-1] > 1 and name.lower().startswith("binary"):
         raise config.error(
             "loss",
-            f"{name} needs one output for two classes; for one unit each there is sparse_categorical_crossentropy",
+            f"{name} needs one output for two classes; for a unit for each class, use sparse_categorical_crossentropy",
         )
 
 
@@ -243,7 +246,7 @@ def _deserialize(config: ModelKeys, key: str, module: Any, base: type, name: str
 
 def _name(config: ModelKeys, key: str, values: dict[str, Any]) -> str:
     if not isinstance(values.get("name"), str):
-        raise config.error(key, "must have a name: one of Keras's")
+        raise config.error(key, "must have a `name`: a class of Keras")
     return str(values["name"])
 
 

@@ -27,7 +27,7 @@ def builder_source(name: str) -> str | None:
         place, _ = split_name(name)
         if not place.endswith(".py") and spec_of(place) is None:
             hint = did_you_mean(place.removeprefix("models."), models())
-            raise FunctionError(f"there is no module {place!r}{hint}")
+            raise FunctionError(f"module {place!r} not found{hint}")
         return source_of(name)
     check_short_name(name)
     return None

@@ -38,7 +38,7 @@ def weights_in(file: str) -> bytes:
         with zipfile.ZipFile(io.BytesIO(filesystem.read_bytes(file))) as archive:
             return archive.read(_MEMBER)
     except (zipfile.BadZipFile, KeyError):
-        raise InputError(f"{file}: is no model file of Keras (.keras)") from None
+        raise InputError(f"{file}: is not a Keras model file (.keras)") from None
 
 
 def digest_of(weights: bytes) -> str:
@@ -64,8 +64,8 @@ def take(model: Any, weights: bytes, scratch: str, apply: bool = True) -> Taken:
             layers = [name for name, arrays in here.items() if _shapes(arrays) == _shapes(there.get(name, {}))]
             if not layers:
                 raise ValueError(
-                    f"no layer has the name and shapes of one of this model's: it has {_named(there)}, "
-                    f"this model {_named(here)}"
+                    f"no layer has the same name and shapes as in this model. The file has {_named(there)}, "
+                    f"this model has {_named(here)}"
                 )
             for name in layers:
                 for key, array in here[name].items():
@@ -83,7 +83,7 @@ def _opened(weights: bytes) -> Any:
     try:
         return h5py.File(io.BytesIO(weights), "r")
     except OSError:
-        raise ValueError("is damaged: its weights are no HDF5") from None
+        raise ValueError("is damaged: its weights are not HDF5") from None
 
 
 def _by_name(model: Any) -> dict[str, dict[str, Any]]:

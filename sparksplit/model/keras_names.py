@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _ABSTRACT = ("Optimizer", "LearningRateSchedule", "Loss")
 REFUSED = {
-    "LossScaleOptimizer": "dtype: mixed_float16 scales the loss by itself, and loss_scale_factor by a fixed number",
-    "MultiOptimizer": "it is made of optimizers, and `optimizer` describes one",
-    "OptimizerMap": "it is made of optimizers, and `optimizer` describes one",
+    "LossScaleOptimizer": "dtype: mixed_float16 scales the loss itself; loss_scale_factor scales it by a fixed number",
+    "MultiOptimizer": "it contains several optimizers, and `optimizer` describes one",
+    "OptimizerMap": "it contains several optimizers, and `optimizer` describes one",
 }
 """Those of Keras's optimizers that a configuration cannot describe, each with why."""
 OWN = frozenset(("auc", "precision", "recall", "f1", "rmse", "r2"))
@@ -115,7 +115,7 @@ def _check_effects(config: ModelKeys, given: Mapping[str, Any]) -> None:
 
 def unknown(name: str, known: Iterable[str]) -> str:
     """What to say about a name that is not among the known ones, which come in a fixed order."""
-    return f"Keras knows no {name!r}{did_you_mean(name, known, cutoff=0.5)}"
+    return f"Keras has no {name!r}{did_you_mean(name, known, cutoff=0.5)}"
 
 
 def _registers(build: str, text: str | None) -> bool:
@@ -144,7 +144,9 @@ def _check_class(
     if wanted is None:
         if not own:
             if name in strings(module.rpartition(".")[2]):
-                raise config.error(name_key, f"{name!r} is short for a loss without arguments; name Keras's class")
+                raise config.error(
+                    name_key, f"{name!r} is a short name, which takes no arguments; give the name of Keras's class"
+                )
             raise config.error(name_key, unknown(name, found))
         return
     signature = signature_of(found[wanted], wanted)

@@ -74,7 +74,7 @@ def misfit(name: str, place: str) -> str | None:
     be."""
     known = plain(name)
     if known in _WITH_ARGUMENTS:
-        return f"{name} needs arguments, which cannot be given: use {_fitting(known, place)}"
+        return f"{name} needs arguments, which `metrics` cannot give: use {_fitting(known, place)}"
     takes = () if known in _GENERAL else _TAKES.get(known)
     if takes is None or place in takes:
         return None

@@ -101,7 +101,9 @@ def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
     builder = _Builder.read(name, source)
     if not builder.takes_data:
         function = name.rpartition(":")[2]
-        raise config.error("model.build", f"{name} has no argument for the data's description: def {function}(data)")
+        raise config.error(
+            "model.build", f"{name} must take the description of the data as its argument: def {function}(data)"
+        )
     if builder.arguments is not None:
         known = ", ".join(builder.arguments) or "none"
         for given in config.model.params:
@@ -118,6 +120,6 @@ def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
     others = [one for one in models() if (need := _Builder.read(one, None).need) is None or need.met(data)]
     raise config.error(
         "model.build",
-        f"{name} needs {builder.need.said}, and the data set has {inputs}{more}; it fits model.build: "
+        f"{name} needs {builder.need.said}, but the data set has {inputs}{more}; use model.build: "
         + " or ".join(others),
     )

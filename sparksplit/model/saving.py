@@ -85,10 +85,10 @@ def _told(model: Any, known: dict[str, Any], error: Exception) -> str:
     """What to say of a model that cannot be saved or loaded: which layer, as Keras has it, and what to do."""
     layer, error = _culprit(model, known) or (model, error)
     return (
-        f"{layer.name!r} ({type(layer).__name__}) cannot be saved and loaded again, and so neither can the trained "
-        f"model: {_reason(error)}: build it of named classes and functions at the top of the builder's file, or of "
-        "registered ones (keras.saving.register_keras_serializable); a class whose arguments are not plain values "
-        "needs get_config"
+        f"{layer.name!r} ({type(layer).__name__}) cannot be saved and loaded again, so the trained model could not be "
+        f"either: {_reason(error)}. Use classes and functions that are defined at the top of the builder's file, or "
+        "registered (keras.saving.register_keras_serializable). A class whose arguments are not plain values needs "
+        "get_config"
     )
 
 

@@ -76,7 +76,7 @@ class Network:
                         raise
         raise ConfigError(
             f"ports: none of {low}-{high} is free on {socket.gethostname()}; "
-            "a host needs three for each of its nodes, and one for the driver"
+            "a host needs three ports for each of its nodes, and one for the driver"
         )
 
 

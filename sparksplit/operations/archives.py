@@ -73,7 +73,7 @@ def beside(folder: str) -> list[Path]:
     """The files of conf, jobs or models, sorted. Raises UsageError if they are inside a .zip themselves."""
     files = [Path(shipped(f"{folder}/{name}")) for name in shipped_names(folder)]
     if not all(file.is_file() for file in files):
-        raise UsageError("package: sparksplit was imported from a .zip; call the one of an environment or a checkout")
+        raise UsageError("package: sparksplit was imported from a .zip; run the one of an environment or a checkout")
     return files
 
 
@@ -137,7 +137,8 @@ def environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
     """(name in the archive, file or link) in a fixed order. Raises UsageError if `prefix` is no virtual environment."""
     if not (prefix / "pyvenv.cfg").is_file():
         raise UsageError(
-            f"environment: {prefix} is no virtual environment, and only one can be packed: install sparksplit in one"
+            f"environment: {prefix} is not a virtual environment, and only these can be packed. Install "
+            "sparksplit in one"
             " (python3.11 -m venv), and run its own `sparksplit package`"
         )
     is_unused = unused(prefix)

@@ -29,7 +29,7 @@ def await_input(config: InputConfig, output: str, overwrite: bool) -> None:
     if config.wait is None or (not overwrite and filesystem.exists(filesystem.join(output, SUCCESS))):
         return
     if not config.listed:
-        raise config.error("wait", "is for local paths and those on HDFS")
+        raise config.error("wait", "is only for local paths and paths on HDFS")
     end, said = time.monotonic() + config.wait, -LINE_SECONDS
     while missing := [each for key in PATHS for path in config.paths_of(key) for each in _missing(path, config)]:
         left = end - time.monotonic()

@@ -26,5 +26,5 @@ def delimiter(text: str) -> str:
 def mark(text: str) -> str:
     """`text`, which must be one character that Spark's reader can look for."""
     if len(text) != 1 or not text.isascii() or text in "\r\n\0":
-        raise ValueError(f"must be one ASCII character that is no line end (is {text!r})")
+        raise ValueError(f"must be one ASCII character that is not a line end (is {text!r})")
     return text

@@ -17,20 +17,23 @@ AnyPreprocess = TypeVar("AnyPreprocess", bound=PreprocessConfig)
 def check(config: PreprocessConfig) -> None:
     """Raise ConfigError for values that contradict each other."""
     if config.validation + config.test >= 1:
-        raise config.error("validation", f"with test leaves no rows to train on ({config.validation} + {config.test})")
+        raise config.error(
+            "validation",
+            f"must be below 1 together with test, or no training rows are left ({config.validation} + {config.test})",
+        )
     if config.input.test is not None and config.test > 0:
-        raise config.error("test", f"must be 0 where input.test brings the test split (is {config.test})")
+        raise config.error("test", f"must be 0, because input.test is the test split (is {config.test})")
     if config.input.validation is not None and config.validation > 0 and "validation" in config.model_fields_set:
-        message = f"must be 0 where input.validation brings the validation split (is {config.validation})"
+        message = f"must be 0, because input.validation is the validation split (is {config.validation})"
         raise config.error("validation", message)
     if "scaling_by" in config.model_fields_set and config.scaling == "none":
-        raise config.error("scaling_by", "means nothing with scaling: none")
+        raise config.error("scaling_by", "has no effect with scaling: none; remove it")
     for key in ("features", "scaling", "scaling_by", "label_scaling") if config.fitted is not None else ():
         # What says nothing, such as a ready configuration's `features: {}`, does no harm.
         if key in config.model_fields_set and getattr(config, key) not in (None, {}, "none"):
-            raise config.error(key, f"is settled by what {config.fitted} has fitted (fitted)")
+            raise config.error(key, f"must be left out, because it comes from {config.fitted} (fitted)")
     if config.features is not None and not format_of(config.input.format).columns:
-        raise config.error("features", f"is for rows that have columns; the format is {config.input.format}")
+        raise config.error("features", f"needs rows with columns; input.format {config.input.format} has none")
     no_numbers = config.input.label is None or config.input.label_type in ("integer", "text")
     config.check_label_scaling(None if no_numbers else "number")
     _check_used(config, config.input.format)
@@ -43,10 +46,12 @@ def check(config: PreprocessConfig) -> None:
     if format_of(config.input.format).tokens:
         if config.scaling != "none":
             raise config.error(
-                "scaling", f"must be none for a text: its tokens are no quantities (is {config.scaling})"
+                "scaling", f"must be none for a text: its tokens are not quantities (is {config.scaling})"
             )
         if config.input.label is None:
-            raise config.input.error("label", "must not be null: the next token is what a text has to be trained on")
+            raise config.input.error(
+                "label", "must not be null: on a text, a model is trained to predict the next token"
+            )
     check_input(config.input)
 
 
@@ -87,24 +92,28 @@ def check_input(config: InputConfig) -> None:
         (
             not has_columns and "label" in config.model_fields_set and config.label is not None,
             "label",
-            f"names a column, which csv has; for {config.format} it is left out, or null (is {config.label!r})",
+            f"must be left out or null for {config.format}, which has no columns (is {config.label!r})",
         ),
         (
             numbered and isinstance(config.label, str),
             "label",
-            f"must be a position where there is no header, or input.columns must give names (is {config.label!r})",
+            f"must be a position without a header; or name the columns in input.columns (is {config.label!r})",
         ),
         (
             numbered and any(isinstance(column, str) for column in config.keep),
             "keep",
-            "must be positions where there is no header, or input.columns must give names",
+            "must be positions without a header; or name the columns in input.columns",
         ),
-        (is_csv and config.header and bool(config.columns), "columns", "is for files without a header (input.header)"),
+        (
+            is_csv and config.header and bool(config.columns),
+            "columns",
+            "is only for files without a header (input.header: false)",
+        ),
         (len(set(config.columns)) < len(config.columns), "columns", "names a column twice"),
         (
             config.encoding.upper().replace("-", "").startswith(("UTF16", "UTF32")) and not config.multiline,
             "encoding",
-            f"{config.encoding} needs input.multiline: true (its line ends are no single bytes)",
+            f"{config.encoding} needs input.multiline: true (a line end takes several bytes)",
         ),
         (
             config.format == "idx" and config.label_type == "text",
@@ -126,7 +135,7 @@ def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
     by = f"cut.by is {cut.by}"
     if tokens and cut.model_fields_set:
         key = next(name for name in CutConfig.model_fields if name in cut.model_fields_set)
-        raise cut.error(key, f"is not for {config.input.format}, which is cut into stretches")
+        raise cut.error(key, f"is not for {config.input.format}, which is always cut into three consecutive parts")
     for key in keys_of(CutConfig, lambda mark: mark.users):
         kinds = mark_of(CutConfig, key).users
         if key in cut.model_fields_set and cut.by not in kinds:
@@ -145,11 +154,11 @@ def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
     without = "boundaries in time are given" if cut.boundaries else by if cut.by == "column" else ""
     for key in ("validation", "test") if without else ():
         if key in config.model_fields_set and getattr(config, key) > 0:
-            raise config.error(key, f"is a share, which means nothing where {without}")
+            raise config.error(key, f"must be 0, because {without}")
         if getattr(config.input, key) is not None:
-            raise config.input.error(key, f"brings a split of its own, which means nothing where {without}")
+            raise config.input.error(key, f"must be left out, because {without}")
     if cut.by in ("time", "column") and "seed" in config.model_fields_set:
-        raise config.error("seed", f"means nothing where nothing is cut by a hash ({by})")
+        raise config.error("seed", f"has no effect, because {by}; remove it")
 
 
 def _check_boundaries(cut: CutConfig) -> None:
@@ -157,9 +166,9 @@ def _check_boundaries(cut: CutConfig) -> None:
     if first is None or second is None:
         return
     if isinstance(first, str) != isinstance(second, str):
-        raise cut.error("test_from", f"must be of one kind with cut.validation_from (is {second!r}, that is {first!r})")
+        raise cut.error("test_from", f"must be a time or a number like cut.validation_from, {first!r} (is {second!r})")
     if moment(first) >= moment(second):
-        raise cut.error("test_from", f"must be later than cut.validation_from (is {second!r}, that is {first!r})")
+        raise cut.error("test_from", f"must be later than cut.validation_from, {first!r} (is {second!r})")
 
 
 def check_windows(config: InputConfig) -> None:
@@ -168,13 +177,15 @@ def check_windows(config: InputConfig) -> None:
     if windows is None:
         return
     if config.label_type not in ("auto", "number"):
-        raise config.error("label_type", f"must be number where windows are predicted (is {config.label_type})")
+        raise config.error("label_type", f"must be number with input.windows (is {config.label_type})")
     if config.shape is not None:
-        raise config.error("shape", "must be left out: windows are [window, columns]")
+        raise config.error("shape", "must be left out with input.windows: their shape is [window, columns]")
     if not (config.dtype or "float32").startswith("float"):
-        raise config.error("dtype", f"must be a float dtype, since windows are searched for gaps (is {config.dtype})")
+        raise config.error(
+            "dtype", f"must be a float dtype with input.windows, since NaN marks missing values (is {config.dtype})"
+        )
     if windows.order in windows.by or len(set(windows.by)) < len(windows.by):
-        raise windows.error("by", "names a column twice, or the one that orders the rows")
+        raise windows.error("by", "lists a column twice, or the column of input.windows.order")
 
 
 def timed(config: PreprocessConfig) -> CutConfig:
@@ -186,12 +197,12 @@ def timed(config: PreprocessConfig) -> CutConfig:
     if windows is None:
         return cut
     if cut.by != "time" and "by" in cut.model_fields_set:
-        message = "windows overlap, so that other cuts would train on the very values that are to be tested"
-        raise cut.error("by", f"must be time where rows are windows: {message} (is {cut.by})")
+        message = "windows overlap, so another cut would train on test values"
+        raise cut.error("by", f"must be time with input.windows: {message} (is {cut.by})")
     if cut.column is not None and cut.column != windows.order:
-        raise cut.error("column", f"must be left out: windows are cut by their order (is {cut.column!r})")
+        raise cut.error("column", f"must be left out: windows are cut by input.windows.order (is {cut.column!r})")
     if config.features is not None:
-        raise config.error("features", "must be left out where rows are windows, whose columns are all numbers")
+        raise config.error("features", "must be left out with input.windows: all columns of windows are numbers")
     if config.input.label is None:
-        raise config.input.error("label", "must be the column whose next values are to be predicted")
+        raise config.input.error("label", "must be the column whose next values the model predicts")
     return cut.model_copy(update={"by": "time", "column": windows.order})

@@ -83,7 +83,7 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
         ("time", taking(told)),
-        ("dry run", f"nothing was written; without --dry-run this fills {config.output}"),
+        ("dry run", f"nothing was written; without --dry-run, preprocess writes {config.output}"),
     ]
     return [printable(f"{name:<11}{text}") for name, text in lines]
 
@@ -260,9 +260,9 @@ def splits(told: Facts, sample: Sample) -> str:
 def taking(told: Facts) -> str:
     """How long the whole job will take."""
     if told.seconds is None:
-        return "unknown: how many rows there are, or how fast they are read, is known only when they have been read"
+        return "unknown: the number of rows, or the reading speed, is known only after all rows are read"
     cores = f"{told.cores} core{'s'[: told.cores != 1]}"
-    return f"about {_duration(told.seconds)} on {cores}, and Spark's start: an estimate from the sample's rate"
+    return f"about {_duration(told.seconds)} on {cores}, plus Spark's start (estimated from the sample)"
 
 
 def _duration(seconds: float) -> str:

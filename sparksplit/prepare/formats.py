@@ -98,7 +98,7 @@ def known_format(name: str) -> str:
         return name
     if not is_own(name):
         raise ValueError(
-            f"must be one of {', '.join(names)}, or a function that gives a DataFrame (is {name!r})"
+            f"must be one of {', '.join(names)}, or a function that returns a DataFrame (is {name!r})"
             f"{did_you_mean(name, names)}"
         )
     try:

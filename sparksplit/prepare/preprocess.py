@@ -63,7 +63,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             source = open_rows(config, session, frame, fitted)
         with output.claimed(options.overwrite) as decision:
             if decision == "done":
-                say(f"{output.path}: is complete, made with the same configuration; nothing was done")
+                say(f"{output.path} is up to date: it was made from the same input and configuration")
                 return PreparedDataSet.open(output.path)
             source = source or open_rows(config, session, frame, fitted)
             for line in source.notes:
@@ -139,10 +139,10 @@ def open_rows(
     """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
     source = _opened(config, session, frame, None if fitted is None else fitted.description)
     if source.has_test and config.test > 0:
-        raise config.error("test", f"must be 0: the source brings a test split (is {config.test})")
+        raise config.error("test", f"must be 0, because the input has its own test split (is {config.test})")
     if source.label_kind == "number" and (config.unseen_labels != "error" or config.cut.stratify):
         key = "cut.stratify" if config.cut.stratify else "unseen_labels"
-        raise config.error(key, f"needs labels that are classes, and {source.place} has numbers to predict")
+        raise config.error(key, f"needs labels that are classes, but the labels of {source.place} are numbers")
     source.cut_by = config.cut.by
     return source
 

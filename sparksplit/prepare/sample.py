@@ -244,7 +244,7 @@ def _dealt(
         labels = None if label is None else label.combine_chunks()
         dealt = cut.splits(content, number, part, None if by is None or by.null_count else by.to_numpy(), labels)
     except InputError as error:
-        return {}, f"the sample alone does not tell: {error}"
+        return {}, f"unknown from the sample alone: {error}"
     mine = part == SPLITS.index("train")
     wanted = mine if by is None or not cut.left_out else mine & outside(by.to_numpy(), cut.left_out)
     counts = np.bincount(dealt[wanted], minlength=len(SPLITS))

@@ -282,7 +282,7 @@ def labelled_like(config: InputConfig, description: Description | None) -> Input
     if label is None:
         return config
     if config.label is not None and label.kind in TOKENS:
-        raise config.error("format", f"must be text: the model predicts the next of a text's {label.kind}")
+        raise config.error("format", f"must be text, because the model was trained on the {label.kind} of a text")
     if config.label_type == "auto" and label.kind not in TOKENS:
         return config.model_copy(update={"label_type": label.kind})
     return config
@@ -310,7 +310,7 @@ def check_kept(config: InputConfig, names: Sequence[str]) -> None:
             raise config.error("keep", f"the column name {name!r} is taken by a table's tensors; rename it in the file")
         # Spark, which may read the result, does not tell lower case from upper case.
         if other := taken.get(name.lower()):
-            like = "" if other == name else f" ({other!r}, and Spark takes no notice of case)"
+            like = "" if other == name else f" ({other!r}; Spark ignores case)"
             error: ConfigError = config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
             raise error
         taken[name.lower()] = name
@@ -335,8 +335,8 @@ def input_facts(path: str) -> list[tuple[str, FileFacts]]:
             continue
         if facts is None:
             raise InputError(
-                f"{filesystem.join(path, name)}: is a folder, and only files in the input's own folder are read: "
-                "name the folder that holds the files, or move this one away"
+                f"{filesystem.join(path, name)}: is a folder, but only files directly in the input folder are read. "
+                "Give the folder that holds the files, or move this folder away"
             )
         if facts.bytes:
             found.append((filesystem.join(path, name), facts))

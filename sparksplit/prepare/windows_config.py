@@ -42,7 +42,7 @@ class WindowsConfig(Config):
 _WHY = {
     "gaps": "over a gap",
     "nulls": "with a null",
-    "cut": "with labels that are in the next split too",
+    "cut": "with labels that overlap the next split",
     "short": "series too short for one",
 }
 

@@ -39,7 +39,7 @@ def session_with_executors(
         if not re.fullmatch(r"local(\[.*\])?", str(sc.master)):  # which has none
             if executors_of(sc) == 0 and is_on(conf, "spark.dynamicAllocation.enabled", "false"):
                 sc._jsc.sc().requestExecutors(1)  # the first would come with the first job
-            await_executors(sc, 1, "executors: one is needed", patience)
+            await_executors(sc, 1, "executors: this command needs one", patience)
         yield spark
 
 
@@ -64,7 +64,7 @@ def await_executors(sc: SparkContext, needed: int, what: str, patience: Patience
                 raise RunError(ended(sc, settings, manager.pages))
             if wait.over:
                 said = None if seen.executors else said_by_an_executor(sc, manager.pages)
-                why = why_few(settings, seen.executors) if said is None else f"an executor ended at its start: {said}"
+                why = why_few(settings, seen.executors) if said is None else f"an executor failed at its start: {said}"
                 raise RunError(wait.failure(what, seen, lost_executors(sc), why, where_logs_are(settings)))
             lines.say(wait.line(seen))
             time.sleep(_POLL_SECONDS)
@@ -77,8 +77,8 @@ def ended(sc: SparkContext, settings: Mapping[str, str], pages: Sequence[str]) -
         return f"spark.master: {sc.master} {NOT_TAKEN}"
     said, logs = said_by_an_executor(sc, pages), where_logs_are({**settings, "spark.app.id": application})
     return (
-        f"executors: {sc.master} has ended the application {application}: its executors ended before Spark had them"
-        f"{f' ({said})' if said else ''}, or somebody ended it; {logs}"
+        f"executors: {sc.master} has ended the application {application}: its executors failed at their start"
+        f"{f' ({said})' if said else ''}, or someone stopped the application; {logs}"
     )
 
 

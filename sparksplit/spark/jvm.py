@@ -20,8 +20,7 @@ SILENCE = 120.0
 LOOK = 5.0
 """Seconds between two looks at whether it answers."""
 _SILENT = (
-    "Spark's own process, the JVM, does not answer: it is stopped, or its memory is full; end it, or give it more"
-    " spark.driver.memory"
+    "Spark's JVM does not answer: it is stopped, or its memory is full. End it, or set a larger spark.driver.memory"
 )
 
 

@@ -9,8 +9,8 @@ STOPPED = "Cannot call methods on a stopped SparkContext"
 """What Spark answers once it has stopped by itself, for whatever cause."""
 
 NOT_TAKEN = (
-    "cannot be reached, or did not take the application; where spark.authenticate is on, here or there, it and"
-    " spark.authenticate.secret must be the same on both sides"
+    "cannot be reached, or refused the application. If either side sets spark.authenticate, both sides need the same"
+    " spark.authenticate and spark.authenticate.secret"
 )
 """What is said of a standalone master then: Spark tries for a minute, and does not say why it failed."""
 
@@ -26,8 +26,8 @@ NO_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: error=\d+
 LONGEST = 500
 _LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?:hdfs_io|sparksplit)\b")
 _LACKING_HINT = (
-    ": the executors' Python has no sparksplit; before the Spark session starts, set PYSPARK_PYTHON to the one that "
-    "has it, or send sparksplit along with --py-files"
+    ": the executors' Python has no sparksplit. Before the Spark session starts, set PYSPARK_PYTHON to a Python that "
+    "has it, or ship sparksplit with --py-files"
 )
 _OUR_OWN = re.compile(r"^(?:hdfs_io|sparksplit\.base)\.errors\.\w+: ")
 _CALLED = re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL)
@@ -39,9 +39,9 @@ _LOST = re.compile(
 
 
 _AT_START = (
-    ("Cannot assign requested address", "spark.driver.bindAddress", "is no address of this machine"),
+    ("Cannot assign requested address", "spark.driver.bindAddress", "is not an address of this machine"),
     ("A secret key must be specified", "spark.authenticate.secret", "is missing, and spark.authenticate is true"),
-    ("Failed to create any local dir", "spark.local.dir", "is no folder that can be written"),
+    ("Failed to create any local dir", "spark.local.dir", "is not a writable folder"),
 )
 
 
@@ -63,7 +63,7 @@ def spark_reason(text: str) -> str:
     otherwise what precedes the JVM's stack trace, without class names.
     """
     if NO_METASTORE in text:
-        return "Hive's metastore does not answer: is it running, and is it where hive.metastore.uris says?"
+        return "the Hive metastore does not answer. Check that it runs at the address in hive.metastore.uris"
     if missing := NO_PYTHON.search(text):
         return (
             f"an executor cannot run {missing['program']} ({missing['why'].strip()}): set PYSPARK_PYTHON, or with"
@@ -76,7 +76,7 @@ def spark_reason(text: str) -> str:
         hint = _LACKING_HINT if _LACKING.match(lines[0]) else ""
         return f"a task failed: {_OUR_OWN.sub('', lines[0])}{hint}"[:LONGEST]
     if STOPPED in text:
-        return "it has ended by itself: its master, or its connection to it, was lost"
+        return "the application ended by itself: its master, or the connection to the master, was lost"
     text = text.partition("\nDriver stacktrace:")[0]
     if lost := _LOST.search(text):
         why = " ".join((lost["reason"] or "").split()).rstrip(".")

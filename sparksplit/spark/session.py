@@ -275,8 +275,10 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
             raise ConfigError(at_fault) from error
         # The name of the error is in pyspark's text only.
         if isinstance(error, ConnectionError) or "JAVA_GATEWAY_EXITED" in text:
-            local = f" (is spark.local.dir, {settings[LOCAL]}, one that can be written?)" if LOCAL in settings else ""
-            raise RunError(f"Spark did not start: its own process has ended, and has said above why{local}") from error
+            local = f" (check that spark.local.dir, {settings[LOCAL]}, is writable)" if LOCAL in settings else ""
+            raise RunError(
+                f"Spark did not start: its JVM has ended. The reason stands in the lines above{local}"
+            ) from error
         refused = f"its master {settings.get('spark.master')} {NOT_TAKEN}"
         raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
 

@@ -85,8 +85,8 @@ class Wait:
         """
         if self.stage == "start":
             return (
-                f"{what}: the cluster has granted them, and {seen.executors} of {self.needed} have started within"
-                f" {self.limit:g} s (start_timeout). A host first fetches what the application sends along"
+                f"{what}: the cluster has granted them, but only {seen.executors} of {self.needed} have started within"
+                f" {self.limit:g} s (start_timeout). Each host first downloads the files of the application"
                 f" (--archives): {logs}, or set a larger start_timeout"
             )
         return too_few(what, seen.executors, f"{self.limit:g} s (queue_timeout)", lost, why)
@@ -101,7 +101,7 @@ def too_few(what: str, executors: int, within: str, lost: Sequence[str], why: st
     if lost:
         key, _, needed = what.partition(": ")
         return (
-            f"{key}: {lost[-1]}, and no other came within {within}; {needed}, and Spark has {executors}: bring its host"
-            " back, or add another"
+            f"{key}: {lost[-1]}, and no new executor came within {within}; {needed}, and Spark has {executors}."
+            " Restart the host, or add another"
         )
     return f"{what}, and Spark has {executors} after {within}; {why}"

@@ -32,13 +32,14 @@ class Strategy:
     def __post_init__(self) -> None:
         if self.split.dealt_apart and self.sync.every_step:
             raise ValueError(
-                "its split is dealt_apart, so its sync must not be every_step: each node has mini-batches, and as "
-                "many of them, of its own"
+                "its split is dealt_apart, so its sync must not be every_step: the nodes have different "
+                "mini-batches, and "
+                "different numbers of them"
             )
         if self.split.shared and not self.sync.every_step:
             raise ValueError(
-                "its split is shared, so its sync must be every_step: a node's gradients and loss are a part of "
-                "the whole mini-batch's"
+                "its split is shared, so its sync must be every_step: each node has only a part of the "
+                "gradients and the loss of a mini-batch"
             )
 
 

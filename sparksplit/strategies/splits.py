@@ -44,13 +44,15 @@ def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
     owned = [split.lanes(lanes, rank, nodes).tolist() for rank in range(nodes)]
     for rank, own in enumerate(owned):
         if own != sorted(set(own)) or (own and not 0 <= own[0] <= own[-1] < lanes):
-            raise ValueError(f"lanes({lanes}, {rank}, {nodes}) must ascend within 0 to {lanes - 1} (is {own})")
+            raise ValueError(
+                f"lanes({lanes}, {rank}, {nodes}) must be ascending lanes from 0 to {lanes - 1} (is {own})"
+            )
     times = [sum(lane in own for own in map(set, owned)) for lane in range(lanes)]
     must = nodes if split.every_row else 1
     for lane, found in enumerate(times):
         if found != must:
             every = "every_row" if split.every_row else "not every_row"
-            raise ValueError(f"{every}, so each lane must be of {must} of {nodes} nodes (lane {lane} is of {found})")
+            raise ValueError(f"{every}, so {must} of {nodes} nodes must own each lane (lane {lane} has {found})")
     return owned
 
 
@@ -66,8 +68,8 @@ def check_epochs(split: Split, epochs: int, nodes: int) -> None:
     for rank, own in enumerate(by_rank):
         if len(own) != len(by_rank[0]):
             raise ValueError(
-                f"epochs(0, {epochs}, {rank}, {nodes}) must be as many as those of rank 0: each is a round of all "
-                f"nodes (is {len(own)}, rank 0 has {len(by_rank[0])})"
+                f"epochs(0, {epochs}, {rank}, {nodes}) must be as many epochs as those of rank 0, since all nodes run "
+                f"each round together (are {len(own)}, rank 0 has {len(by_rank[0])})"
             )
     # Nodes that read all rows each run their own epochs; nodes that share an epoch's rows all run it.
     found = sorted(epoch for own in by_rank for epoch in own) if split.every_row else by_rank[0]
@@ -91,7 +93,7 @@ def check_rounds(split: Split, epochs: int, nodes: int) -> None:
     found = [epoch for round_ in zip(*by_rank, strict=True) for epoch in sorted(set(round_))]
     if found != sorted(found):
         shown = ", ".join(map(str, found[:9])) + (", ..." if len(found) > 9 else "")
-        raise ValueError(f"with early_stop, a round's epochs must follow on those of the round before (are {shown})")
+        raise ValueError(f"with early_stop, the epochs of a round must follow those of the round before (are {shown})")
 
 
 class BatchSplit:

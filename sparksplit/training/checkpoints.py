@@ -175,7 +175,7 @@ def _description(path: str) -> tuple[Progress, Files]:
     try:
         values = json.loads(filesystem.read_bytes(file))
     except (ValueError, RecursionError):
-        raise Damaged(f"{file}: is damaged: is not valid JSON") from None
+        raise Damaged(f"{file}: is damaged: it is not valid JSON") from None
     try:
         if values.pop("format_version") != _FORMAT:
             raise InputError(f"{file}: was written by another version of sparksplit")
@@ -185,7 +185,7 @@ def _description(path: str) -> tuple[Progress, Files]:
         files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}
         files[_STATE]
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise Damaged(f"{file}: is damaged: is not a checkpoint's description") from None
+        raise Damaged(f"{file}: is damaged: it does not describe a checkpoint") from None
     try:
         return Progress.from_json(values, file), files
     except InputError as error:
@@ -216,7 +216,7 @@ def _check_file(file: str, facts: Sequence[int]) -> None:
 
 def _compare(file: str, found: Sequence[int], expected: Sequence[int]) -> None:
     if found[0] != expected[0]:
-        raise Damaged(f"{file}: is damaged: has {found[0]} bytes, {expected[0]} were written")
+        raise Damaged(f"{file}: is damaged: it has {found[0]} bytes, but {expected[0]} were written")
     if found[1] != expected[1]:
         raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
 

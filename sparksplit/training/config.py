@@ -187,7 +187,9 @@ class Training(Config):
     @classmethod
     def _parts_have_rows(cls, parts: int, info: pydantic.ValidationInfo) -> int:
         if parts > info.data.get("batch_size", parts):
-            raise ValueError(f"must be at most batch_size, {info.data['batch_size']} (is {parts}): parts need rows")
+            raise ValueError(
+                f"must be at most batch_size, {info.data['batch_size']} (is {parts}): each micro-batch needs rows"
+            )
         return parts
 
     @property
@@ -280,12 +282,14 @@ class TrainConfig(Training):
     @pydantic.model_validator(mode="after")
     def _keys_fit(self) -> TrainConfig:
         if self.order == "arrival" and self.input_mode != "spark":
-            raise ValueError("order: arrival needs input_mode: spark; what is read from files has an order already")
+            raise ValueError(
+                "order: arrival needs input_mode: spark; rows that are read from files have an order already"
+            )
         if self.order == "arrival" and self.virtual:
             raise ValueError("order: arrival needs real nodes")
         if self.min_nodes is not None and (self.virtual or self.min_nodes > self.node_count):
             is_now = "virtual" if self.virtual else str(self.node_count)
-            raise ValueError(f"min_nodes must be at most nodes, and needs real ones (nodes is {is_now})")
+            raise ValueError(f"min_nodes must be at most nodes, and needs real nodes (nodes is {is_now})")
         if not is_own(self.strategy) and (problem := misfit(self, STRATEGIES[self.strategy])):
             raise ValueError(problem)
         return self
@@ -298,20 +302,20 @@ def misfit(config: TrainConfig, strategy: Strategy) -> str | None:
 
 def _misfits(config: TrainConfig, strategy: Strategy) -> Iterator[str]:
     if strategy.alone and config.nodes != 1:
-        yield f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); batch shares the work"
+        yield f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); strategy: batch uses several"
     if not strategy.sync.every_step and isinstance(config.checkpoint.every, int):
         yield (
             f"checkpoint.every must be epoch or null with strategy: {config.strategy} (is {config.checkpoint.every}): "
-            "within an epoch the nodes differ"
+            "within an epoch the nodes have different weights"
         )
     if not strategy.sync.every_step and config.optimizer.name.lower() == "ftrl":
         yield (
-            f"optimizer.name must be another than ftrl with strategy: {config.strategy}: it computes the weights from "
-            "sums of its own, which nodes do not share, so that a step takes back what they have agreed on"
+            f"optimizer.name must not be ftrl with strategy: {config.strategy}: it computes the weights from its own "
+            "sums of gradients, so each step would undo the average of the nodes"
         )
     if not strategy.settings and config.sync != SyncConfig():
-        yield f"sync needs strategy: local; with strategy: {config.strategy} it is settled when nodes agree"
+        yield f"sync needs strategy: local; with strategy: {config.strategy} the sync is fixed"
     if not strategy.split.dealt_apart and config.local_batch_size is not None:
-        yield f"local_batch_size needs strategy: local; with strategy: {config.strategy} batch_size says it"
+        yield f"local_batch_size needs strategy: local; with strategy: {config.strategy} set batch_size"
     if config.order == "arrival" and (config.sync.after or not strategy.split.shared):
         yield f"order: arrival needs nodes that share mini-batches, and strategy: {config.strategy} does not"

@@ -46,13 +46,13 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
 
 
 def _what_to_do(error: OtherUnfinished, inputs: RunInputs, options: Options) -> str:
-    anew = "--restart begins anew, without its checkpoints"
+    anew = "--restart starts from the beginning, without its checkpoints"
     if options.resume:
         return anew
     if inputs.has_frame and error.config_hash == inputs.hash():
         return f"if it began with the same rows, --resume goes on with it; {anew}"
     if error.config_hash in inputs.hashes():
-        return f"--resume goes on with it on another number of nodes; {anew}"
+        return f"--resume goes on with it on the new number of nodes; {anew}"
     return anew
 
 
@@ -81,7 +81,7 @@ def _left(checkpoint: str | None, reached: int, unit: str) -> str:
     """What the run has left. Nodes may have done a little more than they have told."""
     if checkpoint is None:
         told = f": at least {reached:,} {unit} are lost" if reached else ""
-        return f"there is no checkpoint yet{told}; the same command begins anew"
+        return f"there is no checkpoint yet{told}; the same command starts from the beginning"
     try:
         lost = reached - checkpoints.progress_of(checkpoint).step
     except InputError:  # damaged; the next command says so

@@ -36,7 +36,7 @@ class Initial:
             return cls(path, initial_weights.digest_of(initial_weights.weights_in(path)), None)
         for name in (RUN, SUCCESS):
             if not filesystem.exists(filesystem.join(path, name)):
-                raise InputError(f"{path}: is no complete run of train: it has no {name}")
+                raise InputError(f"{path}: not a complete run of train: no {name} file")
         file = filesystem.join(path, KERAS)
         return cls(file, initial_weights.digest_of(initial_weights.weights_in(file)), Description.read(path))
 
@@ -48,13 +48,13 @@ class Initial:
             return None
         if (then.preprocessing, then.features) != (now.preprocessing, now.features):
             return (
-                f"init: {self.file}: was trained on data with other fitted numbers: the same rows are other values to "
-                "it now; `fitted` in preprocess keeps the numbers"
+                f"init: {self.file}: was trained on data with other fitted numbers, so the same rows give it other "
+                "values now. `fitted` in preprocess keeps the numbers"
             )
         if _outputs(then) != _outputs(now):
             return (
-                f"init: {self.file}: was trained on data with other labels: the same outputs are other classes or "
-                "numbers now; `fitted` in preprocess keeps the labels"
+                f"init: {self.file}: was trained on data with other labels, so the same outputs mean other classes or "
+                "numbers now. `fitted` in preprocess keeps the labels"
             )
         return None
 

@@ -132,7 +132,9 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
     data = open_joined(config.data)
     manifest = data.manifest
     if len(data.paths) > 1 and config.input_mode == "spark":
-        raise config.error("input_mode", "must be tensorflow with several data sets, whose rows the nodes put in order")
+        raise config.error(
+            "input_mode", "must be tensorflow with several data sets, because the nodes put their rows in order"
+        )
     if not manifest.splits["train"].rows:
         raise config.error("data", f"{data.path}: the training split has no rows")
     if manifest.label is None:
@@ -146,7 +148,8 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
     if config.node_count > manifest.lanes:
         raise config.error(
             "nodes",
-            f"{config.node_count} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more",
+            f"{config.node_count} nodes are more than the data set's {manifest.lanes} lanes; use fewer nodes, or "
+            "prepare it with more lanes",
         )
     return data
 

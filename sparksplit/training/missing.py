@@ -62,7 +62,7 @@ class Missing:
         """Note the checkpoint that the present attempt goes on from; raises RunError where only others are there."""
         self._went_from = checkpoint
         if self.whole_rounds and checkpoint is None and (latest := checkpoints.latest(self.folder)) is not None:
-            raise RunError(f"{latest}: lies within a round that only as many nodes as have begun it can end")
+            raise RunError(f"{latest}: lies within a round, which only the number of nodes that began it can finish")
 
     def look(self) -> None:
         """Raise AllBack if the run can go on with all its nodes again."""

@@ -51,7 +51,7 @@ def written(values: Mapping[str, float | None], between: str = ", ") -> str:
 
 def begins_with(init: RunInit) -> str:
     """Which layers begin with which weights, for people."""
-    fresh = f"; afresh: {_few(init.fresh)}" if init.fresh else ""
+    fresh = f"; with new weights: {_few(init.fresh)}" if init.fresh else ""
     return f"init: begins with the weights of {init.file}: {_few(init.layers)}{fresh}"
 
 
@@ -59,7 +59,7 @@ def copies(collective: str, count: int) -> str:
     """What sums outside GPUs cost nodes that compute on them, for people. count: bytes of the trained variables."""
     return (
         f"collective: {collective}: up to {count:,} bytes are copied from each GPU to its host, and back, at each "
-        "exchange; `collective: tensorflow` sums on the GPUs, with NCCL. No GPU has run either"
+        "exchange; `collective: tensorflow` sums on the GPUs, with NCCL. Neither has been tested on GPUs"
     )
 
 
@@ -121,7 +121,7 @@ def summary(run: RunRecord, output: str) -> Iterator[str]:
     )
     yield from _ended(run)
     if run.loss_scale is not None and run.loss_scale.left_out:
-        yield f"{run.loss_scale.left_out} of {run.steps} steps left out, since gradients overflowed in float16"
+        yield f"{run.loss_scale.left_out} of {run.steps} steps were skipped, because gradients overflowed in float16"
     yield f"{run.rows_per_second:,.0f} rows/s, {run.seconds.total:.1f} s in all" + (
         f", {run.sync_bytes_per_node / 1e6:,.1f} MB sent per node" if run.nodes > 1 else ""
     )
@@ -149,7 +149,7 @@ def _ended(run: RunRecord) -> Iterator[str]:
         where = f"stopped early after epoch {stopped.epoch} of {run.epochs}"
         yield f"{where}: validation {stopped.metric} no longer improved"
     if best is not None:
-        weights = ", whose weights the model has" if best.kept else "; the model has the last weights"
+        weights = "; the model has the weights of this epoch" if best.kept else "; the model has the last weights"
         yield f"best validation: {written({best.metric: best.value})} after epoch {best.epoch}{weights}"
 
 

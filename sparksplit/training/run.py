@@ -62,7 +62,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
     output = Output(config.output, inputs.hash(), "train", inputs.paths, keys=inputs.keys)
     with output.claimed(options.overwrite, going_on(output, inputs, options)) as decision:
         if decision == "done":
-            say(f"{output.path}: is complete and was made with this configuration; nothing to do")
+            say(f"{output.path} is up to date: it was made from the same input and configuration")
             return RunRecord.read(output.path)
         if len(data.paths) > 1:
             rows = data.manifest.splits["train"].rows
@@ -73,12 +73,12 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         if decision == "resume":
             output.go_on()
             if (record := completed(output)) is not None:
-                say(f"{output.path}: its last command was killed when all but the marker was there; now it is complete")
+                say(f"{output.path}: the last command was killed before it wrote the marker; now the run is complete")
                 return record
             earlier = attempts.noted(output.folder)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
-                say(f"going on from {checkpoint}; --restart would begin anew")
+                say(f"going on from {checkpoint}; --restart would start from the beginning")
         with spark_session(called("train", config.output), config.processes + config.feeders) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
@@ -101,7 +101,11 @@ def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | Non
     for problem in damaged:
         say(problem)
     if damaged:
-        say(f"{checkpoint} is taken instead" if checkpoint else "no checkpoint is whole; the run begins anew")
+        say(
+            f"{checkpoint} is used instead"
+            if checkpoint
+            else "no checkpoint is undamaged; the run starts from the beginning"
+        )
     return checkpoint
 
 

@@ -91,14 +91,14 @@ def advice(seconds: RunSeconds, on_cluster: bool, config: str | None = None) -> 
             "`input_mode: tensorflow` reads them, and `order: arrival` trains while they arrive",
         ),
         "lost": (
-            "{share} of the time was lost with attempts that were ended",
-            "their causes are in run.json, and a smaller `checkpoint.seconds` loses less",
+            "{share} of the time was lost in failed attempts",
+            "run.json has their causes; a smaller `checkpoint.seconds` loses less",
         ),
     }
     if on_cluster and seconds.total >= _SHORT:
         whole["start"] = (
             "starting took {share} of the time",
-            "`sparksplit check` looks at the cluster that it waited for",
+            "`sparksplit check` checks the cluster",
         )
     training = spent["train"] + sum(spent[name] for name in ROUNDS if name not in TRAINING)
     shares = [(spent[name] / training, name, *rounds[name]) for name in rounds if training]

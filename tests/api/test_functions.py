@@ -94,7 +94,7 @@ def test_a_dataframe_is_prepared_as_the_csv_file_of_its_rows(
     sparksplit.preprocess(rows.orderBy("name"), f"{tmp_path}/frame", input=section, **keys)
     assert Path(data.path, "manifest.json").stat().st_mtime_ns == before
     changed = spark.createDataFrame(few.assign(name=[f"m{place}" for place in range(300)]))
-    with pytest.raises(UsageError, match="made from other input: it has changed since; --overwrite replaces it"):
+    with pytest.raises(UsageError, match="its input has changed since it was made; --overwrite replaces it"):
         sparksplit.preprocess(changed, f"{tmp_path}/frame", input=section, **keys)
     assert sparksplit.preprocess(changed, data.path, input=section, overwrite=True, **keys).manifest.keep == ["name"]
 
@@ -115,7 +115,7 @@ def test_columns_that_will_not_do(spark: SparkSession, tmp_path: Path) -> None:
         "the DataFrame: column 'm' is map<string,double>; features must be numbers"
     )
     assert message(maps.selectExpr("*", "'a' AS t"), label="y").startswith(
-        "the DataFrame: column 'm' is map<string,double>, which no feature can be"
+        "the DataFrame: column 'm' is map<string,double>, which cannot be a feature"
     )
     assert message(frame.select("x", "t"), label="t", label_type="number").startswith(
         "input.label: column 't' is string"
@@ -158,7 +158,7 @@ def test_a_complete_data_set_is_returned_for_the_same_rows_only(spark: SparkSess
         frame.union(frame.selectExpr("null", "b", "y", "k", "l")),
         frame.toDF("a", "b", "y", "k", "m"),
     ):
-        with pytest.raises(UsageError, match="made from other input: it has changed since"):
+        with pytest.raises(UsageError, match="its input has changed since it was made"):
             prepared(other)
 
 

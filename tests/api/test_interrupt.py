@@ -59,4 +59,4 @@ def test_a_program_is_stopped_and_its_session_lives_on_until_its_jvm_stands_stil
     )
     lines = done.stdout.splitlines()
     assert lines[0] == "stopped 5 True ['begun']", done.stderr
-    assert lines[1].startswith("Spark's own process, the JVM, does not answer: it is stopped, or"), done.stderr
+    assert lines[1].startswith("Spark's JVM does not answer: it is stopped, or"), done.stderr

@@ -59,5 +59,5 @@ def test_a_configuration_with_one_is_refused_without_showing_it(tmp_path: Path, 
     with pytest.raises(ConfigError) as caught:
         load(PreprocessConfig, str(file), [] if in_file else [f"input.path={address}"])
     place = f"{file}:4" if in_file else "--set input.path"
-    assert str(caught.value).startswith(f"{place}: input.path: has a password or token in an address")
+    assert str(caught.value).startswith(f"{place}: input.path: contains a password or token in an address")
     assert "hidden" not in str(caught.value)

@@ -53,7 +53,7 @@ def test_keys_follow_the_fields_and_only_a_default_of_none_is_left_out():
 
 def test_an_error_names_the_place_and_the_key():
     good = Outer(name="a", null=None, inner=[], by_number={}).to_json()
-    with pytest.raises(InputError, match=r"^there: is not what sparksplit writes: inner\.0\.pair is missing$"):
+    with pytest.raises(InputError, match=r"^there: is not a record of sparksplit: inner\.0\.pair is missing$"):
         Outer.from_json({**good, "inner": [{"number": 1}]}, "there")
-    with pytest.raises(InputError, match=r"^there: is not what sparksplit writes: null: input should be"):
+    with pytest.raises(InputError, match=r"^there: is not a record of sparksplit: null: input should be"):
         Outer.from_json({**good, "null": "1"}, "there")

@@ -86,9 +86,9 @@ def test_a_function_in_a_package_is_not_shipped():
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("nothing.here:build", "there is no module 'nothing.here'"),
-        ("json.here:build", "there is no module 'json.here'"),
-        ("json..decoder:build", "there is no module 'json..decoder'"),
+        ("nothing.here:build", "module 'nothing.here' not found"),
+        ("json.here:build", "module 'json.here' not found"),
+        ("json..decoder:build", "module 'json..decoder' not found"),
         ("json.decoder:py_scanstrin", "has no function 'py_scanstrin'; did you mean 'py_scanstring'?"),
     ],
 )

@@ -40,7 +40,7 @@ def test_no_progress_is_a_hang_after_the_limit() -> None:
 def test_the_verdict_names_the_node_and_the_key() -> None:
     fault = culprit(nodes(1), NOW + 12, TEN)
     assert fault is not None and fault.failure is Failure.STALLED
-    assert fault.text == "beats but has made no progress for 12 s, at update 5 (stall_timeout is 10 s)"
+    assert fault.text == "is alive but has made no progress for 12 s, at update 5 (stall_timeout is 10 s)"
 
 
 def test_the_one_that_does_not_wait_hangs() -> None:

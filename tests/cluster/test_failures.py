@@ -86,7 +86,7 @@ def test_a_killed_node_is_named_at_once(nodes: Any, sufferers: Sufferers) -> Non
 
 
 def test_more_nodes_than_executors_is_a_configuration_error(nodes: Any) -> None:
-    with pytest.raises(ConfigError, match="nodes: 5 nodes need 5 executors and there are 4"):
+    with pytest.raises(ConfigError, match="nodes: 5 nodes need 5 executors, and the settings allow 4"):
         NodeCluster(nodes, 5, f"{WORKS}:greet", {})
 
 

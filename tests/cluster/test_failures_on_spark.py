@@ -180,7 +180,7 @@ def test_a_hanging_node_is_named_after_the_stall_timeout(
 ) -> None:
     sufferers.act(lambda facts: None)
     error = fail(spark, sufferers, {"how": "hang"}, limits=Limits(4))
-    assert re.match(r"node 1 on \S+: beats but has made no progress for \d+ s, at update 3", str(error))
+    assert re.match(r"node 1 on \S+: is alive but has made no progress for \d+ s, at update 3", str(error))
     assert any(re.search(r"node 1\|.*works.py.* in suffer", record.getMessage()) for record in caplog.records)
 
 

@@ -65,7 +65,10 @@ def test_the_descriptors_that_so_many_nodes_need_are_asked_for(monkeypatch: pyte
     NodeCluster(context(), 500, "no:work", {})
     assert asked == [2512]
     monkeypatch.setattr(module.descriptors, "ask", lambda needed: 1024)
-    says = r"^nodes: 500 nodes need 2512 descriptors in the driver, and its hard limit is 1024; raise it \(ulimit -Hn"
+    says = (
+        r"^nodes: 500 nodes need 2512 file descriptors in the driver, but its hard limit is 1024; raise the limit "
+        r"\(ulimit -Hn"
+    )
     with pytest.raises(ConfigError, match=says):
         NodeCluster(context(), 500, "no:work", {})
 

@@ -27,8 +27,8 @@ YARN = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn", _gateway=gate
             "physical memory used); its container needed more memory: more spark.executor.memoryOverhead, or a smaller",
             True,
         ),
-        ("Command exited with code 137", "(SIGKILL, which is also how a system ends what takes too", False),
-        ("Container from a bad node. Exit status: 143", "(SIGTERM: it was preempted, stopped, or ended for its", False),
+        ("Command exited with code 137", "(SIGKILL, which a system also sends to a process that takes too", False),
+        ("Container from a bad node. Exit status: 143", "(SIGTERM: it was preempted, stopped, or took too much", False),
         ("Worker shutting down", "(executor 1 on h was lost (Worker shutting down))", False),
     ],
 )
@@ -95,11 +95,14 @@ def test_all_nodes_at_once_or_fewer_after_a_while(monkeypatch, counts, spare, no
 
 def test_never_fewer_than_asked_for(monkeypatch, capsys):
     sc, clock = waiting(monkeypatch, [1])
-    lost = r"^min_nodes: executor 2 on h was lost, and no other came within 20 s \(queue_timeout\); 2 nodes need 2 exec"
+    lost = (
+        r"^min_nodes: executor 2 on h was lost, and no new executor came within 20 s \(queue_timeout\); 2 nodes "
+        r"need 2 exec"
+    )
     with pytest.raises(RunError, match=lost):
         await_some(sc, 3, 2, Patience(20, 10))
     assert clock[0] == 10 + 20.5
     assert "waiting for the cluster to grant executors: 1 of 2, 10 of 20 s" in capsys.readouterr().err
     sc.getConf = lambda: SimpleNamespace(getAll=lambda: [("spark.master", "local-cluster[2,1,1024]")])
-    with pytest.raises(ConfigError, match="3 nodes need 3 executors and there are 2"):
+    with pytest.raises(ConfigError, match="3 nodes need 3 executors, and the settings allow 2"):
         await_some(sc, 3, 2, Patience(20, 10))

@@ -34,13 +34,13 @@ from sparksplit.training.run import threads
         ({"spark.master": "local-cluster[3,2,1024]"}, r"spark\.task\.cpus: .*\(has 2\); set it to 2"),
         (
             {"spark.master": "local-cluster[2,1,900]"},
-            r"nodes: 3 nodes need 3 executors and there are 2; .*spark\.master to local-cluster\[3,1,900\]",
+            r"nodes: 3 nodes need 3 executors, and the settings allow 2; .*spark\.master to local-cluster\[3,1,900\]",
         ),
-        ({"spark.master": "yarn"}, r"there are 2; set fewer nodes, or spark\.executor\.instances to 3"),
+        ({"spark.master": "yarn"}, r"the settings allow 2; set fewer nodes, or set spark\.executor\.instances to 3"),
         (
             {"spark.master": "spark://host:7077", "spark.cores.max": "4", "spark.executor.cores": "2"}
             | {"spark.task.cpus": "2"},
-            r"there are 2; set fewer nodes, or spark\.cores\.max to 6",
+            r"the settings allow 2; set fewer nodes, or set spark\.cores\.max to 6",
         ),
     ],
 )

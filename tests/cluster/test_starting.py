@@ -53,7 +53,7 @@ def test_a_python_worker_that_does_not_register_may_do_so_in_another_attempt(sil
     assert str(error).startswith(expected)
     assert (error.may_pass, error.rank, error.executor_host) == (True, 1, "h1")
     error = watching(Tasks(0, r1="7")).late(120)
-    assert str(error).startswith("1 of 3 nodes have registered within 120 s (start_timeout); are the executors busy")
+    assert str(error).startswith("1 of 3 nodes have registered within 120 s (start_timeout); the executors may be busy")
     assert (error.may_pass, error.rank) == (False, None)
 
 

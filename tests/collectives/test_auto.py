@@ -61,11 +61,11 @@ def test_what_sums_depends_on_who_shares_a_host_and_the_bits_do_not(caplog):
     [
         ("aab", "mixed", "3 nodes are on 2 hosts, up to 2 of them on one"),
         ("abbb", "mixed", "4 nodes are on 2 hosts, up to 3 of them on one"),
-        ("abab", "ring", "no two nodes that are on one host follow one another"),
+        ("abab", "ring", "no two nodes with consecutive ranks are on one host"),
         (
             "abbaa",
             "mixed",
-            "5 nodes are on 2 hosts, up to 3 of them on one; their ranks are not host by host: 3 groups of them"
+            "5 nodes are on 2 hosts, up to 3 of them on one; their ranks are not grouped by host, so 3 groups"
             " exchange over TCP",
         ),
     ],
@@ -81,7 +81,7 @@ def test_mixed_by_name_says_how_nodes_are_spread_and_sums_wherever_they_are(capl
         made = joined(hosts, name="mixed")
     (said,) = [record.message for record in caplog.records if record.message.startswith("collective: ")]
     assert said.startswith("collective: mixed: 4 nodes are on 2 hosts, up to 2 of them on one")
-    assert (f"not host by host: {groups} groups of them" in said) == (groups is not None)
+    assert (f"not grouped by host, so {groups} groups" in said) == (groups is not None)
     assert sums_of(made) == sums_of(joined("abcd", name="ring"))
 
 
@@ -95,7 +95,7 @@ def test_what_is_in_the_way_is_the_reason_on_all_nodes(monkeypatch, hosts):
 
     with monkeypatch.context() as patched:
         patched.setattr(together.platform, "machine", lambda: "aarch64")
-        falls_back("order of writes (this is aarch64)")
+        falls_back("needs an x86 processor (this is aarch64)")
     with monkeypatch.context() as patched:
         patched.setattr(together, "MOST_NODES", 1)
         falls_back("2 nodes are more than the 1 that can share memory")
@@ -106,7 +106,7 @@ def test_what_is_in_the_way_is_the_reason_on_all_nodes(monkeypatch, hosts):
 
         patched.setattr(segment.os, "posix_fallocate", full)
         patched.setattr(together, "SECONDS", 0.5)
-        falls_back("of memory for nodes of one host to share: No space left on device")
+        falls_back("of memory that the nodes of one host share: No space left on device")
 
 
 @pytest.mark.parametrize("hosts", ["aa", "aabb", "ab"])

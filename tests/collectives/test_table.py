@@ -83,7 +83,7 @@ def data(tmp_path_factory):
         ),
         (f"{FILE}:by_the_drivr", "has no function 'by_the_drivr'; did you mean 'by_the_driver'?"),
         ("none.py:mine", "none.py: does not exist"),
-        ("nobody.knows:mine", "there is no module 'nobody.knows'"),
+        ("nobody.knows:mine", "module 'nobody.knows' not found"),
     ],
 )
 def test_one_that_cannot_be_had_is_told_before_spark_starts(data, tmp_path, monkeypatch, name, problem):

@@ -10,7 +10,7 @@ from sparksplit.commands.check import COMMAND
 def test_a_good_cluster_is_ready_and_the_jobs_group_does_not_stay(spark, tmp_path, capsys):
     assert COMMAND.main(["--path", str(tmp_path), "--nodes", "4"]) == 0
     out = capsys.readouterr().out
-    assert out.rstrip().endswith("ready: nothing was found that would break a run")
+    assert out.rstrip().endswith("ready: no problem was found")
     assert out.count("executor ") == 4 and out.count("read, written") == 5 and out.count("all reached") == 5
     assert list(tmp_path.iterdir()) == []
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") is None
@@ -19,9 +19,12 @@ def test_a_good_cluster_is_ready_and_the_jobs_group_does_not_stay(spark, tmp_pat
 def test_too_few_executors_and_a_bad_folder_are_found_within_the_limit(spark, capsys):
     assert COMMAND.main(["--path", "/proc/self", "--nodes", "9", "--timeout", "5"]) == 2
     captured = capsys.readouterr()
-    assert "nodes: 9 nodes need 9 executors and there are 4; set fewer nodes, or spark.master to" in captured.out
+    assert (
+        "nodes: 9 nodes need 9 executors, and the settings allow 4; set fewer nodes, or set spark.master to"
+        in captured.out
+    )
     assert "path: driver on " in captured.out
-    assert captured.err.rstrip().endswith("sparksplit check: 2 things to put right, listed above")
+    assert captured.err.rstrip().endswith("sparksplit check: 2 problems, listed above")
 
 
 def test_a_run_is_checked_with_its_nodes_feeder_and_spool(spark, tmp_path, digits, monkeypatch, capsys):
@@ -33,10 +36,10 @@ def test_a_run_is_checked_with_its_nodes_feeder_and_spool(spark, tmp_path, digit
         patched.setattr("sparksplit.commands.check.spooled", lambda training: [2**60])
         assert COMMAND.main([*arguments, "--nodes", "4"]) == 2
     out = capsys.readouterr().out
-    assert "nodes: 4 nodes need 5 executors (1 to feed them) and there are 4" in out
+    assert "nodes: 4 nodes need 5 executors (1 to feed them), and the settings allow 4" in out
     assert "\nspark.local.dir: " in out and "spool 1099511627776 MiB each there" in out
     assert COMMAND.main(arguments[:2]) == 2
-    assert "/nowhere: is no prepared data set" in capsys.readouterr().err
+    assert "/nowhere: not a prepared data set" in capsys.readouterr().err
     assert COMMAND.main(arguments[2:]) == 2
     assert "data: needs train" in capsys.readouterr().err
 

@@ -133,7 +133,9 @@ def test_what_fails_in_the_course_of_a_signal_does_not_hide_it(capsys: pytest.Ca
             os.kill(os.getpid(), signal.SIGTERM)
             signal.pause()
         finally:
-            raise RunError("Spark: it has ended by itself: its master, or its connection to it, was lost")
+            raise RunError(
+                "Spark: the application ended by itself: its master, or the connection to the master, was lost"
+            )
 
     assert command(run).main([]) == 128 + signal.SIGTERM
     assert capsys.readouterr().err == "sparksplit try: stopped by SIGTERM\n"

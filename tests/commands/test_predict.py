@@ -125,7 +125,7 @@ def test_predictions_are_those_of_the_model_on_one_machine(
     assert not list(tmp_path.glob(".out*"))
 
     assert call(tmp_path, f"model={run}", f"input={data.path}") == 0
-    assert "is complete, made with the same configuration; nothing was done" in capsys.readouterr().out
+    assert "is up to date: it was made from the same input and configuration" in capsys.readouterr().out
     assert call(tmp_path, f"model={run}", f"input={data.path}", "keep=[label]") == 2
     other = 'exists, made with another configuration (keep was [], is ["label"]); --overwrite replaces it'
     assert other in capsys.readouterr().err
@@ -174,7 +174,7 @@ def test_a_partition_of_a_table_is_written_and_replaced_alone(
 
     before = {path: path.stat().st_mtime_ns for path in second.iterdir()}
     assert call(tmp_path, *settings, "partition.ds=2026-11-21") == 0
-    assert "nothing was done" in capsys.readouterr().out
+    assert "is up to date" in capsys.readouterr().out
     assert call(tmp_path, *settings, "keep=[label]", "partition.ds=2026-11-21") == 2
     assert f"{first}: exists, made with another configuration (keep was [], is " in capsys.readouterr().err
     assert call(tmp_path, *settings, "keep=[label]", "partition.ds=2026-11-21", options=("--overwrite",)) == 0
@@ -270,7 +270,7 @@ def test_a_label_that_the_model_does_not_know(
     settings = (f"model={run}", "input.format=csv", f"input.path={tmp_path}/rows.csv", "input.header=false")
     assert call(tmp_path, *settings) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
-        f"sparksplit predict: {tmp_path}/rows.csv: 1 rows have a label that is no class of the model's; "
+        f"sparksplit predict: {tmp_path}/rows.csv: 1 rows have a label that is not a class of the model; "
         "input.label: null predicts without labels"
     )
     assert sorted(path.name for path in tmp_path.iterdir()) == ["predict.yaml", "rows.csv"]
@@ -345,7 +345,7 @@ def test_a_model_that_is_not_there(
     no_spark: None, tmp_path: Path, images: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     message = refused(tmp_path, capsys, f"model={tmp_path}/none", f"input={images[0].path}")
-    assert message == f"{tmp_path}/none: is no trained model: there is no such folder"
+    assert message == f"{tmp_path}/none: folder not found. `model` must be the output folder of a `train` run"
 
 
 def test_input_without_its_marker(
@@ -353,7 +353,7 @@ def test_input_without_its_marker(
 ) -> None:
     data = from_arrays(str(tmp_path / "data"), {"train": (np.zeros((3, 2), np.uint8), [0, 1, 2])})
     (tmp_path / "data" / "_SUCCESS").unlink()
-    assert "is no complete data set: it has no _SUCCESS" in refused(
+    assert "not a complete data set: no _SUCCESS file" in refused(
         tmp_path, capsys, f"model={images[2]}", f"input={data.path}"
     )
 
@@ -374,7 +374,7 @@ def test_tensors_that_the_model_does_not_take(
     ("labels", "difference"),
     [
         (["cat", "dog", "emu"], "class 2 is 'emu', the model's 'eel'"),
-        (["cat", "dog", "cat"], "there are 2, the model knows 3"),
+        (["cat", "dog", "cat"], "it has 2, but the model has 3"),
         ([1.0, 2.0, 3.0], "its labels are numbers; the model"),
     ],
 )

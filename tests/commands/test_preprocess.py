@@ -103,7 +103,7 @@ def test_spark_writes_what_arrays_give_and_only_once(
     with monkeypatch.context() as patch:
         patch.setattr(preprocess, "session_with_executors", lambda *_: pytest.fail("Spark was started"))
         assert run(tmp_path, f"input.path={folder}", *settings, "executors=3") == 0
-        assert "is complete, made with the same configuration; nothing was done" in capsys.readouterr().err
+        assert "is up to date: it was made from the same input and configuration" in capsys.readouterr().err
         assert run(tmp_path, f"input.path={folder}", *settings, "seed=2") == 2
         assert (
             f"{tmp_path}/out: exists, made with another configuration (seed was 5, is 2); --overwrite"
@@ -137,11 +137,11 @@ def test_raw_files_that_changed_are_other_input(
     with output.claimed(), output.staging() as staging:
         manifest.write(staging)
     assert run(tmp_path, *settings) == 0
-    assert "made with the same configuration; nothing was done" in capsys.readouterr().err
+    assert "made from the same input and configuration" in capsys.readouterr().err
     with (raw / "a.csv").open("a") as file:
         file.write("3,4,1\n")
     assert run(tmp_path, *settings) == 2
-    message = f"{tmp_path}/out: exists, made from other input: it has changed since; --overwrite replaces it\n"
+    message = f"{tmp_path}/out: exists, but its input has changed since it was made; --overwrite replaces it\n"
     assert capsys.readouterr().err.endswith(message)
     # What was prepared outlives what it was made of.
     raw.rename(tmp_path / "archive")
@@ -246,7 +246,7 @@ def test_a_file_damaged_within_is_refused(
     content[-6] ^= 0xFF
     file.write_bytes(content)
     assert run(tmp_path, f"input.path={folder}") == 2
-    assert f"{file}: its gzip stream or its labels' is damaged at the end" in capsys.readouterr().err
+    assert f"{file}: the gzip stream of the images or the labels is damaged at its end" in capsys.readouterr().err
     (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(bytes.fromhex("0000080100000000"), mtime=0))
     file.write_bytes(gzip.compress(bytes.fromhex("00000803000000000000000400000003"), mtime=0))
     assert run(tmp_path, f"input.path={folder}") == 2
@@ -266,7 +266,7 @@ def test_labels_are_counted_not_the_splits_that_they_lie_in(
     assert classes == ["0", "1", "2", "3"]
     (tmp_path / "rows.csv").write_text("".join(f"{row},{row % 5}\n" for row in range(200)))
     assert run(tmp_path, *settings, options=("--overwrite",)) == 2
-    assert f"{tmp_path}/rows.csv: more than 4 different labels; is the label a number" in capsys.readouterr().err
+    assert f"{tmp_path}/rows.csv: more than 4 different labels. If the labels are numbers" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -173,7 +173,7 @@ def test_by_column_rows_are_where_they_were_put_and_bad_rows_are_counted_and_kep
     assert found.of("test").tolist() == [row for row in good if row % 10 >= 8]
     assert found.of("validation").tolist() == [row for row in good if 4 <= row % 10 < 8]
     assert len(found.split) == ROWS - 26
-    subject = "column 'split', which the cut goes by"
+    subject = "column 'split' of the cut"
     assert found.manifest.bad_rows == {
         "column 'x': is null": 20,
         "column 'x': not finite": 4,
@@ -183,7 +183,7 @@ def test_by_column_rows_are_where_they_were_put_and_bad_rows_are_counted_and_kep
     kept = pq.read_table(f"{found.data.path}/bad_rows").to_pylist()
     assert len(kept) == 26 and all(row["path"] == f"{tmp_path}/raw/0.parquet" for row in kept)
     reasons = {row["reason"] for row in kept}
-    assert reasons > {"column 'x': is null (input.missing: mean fills gaps)", "column 'x': inf is not finite"}
+    assert reasons > {"column 'x': is null (input.missing: mean fills missing values)", "column 'x': inf is not finite"}
     with pytest.raises(
         InputError,
         match=r"0\.parquet: a row: .*first of 26 bad rows, most often: .*is null, 20 rows; .*0\.021 of 1,200 rows\)$",

@@ -23,16 +23,16 @@ class TestBeforeSparkStarts:
 
     def test_missing_input(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         status = run(tmp_path, f"input.path={tmp_path}/none")
-        self.check(tmp_path, capsys, status, f"{tmp_path}/none: there is no such folder")
+        self.check(tmp_path, capsys, status, f"{tmp_path}/none: folder not found")
         status = run(tmp_path, f"input.path={tmp_path}/none", "input.format=csv")
         self.check(tmp_path, capsys, status, f"{tmp_path}/none: does not exist")
         (tmp_path / "raw" / "a").mkdir(parents=True)
         status = run(tmp_path, f"input.path={tmp_path}/raw", "input.format=parquet")
         self.check(tmp_path, capsys, status, f"{tmp_path}/raw: the folder holds no rows")
         status = run(tmp_path, f"input.path=[{tmp_path}/raw, {tmp_path}/x*]", "input.format=hive-text")
-        self.check(tmp_path, capsys, status, f"{tmp_path}/x*: nothing matches")
+        self.check(tmp_path, capsys, status, f"{tmp_path}/x*: no file or folder matches this pattern")
         status = run(tmp_path, "input.path=ftp://host/x")
-        self.check(tmp_path, capsys, status, "the scheme ftp:// is not known")
+        self.check(tmp_path, capsys, status, "unknown scheme ftp://")
 
     def test_unreadable_input(
         self, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -54,7 +54,7 @@ class TestBeforeSparkStarts:
         content = file.read_bytes()
         file.write_bytes(content[:-1])
         status = run(tmp_path, f"input.path={folder}")
-        self.check(tmp_path, capsys, status, f"{file}: is truncated: 615 bytes of values and header, 616 are announced")
+        self.check(tmp_path, capsys, status, f"{file}: is truncated: it has 615 bytes, but its header announces 616")
         file.write_bytes(b"GIF89a" + content)
         status = run(tmp_path, f"input.path={folder}")
         self.check(tmp_path, capsys, status, f"{file}: is not an IDX file: it begins with the bytes 47 49 46 38")
@@ -75,9 +75,9 @@ class TestBeforeSparkStarts:
             ("input: {path: x}\nlanes: 0\n", ":2: lanes: must be at least 1 (is 0)"),
             ("input: {path: x}\nvalidation: 1.5\n", ":2: validation: must be below 1 (is 1.5)"),
             ("input: {path: x}\nscaling: log\n", ":2: scaling: must be one of 'none', 'unit' or 'standard'"),
-            ("input: {path: x}\nvalidation: 0.6\ntest: 0.5\n", ":2: validation: with test leaves no rows to train on"),
-            ("input: {path: x, format: csv, test: y}\ntest: 0.5\n", ":2: test: must be 0 where input.test brings"),
-            ("input: {path: x}\nscaling_by: feature\n", ":2: scaling_by: means nothing with scaling: none"),
+            ("input: {path: x}\nvalidation: 0.6\ntest: 0.5\n", ":2: validation: must be below 1 together with test"),
+            ("input: {path: x, format: csv, test: y}\ntest: 0.5\n", ":2: test: must be 0, because input.test is"),
+            ("input: {path: x}\nscaling_by: feature\n", ":2: scaling_by: has no effect with scaling: none; remove it"),
             ("lanes: 5\n", "input.path: is required"),
         ],
     )
@@ -88,7 +88,9 @@ class TestBeforeSparkStarts:
     def test_a_test_share_beside_a_test_set(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         folder = write_folder(tmp_path / "raw", digits(9), digits(9))
         status = run(tmp_path, f"input.path={folder}", "test=0.1")
-        self.check(tmp_path, capsys, status, "--set test=0.1: test: must be 0: the source brings a test split")
+        self.check(
+            tmp_path, capsys, status, "--set test=0.1: test: must be 0, because the input has its own test split"
+        )
 
     def test_a_folder_of_someone_else_as_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         folder = write_folder(tmp_path / "raw", digits(9))

@@ -107,12 +107,12 @@ def test_a_text_in_other_files_and_tasks_gives_the_same_files(
     ("content", "settings", "message"),
     [
         (b"abc\xff", (), "text.txt: is not UTF-8 text: byte 3 is 0xff"),
-        (b"abc", (), "text.txt: too short: the train stretch has 3 of 3 characters, one sequence and what follows"),
-        (b"ab" * 60, ("validation=0.01",), "text.txt: too short: the validation stretch has 1 of 120 characters"),
+        (b"abc", (), "text.txt: too short: the train part has 3 of 3 characters, but one sequence"),
+        (b"ab" * 60, ("validation=0.01",), "text.txt: too short: the validation part has 1 of 120 characters"),
         (b"ab" * 60, ("input.stride=0",), "--set input.stride=0: input.stride: must be at least 1 (is 0)"),
-        (b"ab" * 60, ("scaling=unit",), "scaling: must be none for a text: its tokens are no quantities (is unit)"),
-        (b"ab" * 60, ("input.label=null",), "input.label: must not be null: the next token is what a text has to be"),
-        (b"ab" * 60, ("test=0.2", "input.test=x"), "test: must be 0 where input.test brings the test split"),
+        (b"ab" * 60, ("scaling=unit",), "scaling: must be none for a text: its tokens are not quantities (is unit)"),
+        (b"ab" * 60, ("input.label=null",), "input.label: must not be null: on a text, a model is trained to"),
+        (b"ab" * 60, ("test=0.2", "input.test=x"), "test: must be 0, because input.test is the test split"),
         (b"ab" * 60, ("test=0", "input.test=nowhere.txt"), "nowhere.txt: does not exist"),
     ],
 )

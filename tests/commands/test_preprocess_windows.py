@@ -137,7 +137,7 @@ def test_what_windows_cannot_be_made_of_is_refused_with_where_it_is(spark: Spark
     with pytest.raises(InputError, match=text):
         prepare(twice, f"{tmp_path}/out")
     rows = write(table, tmp_path / "rows", 1)
-    with pytest.raises(InputError, match=r"has no windows for validation: .* have labels that are in the next split"):
+    with pytest.raises(InputError, match=r"has no windows for validation: .* their labels overlap the next split"):
         prepare(rows, f"{tmp_path}/out", {"horizon": 5}, validation=0.01, test=0.2)
     with pytest.raises(InputError, match=r"has no rows to train on: 1\d\d over a gap"):
         prepare(rows, f"{tmp_path}/out", {"step": "30min"})
@@ -145,9 +145,9 @@ def test_what_windows_cannot_be_made_of_is_refused_with_where_it_is(spark: Spark
         prepare(rows, f"{tmp_path}/out", {"step": 1})
     with pytest.raises(ConfigError, match=r"input\.windows\.by: .* has no column 'place'"):
         prepare(rows, f"{tmp_path}/out", {"by": ["place"]})
-    with pytest.raises(ConfigError, match=r"input\.label: 'hour' is kept, or what windows go by"):
+    with pytest.raises(ConfigError, match=r"input\.label: 'hour' cannot be the label: it is in input\.keep"):
         prepare(rows, f"{tmp_path}/out", input={"label": "hour"})
-    with pytest.raises(ConfigError, match=r"input\.weight: must be left out where rows are windows"):
+    with pytest.raises(ConfigError, match=r"input\.weight: must be left out with input\.windows"):
         prepare(rows, f"{tmp_path}/out", input={"weight": "wind"})
     calm = [wind if wind != 1.0 else "calm" for wind in table.wind]
     broken = write(table.assign(wind=calm), tmp_path / "broken", 1)
@@ -180,7 +180,7 @@ def test_a_forecast_from_raw_rows_to_what_follows_them(fed: None, spark: SparkSe
     assert {key: len(values) for key, values in forecast.items()} == {
         (name, str(count - 1)): HORIZON for name, count in STATIONS.items()
     }
-    with pytest.raises(InputError, match="has no column 'hour', which the model's windows are made of"):
+    with pytest.raises(InputError, match="has no column 'hour', which the model's windows need"):
         sparksplit.predict(run, rows.drop("hour"), f"{tmp_path}/without")
     with pytest.raises(ConfigError, match=r"input\.label: must be 'load', which the model predicts, or null"):
         sparksplit.predict(run, rows, f"{tmp_path}/without", input={"label": "wind"})

@@ -101,7 +101,7 @@ def test_raw_rows_are_predicted_as_stored_ones(
     assert "labels: " in (said := capsys.readouterr().err) and "has no labels" in said
     assert predict.main(words) == 0
     said = capsys.readouterr().err
-    assert "has no column 'left', the label: predictions have no metrics" in said
+    assert "has no label column 'left', so predictions have no metrics" in said
     assert "columns that the model was not trained on are left out: worth" in said
     assert len(_predicted(folder / "new")) == 200 and not (folder / "new" / "metrics.json").exists()
 
@@ -161,7 +161,7 @@ def test_a_csv_goes_by_its_first_rows(spark: SparkSession, tmp_path: Path, capsy
     }  # fmt: skip
     assert sorted(features["active"].vocabulary) == ["false", "true"]
     assert prepare(*words, f"output={tmp_path}/data") == 0
-    assert "nothing was done" in capsys.readouterr().err
+    assert "is up to date" in capsys.readouterr().err
 
 
 def test_the_next_day_takes_what_the_first_has_fitted(folder: Path, tmp_path: Path) -> None:

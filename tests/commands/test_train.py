@@ -64,7 +64,7 @@ BEFORE_SPARK = {
     ),
     "no such module": (
         {"model": {"build": "nowhere.at:all"}},
-        "/train.yaml:2: model.build: there is no module 'nowhere.at'",
+        "/train.yaml:2: model.build: module 'nowhere.at' not found",
     ),
     "no such function": (
         {"model": {"build": f"{MODELS}:with_sate"}},
@@ -77,9 +77,9 @@ BEFORE_SPARK = {
     ),
     "an unknown optimizer": (
         {"optimizer": {"name": "adamm"}},
-        "/train.yaml:2: optimizer.name: Keras knows no 'adamm'; did you mean 'Adam'?",
+        "/train.yaml:2: optimizer.name: Keras has no 'adamm'; did you mean 'Adam'?",
     ),
-    "no data set": ({"data": "/nowhere/prepared"}, "/nowhere/prepared: is no prepared data set"),
+    "no data set": ({"data": "/nowhere/prepared"}, "/nowhere/prepared: not a prepared data set"),
 }
 
 
@@ -100,7 +100,10 @@ def test_a_data_set_that_is_not_complete(call, prepared, tmp_path):
     shutil.copytree(prepared, tmp_path / "copy")
     (tmp_path / "copy" / "_SUCCESS").unlink()
     status, line, output = call({"data": str(tmp_path / "copy")})
-    assert (status, line) == (2, "/copy: is no complete data set: it has no _SUCCESS (write it with preprocess)")
+    assert (status, line) == (
+        2,
+        "/copy: not a complete data set: no _SUCCESS file. Run `sparksplit preprocess` to make it",
+    )
     assert not output.exists()
 
 
@@ -141,7 +144,7 @@ def test_an_output_that_another_command_fills(call, tmp_path):
     with Output(str(tmp_path / "out"), "a", "train").claimed():
         status, line, output = call({})
     assert status == 3
-    assert line.startswith("/out: is being filled by train on ")
+    assert line.startswith("/out: is being written by train on ")
     assert not output.exists()
 
 
@@ -149,7 +152,8 @@ def test_an_output_that_another_command_fills(call, tmp_path):
 ON_THE_NODES = {
     "a model that only rank 0 has tried to save": (
         {"model": {"build": f"{MODELS}:not_saved"}, "strategy": "batch", "nodes": 2},
-        "models.py:not_saved: 'same' (Lambda) cannot be saved and loaded again, and so neither can the trained model: ",
+        "models.py:not_saved: 'same' (Lambda) cannot be saved and loaded again, so the trained model could not "
+        "be either: ",
     ),
     "values that an optimizer does not take together": (
         {"optimizer": {"clipnorm": 1.0, "clipvalue": 1.0}},
@@ -185,7 +189,7 @@ def test_more_nodes_than_executors(spark, call):
     """The tests' session has four; feeding takes one of them."""
     status, line, output = call({"nodes": 4, "strategy": "batch", "input_mode": "spark"})
     assert status == 2
-    assert "nodes: 4 nodes need 5 executors (1 to feed them) and there are 4; " in line
+    assert "nodes: 4 nodes need 5 executors (1 to feed them), and the settings allow 4; " in line
     assert not output.exists()
 
 

@@ -18,7 +18,7 @@ from sparksplit.training.restarts import Restarts
 
 LOST = NodeFailed("node 1 on host7 was killed (SIGKILL)", 1)
 LATE = "0 of 2 nodes have registered within 120 s"
-AWAY = Passing("hdfs://n/runs: HDFS could not be used for 120 s")
+AWAY = Passing("hdfs://n/runs: HDFS has failed for 120 s")
 
 
 def tried(tmp_path, monkeypatch, failures, looks=()):
@@ -54,7 +54,7 @@ def tried(tmp_path, monkeypatch, failures, looks=()):
 
 def test_a_file_system_that_is_away_for_the_driver_too_is_waited_for(tmp_path, monkeypatch):
     assert tried(tmp_path, monkeypatch, [AWAY], [None, None, AWAY, AWAY]) == (2, [0, 5, 0])
-    with pytest.raises(Passing, match="HDFS could not be used"):
+    with pytest.raises(Passing, match="HDFS has failed"):
         tried(tmp_path, monkeypatch, [AWAY], [None, None, *[AWAY] * 4])
 
 

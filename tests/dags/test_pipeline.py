@@ -35,7 +35,7 @@ def test_a_run_waits_for_its_predecessor_changes_nothing_that_is_complete_and_le
     (orphan,) = site.processes("java", "jobs/train.py")
     prepared = site.files("prepared")
     successor = site.begin(DATE, DAG)
-    eventually(lambda: successor.poll() is not None or "is being filled by train on" in site.log.read_text())
+    eventually(lambda: successor.poll() is not None or "is being written by train on" in site.log.read_text())
     assert orphan.is_running()
     slow.unlink()
     assert successor.wait(RUN_SECONDS) == 0, site.log.read_text()[-3000:]

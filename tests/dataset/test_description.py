@@ -153,7 +153,7 @@ def test_statistics_that_are_not_finite_are_refused(values: list[float]) -> None
     moments = moments_of(np.array(values))["x"]
     facts = FileFacts("train", 0, "a", lanes=[(0, 2, 0)], moments=[{"x": moments.to_json()}])
     layout = Layout([TensorSpec(name="x", dtype="float64", shape=[])], None, (), 16)
-    with pytest.raises(InputError, match=r"tensor x: values from .* have no standard deviation"):
+    with pytest.raises(InputError, match=r"tensor x: values from .* are too large for a standard deviation"):
         merge_split([facts], layout, 1)
 
 
@@ -173,7 +173,7 @@ def test_the_description_stands_alone(tmp_path: Path) -> None:
     assert Description.read(f"{tmp_path}") == description
     assert description.preprocessing.arrays("x", [2, 2])[1].shape == (2, 2)
     (tmp_path / "preprocessing.json").write_text('{"format_version": 99}')
-    with pytest.raises(InputError, match=r"preprocessing\.json: format version 99 is not known"):
+    with pytest.raises(InputError, match=r"preprocessing\.json: unknown format version 99"):
         Description.read(f"{tmp_path}")
     (tmp_path / "preprocessing.json").write_text('{"format_version": 3, "tensors": 5}')
     with pytest.raises(InputError, match=r"preprocessing\.json: tensors: "):

@@ -145,8 +145,8 @@ def test_every_number_of_nodes_trains_the_same_mini_batches_and_the_ledger_is_ex
     [
         ({"lanes": 5}, "has 5 lanes, {one} has 4; prepare both with the same `lanes`"),
         ({"block_size": 2048}, "has 85 rows in a block, {one} has 42; prepare both with the same `block_size`"),
-        ({"classes": 4}, "has other labels than {one}; prepare it with `fitted: {one}`"),
-        ({"scaling": "standard"}, "has other fitted numbers than {one}; prepare it with `fitted: {one}`"),
+        ({"classes": 4}, "differs from {one} in its labels; prepare it with `fitted: {one}`"),
+        ({"scaling": "standard"}, "differs from {one} in its fitted numbers; prepare it with `fitted: {one}`"),
     ],
 )
 def test_what_differs_is_named(tmp_path: Path, settings: dict[str, Any], problem: str) -> None:
@@ -187,7 +187,9 @@ def test_windows_of_another_step_are_others(days: Path) -> None:
     )
     joined = JoinedDataSet.of([one, others[0]]).manifest
     assert joined.windows_left_out == {"gaps": 3} and joined.dependent == "windows"
-    with pytest.raises(InputError, match=r"ds=3: has other windows over time than .*ds=1; prepare it with `fitted: "):
+    with pytest.raises(
+        InputError, match=r"ds=3: differs from .*ds=1 in its windows over time; prepare it with `fitted: "
+    ):
         JoinedDataSet.of([one, others[1]])
 
 
@@ -203,12 +205,12 @@ def test_the_label_has_the_name_that_any_of_them_knows(days: Path, named: int) -
 
 def test_nothing_twice_and_nothing_missing(days: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(days / "ds=1")
-    with pytest.raises(InputError, match=r"link: is named twice; its rows would count twice"):
+    with pytest.raises(InputError, match=r"link: is listed twice, so its rows would count twice"):
         open_joined([f"{days}/ds=1", f"{tmp_path}/link"])
-    with pytest.raises(InputError, match=r"no=\*: nothing matches"):
+    with pytest.raises(InputError, match=r"no=\*: no file or folder matches"):
         open_joined([f"{days}/ds=1", f"{days}/no=*"])
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="folder not found"):
         open_joined(f"{days}/ds=9")
     (tmp_path / "begun").mkdir()
-    with pytest.raises(InputError, match="has no _SUCCESS"):
+    with pytest.raises(InputError, match="no _SUCCESS file"):
         open_joined([f"{days}/ds=1", f"{tmp_path}/begun"])

@@ -75,7 +75,7 @@ def test_a_tables_numbers_to_predict_are_scaled_unless_it_is_said_otherwise(keys
 
 
 def test_classes_are_not_scaled(tmp_path):
-    with pytest.raises(ValueError, match="label_scaling needs labels that are floats"):
+    with pytest.raises(ValueError, match="label_scaling needs float labels"):
         from_arrays(str(tmp_path / "d"), {"train": (np.zeros((2, 1)), np.array([0, 1]))}, label_scaling="standard")
     for given_input in ({"label": None}, {"label_type": "text"}):
         values = {"input": {"format": "csv", "path": "a.csv", **given_input}, "output": "o"}

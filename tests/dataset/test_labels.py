@@ -40,8 +40,9 @@ def of(
 def test_whole_numbers_with_about_a_row_each_are_no_classes_unless_the_user_says_so() -> None:
     prices = {100_000 + 7 * number: 1 + (number % 9 == 0) for number in range(300)}
     message = (
-        "prices.csv: 301 different labels in 335 rows; are the labels numbers to predict (input.label_type: number)?"
-        " (input.label_type: integer takes them for classes)"
+        "prices.csv: 301 different labels in 335 rows. If the labels are numbers to predict, set "
+        "input.label_type: number"
+        ". If they are classes, set input.label_type: integer"
     )
     with pytest.raises(InputError) as error:
         of(prices, {100_001: 1})
@@ -49,7 +50,7 @@ def test_whole_numbers_with_about_a_row_each_are_no_classes_unless_the_user_says
     # Many rows of each, or few classes: they can be meant; a label that only validation has is told with the hint.
     for train in (dict.fromkeys(range(300), 9), dict.fromkeys(range(20), 1)):
         assert len(of(train, {}).classes or ()) == len(train)
-        with pytest.raises(InputError, match=r"label 999 .*not occur.*; are .* \(input\.label_type: number\)\?$"):
+        with pytest.raises(InputError, match=r"label 999 .*not occur.*\. If .*, set input\.label_type: number$"):
             of(train, {999: 1})
     assert len(of(prices, {}, declared=True).classes or ()) == 300
     with pytest.raises(InputError, match=r"does not occur in the training split.*leaves their rows out$"):
@@ -60,9 +61,10 @@ def test_labels_that_no_training_row_has_are_an_error_that_says_what_to_do() -> 
     with pytest.raises(InputError) as error:
         of({"a": 9, "b": 3}, {"a": 1, "z": 2, "y": 1}, {"a": 1, "x": 4}, kind="text")
     assert str(error.value) == (
-        "prices.csv: label 'y' (1 rows of the validation split) does not occur in the training split, nor do 2 others: "
-        "cut.stratify: true keeps a row of each label to train on, unseen_labels: unknown makes such labels one class, "
-        "drop leaves their rows out"
+        "prices.csv: label 'y' (1 rows of the validation split) does not occur in the training split, nor do 2 others. "
+        "cut.stratify: true keeps a row of each label for training. unseen_labels: unknown makes these labels "
+        "one class, "
+        "unseen_labels: drop leaves their rows out"
     )
 
 
@@ -92,7 +94,9 @@ def test_a_long_tail_of_singletons_is_one_class_or_left_out(kind: str) -> None:
 
 
 def test_a_label_that_is_called_like_the_unknown_ones_is_no_other() -> None:
-    with pytest.raises(InputError, match="has a label '<unknown>', which unseen_labels: unknown uses itself"):
+    with pytest.raises(
+        InputError, match="the label '<unknown>' occurs in the input, but unseen_labels: unknown needs this name"
+    ):
         of({UNKNOWN: 3, "a": 2}, {}, kind="text", unseen="unknown")
     assert of({UNKNOWN: 3, "a": 2}, {}, kind="text").classes == [UNKNOWN, "a"]
 
@@ -169,7 +173,7 @@ FITTED = LabelSpec(dtype="int64", classes=["no", "yes"], kind="text")
 
 def test_fitted_classes_stay_and_other_labels_are_unseen_in_every_split() -> None:
     counts = {"train": {"yes": 3, "maybe": 2}, "validation": {"no": 1}, "test": {"never": 4}}
-    with pytest.raises(InputError, match=r"label 'maybe' \(train split\) is none of the classes that were fitted"):
+    with pytest.raises(InputError, match=r"label 'maybe' \(train split\) is not one of the fitted classes"):
         fitted_labels(counts, FITTED, "rows", "error")
     dropped = fitted_labels(counts, FITTED, "rows", "drop")
     assert (dropped.classes, dropped.unseen) == (["no", "yes"], {"train": 2, "test": 4})

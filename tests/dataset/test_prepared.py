@@ -200,9 +200,9 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             from_arrays(f"{tmp_path}/data", splits)
     with pytest.raises(ValueError, match="is not a class"):
         from_arrays(f"{tmp_path}/data", {"train": (x, y * 0), "test": (x, y * 0 + 1)})
-    with pytest.raises(ValueError, match=r"test: labels of a row have the shape \[1\], \[\] in train"):
+    with pytest.raises(ValueError, match=r"test: the labels of a row have the shape \[1\], but \[\] in train"):
         from_arrays(f"{tmp_path}/data", {"train": (x, y), "test": (x, y[:, None])})
-    with pytest.raises(ValueError, match="text labels must be one a row"):
+    with pytest.raises(ValueError, match="text labels must be one per row"):
         from_arrays(f"{tmp_path}/data", {"train": (x, np.full((10, 2), "a"))})
     with pytest.raises(ValueError, match="must be uint8"):
         from_arrays(f"{tmp_path}/data", {"train": (x, y), "test": (x.astype(np.float32), y)})
@@ -242,35 +242,35 @@ def test_the_data_set_travels_to_nodes(tmp_path: Path) -> None:
 
 
 def test_what_is_incomplete_or_damaged_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="folder not found"):
         PreparedDataSet.open(f"{tmp_path}/none")
     (tmp_path / "raw.csv").touch()
-    with pytest.raises(InputError, match="is no prepared data set: it is a file"):
+    with pytest.raises(InputError, match="not a prepared data set: it is a file"):
         PreparedDataSet.open(f"{tmp_path}/raw.csv")
     data = write(tmp_path / "data")
     folder = tmp_path / "data"
     (folder / "_SUCCESS").unlink()
-    with pytest.raises(InputError, match="it has no _SUCCESS"):
+    with pytest.raises(InputError, match="no _SUCCESS file"):
         PreparedDataSet.open(data.path)
     (folder / "_SUCCESS").touch()
     text = (folder / "manifest.json").read_text()
     (folder / "manifest.json").write_text(json.dumps({**json.loads(text), "format_version": 99}))
-    with pytest.raises(InputError, match="format version 99 is not known"):
+    with pytest.raises(InputError, match="unknown format version 99"):
         PreparedDataSet.open(data.path)
     (folder / "manifest.json").write_text(text[:100])
     with pytest.raises(InputError, match="is not valid JSON"):
         PreparedDataSet.open(data.path)
     (folder / "manifest.json").unlink()
-    with pytest.raises(InputError, match=r"it has no manifest\.json"):
+    with pytest.raises(InputError, match=r"no manifest\.json"):
         PreparedDataSet.open(data.path)
     (folder / "manifest.json").write_text(text)
     file = folder / next(iter(data.files("train")))
     content = file.read_bytes()
     file.write_bytes(content[:-1])
-    with pytest.raises(InputError, match=rf"lanes-000-006\.parquet: is damaged: {len(content) - 1} bytes"):
+    with pytest.raises(InputError, match=rf"lanes-000-006\.parquet: is damaged: it has {len(content) - 1} bytes"):
         PreparedDataSet.open(data.path)
     file.unlink()
-    with pytest.raises(InputError, match="is missing, though the data set lists it"):
+    with pytest.raises(InputError, match="file not found, although the data set lists it"):
         PreparedDataSet.open(data.path)
 
 

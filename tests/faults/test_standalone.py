@@ -116,7 +116,10 @@ def test_a_lost_worker_is_replaced_by_a_spare_and_without_one_the_run_ends_and_g
     assert status == 1
     last = errors.splitlines()[-1]
     where = standalone.address(lost)
-    said = rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no other came within 30 s \(queue_time"
+    said = (
+        rf"executor \d on {where} was lost \(.*\) \[http://{where}:\S+], and no new executor came within 30 s "
+        r"\(queue_time"
+    )
     assert re.search(said, last)
     logs = standalone.work(lost).glob("app-*/*/stderr")
     assert any(f"[executor {log.parent.name}, {log}]" in last for log in logs)
@@ -185,7 +188,7 @@ def test_a_host_on_which_nodes_have_failed_twice_is_left_out(
     status, errors = end(running)
     assert status == 0, errors
     assert len(executors) == 3 and failed[-1] not in nodes
-    assert f"{standalone.address(failed[-1])}: left out, since nodes have failed there repeatedly" in errors
+    assert f"{standalone.address(failed[-1])}: not used any more, because nodes have failed there repeatedly" in errors
     record = record_of(output)
     assert record["restarts"] == len(failed)
     assert ["SIGKILL" in each["cause"]["what"] for each in record["attempts"][:-1]] == [True] * len(failed)

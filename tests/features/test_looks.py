@@ -24,7 +24,8 @@ def test_values_are_counted():
     [
         (DAYS, "looks like dates: features.c: {format: M/d/yyyy} reads them"),
         ([f"{day % 9 + 1}.{day % 9 + 1}.1999 7:05" for day in range(60)],
-         "looks like dates: features.c: {format: d.M.yyyy H:mm} reads them, or M.d.yyyy H:mm if that is meant"),
+         "looks like dates: features.c: {format: d.M.yyyy H:mm} reads them, or M.d.yyyy H:mm if day and month "
+         "are swapped"),
         ([*DAYS, None, "?"], "looks like dates: features.c: {format: M/d/yyyy} reads them"),
         ([20240101 + day % 28 for day in range(60)], "looks like dates: features.c: {format: yyyyMMdd} reads them"),
         ([f"2024-05-{day % 28 + 1:02}" for day in range(60)], "looks like dates: features.c: date reads them"),

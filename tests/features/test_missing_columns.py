@@ -15,7 +15,8 @@ def test_the_columns_that_are_there_and_the_nearest_are_named() -> None:
 def test_a_line_that_is_one_column_has_another_delimiter() -> None:
     for mark, name in ((";", "semicolon"), ("\t", "tab"), ("|", "pipe"), (",", "comma"), ("\x01", "^A")):
         line = mark.join(["age", "job, or none", "city"]) if mark != "," else "age,job,city"
-        assert delimiter_hint([line]) == f"; are its columns separated by {mark!r} (input.delimiter: {name})?"
+        assert delimiter_hint([line]) == f"; if its columns are separated by {mark!r}, set input.delimiter: {name}"
     assert delimiter_hint(["age"]) == delimiter_hint(["a;b", "c"]) == ""
-    assert there_are("age", ["age;job"]).endswith("it has age;job; are its columns separated by ';' "
-                                                  "(input.delimiter: semicolon)?")  # fmt: skip
+    assert there_are("age", ["age;job"]).endswith(
+        "it has age;job; if its columns are separated by ';', set input.delimiter: semicolon"
+    )

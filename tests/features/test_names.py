@@ -38,12 +38,12 @@ def test_two_columns_of_one_name_are_refused(one, other):
 
 def test_the_models_own_name_is_refused_for_an_input():
     numbers_of_indices = Category(column="numbers", type="string", tensor="i", place=0)
-    with pytest.raises(ValueError, match="column 'numbers': is the model's own name"):
+    with pytest.raises(ValueError, match="column 'numbers': the model uses this name"):
         serving_names([numbers_of_indices])
     assert serving_names(numbers("numbers", "x")) == {"numbers": "numbers", "x": "x"}
 
 
 def test_a_name_that_keras_does_not_take_is_refused_for_an_input():
-    with pytest.raises(ValueError, match="column 'km/h': Keras takes no / in the name of an input"):
+    with pytest.raises(ValueError, match="column 'km/h': Keras does not allow / in the name of an input"):
         serving_names([Category(column="km/h", type="string", tensor="i", place=0)])
     assert serving_names(numbers("km/h")) == {"km/h": "km_h"}

@@ -135,5 +135,5 @@ def test_what_is_no_format(format):
 
 @pytest.mark.parametrize("format", ["Mdyyyy", "yyyyMd", "dyyyyM", "M'0'dyyyy", "yyyy-MM-dH"])
 def test_digits_of_which_it_is_not_known_where_they_end_are_refused(format):
-    with pytest.raises(ValueError, match=r"must have a mark between \w and \w, or two letters each"):
+    with pytest.raises(ValueError, match=r"must have a separator between \w and \w, or two letters each"):
         times.check_format(format)

@@ -82,8 +82,8 @@ def test_addresses_that_are_wrong_are_known_at_once(hadoop: HadoopCluster, monke
         # server nobody can say which of the two a name is.
         cases = {
             f"127.0.0.1:{_closed_port()}": ("Connection refused", RunError),
-            "no-such-service": (r"\(nor is it a name service of HADOOP_CONF_DIR\)", SparksplitError),
-            f"127.0.0.1:{silent.getsockname()[1]}": ("no answer for 3 s", RunError),
+            "no-such-service": (r"\(and HADOOP_CONF_DIR names no such name service\)", SparksplitError),
+            f"127.0.0.1:{silent.getsockname()[1]}": ("no answer within 3 s", RunError),
             "127.0.0.1:port": ("InvalidPort", InputError),
         }
         for authority, (message, kind) in cases.items():
@@ -215,7 +215,7 @@ def test_writes_without_any_datanode_end_with_one_line(
     monkeypatch.setattr(hdfs_client, "PATIENCE", 3.0)
     for index in range(2):
         hadoop.kill_datanode(index)
-    with pytest.raises(RunError, match=r"/a: HDFS could not be used for 3 s: ") as raised:
+    with pytest.raises(RunError, match=r"/a: HDFS has failed for 3 s: ") as raised:
         filesystem.write_bytes(f"{folder}/a", b"x" * 100_000)
     assert "\n" not in str(raised.value)
     assert filesystem.listing(folder) == {}

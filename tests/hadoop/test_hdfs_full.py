@@ -89,7 +89,7 @@ def test_safe_mode_is_waited_for(hadoop: HadoopCluster, folder: str, monkeypatch
     monkeypatch.setattr(hdfs_client, "PATIENCE", 2.0)
     hadoop.admin("-safemode", "enter")
     try:
-        safe = rf"^{folder}.*: HDFS could not be used for 2 s: .*[Nn]ame node is in safe mode"
+        safe = rf"^{folder}.*: HDFS has failed for 2 s: .*[Nn]ame node is in safe mode"
         with pytest.raises(Passing, match=safe) as raised:
             data_set(folder)
         assert "\n" not in str(raised.value)

@@ -212,7 +212,7 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
 
 
 def test_check_and_devices_look_at_a_cluster(place, run, gpus):
-    assert "ready: nothing was found" in ok(
+    assert "ready: no problem was found" in ok(
         run("check", "--path", place, settings={"spark.executor.memoryOverhead": "1100m"})
     )
     # The driver's container is too small for TensorFlow: its devices are left out, and it is not killed.

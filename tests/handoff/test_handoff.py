@@ -369,7 +369,9 @@ def test_a_byte_that_has_flipped_on_the_way_is_found_by_the_manifests_checksums(
             continue
         row_id = int(row_ids_of(wrong)[0])
         place = split.place_of(row_id).partition(", row ")[0]
-        with pytest.raises(InputError, match=rf"^{place}: is damaged: its checksum is \w+, \w+ when it was written$"):
+        with pytest.raises(
+            InputError, match=rf"^{place}: is damaged: its checksum is \w+, but was \w+ when it was written$"
+        ):
             spool.verify(data.path, data.segments("train"))
 
 
@@ -383,7 +385,7 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
     fed = Fed.of([partition.packed(), replace(partition, number=1).packed()], [[0, 1], [2]], 3)
     assert (fed.rows, fed.checksum, fed.partitions(1)) == (18, 6, [(0, 4, 2), (1, 4, 2)])
     # Together there are as many rows as were read, and yet both nodes would train on the wrong ones.
-    with pytest.raises(RunError, match=r"3 were read for node 0, which has acknowledged 5"):
+    with pytest.raises(RunError, match=r"3 were read for node 0, but it has acknowledged 5"):
         Fed.of([partition.packed()], [[0], [1, 2]], 3)
 
 

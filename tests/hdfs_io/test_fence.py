@@ -124,7 +124,7 @@ def test_a_node_of_an_attempt_that_another_has_followed_is_refused(tmp_path, wri
         earlier = one.fence
         fill(one.enclose(), tmp_path / "new")
         before = everything(tmp_path / "out")
-        with pytest.raises(RunError, match="another attempt has begun to fill it; this one ends"):
+        with pytest.raises(RunError, match="a newer attempt of this run writes this output now, so this attempt ends"):
             write(earlier, tmp_path / "old")
         assert everything(tmp_path / "out") == before
 

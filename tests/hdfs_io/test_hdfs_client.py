@@ -120,7 +120,7 @@ def test_a_file_that_another_replaces_while_it_is_read_is_not_read_on(monkeypatc
     assert reader.read(4) == b"old-"
     files.pop(0)
     with (
-        pytest.raises(RunError, match=r"^hdfs://a/x: cannot be read: another file has taken its place while it was"),
+        pytest.raises(RunError, match=r"^hdfs://a/x: cannot be read: the file was replaced while it was"),
         using("hdfs://a/x"),
     ):
         reader.read()
@@ -141,9 +141,7 @@ def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypa
     monkeypatch.setattr(hdfs, "SPOOL_BYTES", 1)
     with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setattr(tempfile, "tempdir", str(disk))
-        full = (
-            rf"^hdfs://a/x: cannot be written: No space left on device in {disk} of this host, where it is collected$"
-        )
+        full = rf"^hdfs://a/x: cannot be written: No space left on device in {disk} of this host, where the file is"
         with (
             pytest.raises(RunError, match=full),
             using("hdfs://a/x", "cannot be written"),

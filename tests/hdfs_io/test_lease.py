@@ -43,7 +43,7 @@ def test_one_that_could_not_be_given_back_is_in_nobodys_way(tmp_path: Path, monk
     first.acquire()
 
     def away(path: str) -> None:
-        raise Passing(f"{path}: HDFS could not be used for 120 s")
+        raise Passing(f"{path}: HDFS has failed for 120 s")
 
     with monkeypatch.context() as patched:
         patched.setattr(filesystem, "remove", away)
@@ -214,7 +214,7 @@ def test_one_that_was_anothers_meanwhile_is_lost(tmp_path: Path) -> None:
     first.acquire()
     seize(second)
     second.release()
-    with pytest.raises(OutputInUse, match="/out: another command has filled it since this one began; call"):
+    with pytest.raises(OutputInUse, match="/out: another command has written this output in the meantime; run"):
         first.tell("application_1")
     assert not (tmp_path / ".out.owner").exists()
     first.release()

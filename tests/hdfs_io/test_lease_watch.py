@@ -25,7 +25,7 @@ def test_one_of_another_version_that_is_renewed_is_alive(tmp_path: Path) -> None
 
     renew()
     os.utime(file, (0, 0))
-    with pytest.raises(OutputInUse, match="a command that the hidden file beside it does not name; wait"):
+    with pytest.raises(OutputInUse, match=r"an unknown command \(the hidden \.owner file beside it is damaged\); wait"):
         mine(tmp_path, Time(at7=renew)).acquire()
 
 
@@ -34,7 +34,7 @@ def test_one_that_is_renewed_is_alive(tmp_path: Path) -> None:
     time = Time(at7=lambda: write(file, replace(ELSEWHERE, renewed=6)))
     write(file, ELSEWHERE)
     with pytest.raises(
-        OutputInUse, match=r"is being filled by train on node7 \(process 4711\), since 2026-01-02 03:04"
+        OutputInUse, match=r"is being written by train on node7 \(process 4711\), since 2026-01-02 03:04"
     ):
         mine(tmp_path, time).acquire()
     assert time.looks == 7
@@ -50,7 +50,7 @@ def test_one_that_is_not_renewed_expires(tmp_path, caplog, age):
     one.acquire()
     assert one.held()
     assert time.now == pytest.approx(EXPIRE_SECONDS - age, abs=1)
-    assert "/out: is being filled by train on node7 (process 4711), since" in caplog.text
+    assert "/out: is being written by train on node7 (process 4711), since" in caplog.text
     one.release()
 
 
@@ -74,7 +74,7 @@ def test_one_that_has_grown_old_is_watched_for_a_moment(tmp_path, content, caplo
     one = mine(tmp_path, time)
     one.acquire()
     assert time.now == pytest.approx(WATCH_SECONDS) and one.held()
-    assert "waiting up to 15 s to see whether that still runs" in caplog.text
+    assert "waiting up to 15 s to see whether that command still runs" in caplog.text
     one.release()
 
 

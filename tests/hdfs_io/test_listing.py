@@ -58,12 +58,12 @@ def test_partition_columns_are_no_sub_folders_and_go_with_nothing_else(tmp_path:
     assert names(tmp_path, "t") == ["t/y=1/_m=2/a", "t/y=2/_m=1/b"] and find([f"{tmp_path}/t"]).columns == ("y", "_m")
     for other in ("t/c", "t/y=3/c", "t/y=3/z=1/c", "t/more/_m=1/c"):
         make(tmp_path, other)
-        with pytest.raises(InputError, match="do not lie in folders of the same partition columns"):
+        with pytest.raises(InputError, match="have different partition columns in their folder names"):
             find([f"{tmp_path}/t"])
         (tmp_path / other).unlink()
     make(tmp_path, "u/y=1/a", "v")
     for other in ("u", "v"):
-        with pytest.raises(InputError, match=f"^{tmp_path}/t and {tmp_path}/{other} do not have folders of the same"):
+        with pytest.raises(InputError, match=f"^{tmp_path}/t and {tmp_path}/{other} have different partition columns"):
             find([f"{tmp_path}/t", f"{tmp_path}/{other}"])
 
 
@@ -75,7 +75,7 @@ def test_a_folders_value_is_its_text_and_its_encoded_bytes_are_utf_8(tmp_path: P
     assert folder_values(found) == {"zip": {"00501", "501", "Köln", "a+b", "1=2", "%zz"}, "k ": {"b", "c"}}
     assert folder_values(find([f"{tmp_path}/zip=501"])) == {"k ": {"b"}}
     make(tmp_path, "zip=K%F6ln/k%20=b/f")
-    with pytest.raises(InputError, match=r"'zip=K%F6ln' has percent-encoded bytes that are no UTF-8: rename it$"):
+    with pytest.raises(InputError, match=r"bytes in 'zip=K%F6ln' are not UTF-8; rename the folder$"):
         folder_values(find([f"{tmp_path}"]))
 
 
@@ -89,7 +89,7 @@ def test_folders_in_a_path_give_the_columns_that_are_asked_for(tmp_path: Path) -
         assert found.columns == ("day", "", "zip") and folder_values(found) == {"day": {"1"}, "zip": {"501"}}
     assert with_outer(find([f"{tmp_path}/other=9/t/*/*"]), ["hour", "day"]).columns == ("day", "hour", "zip")
     make(tmp_path, "other=9/t/more/zip=1/c")
-    with pytest.raises(InputError, match="do not have folders of the same partition columns"):
+    with pytest.raises(InputError, match="have different partition columns in their folder names"):
         with_outer(find([f"{tmp_path}/other=9/t/{name}" for name in ("day=1/*", "more")]), ["hour"])
 
 
@@ -99,7 +99,7 @@ def test_folders_in_a_path_give_the_columns_that_are_asked_for(tmp_path: Path) -
 def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, paths: tuple[str, ...]) -> None:
     make(tmp_path, "d/a", "d/e/b", "c")
     one, other = (re.escape(str(tmp_path / path.partition("*")[0]).rstrip("/")) for path in paths)
-    with pytest.raises(InputError, match=rf"^{tmp_path}/d/\S+: is named twice, by {one}\S* and by {other}"):
+    with pytest.raises(InputError, match=rf"^{tmp_path}/d/\S+: is listed twice, by {one}\S* and by {other}"):
         find([f"{tmp_path}/{path}" for path in paths])
     assert names(tmp_path, "d", "c", "d/", "d") == ["d/a", "d/e/b", "c"]
     (tmp_path / "d/empty").mkdir()
@@ -107,7 +107,8 @@ def test_a_file_that_is_named_twice_is_refused(tmp_path: Path, paths: tuple[str,
 
 
 @pytest.mark.parametrize(
-    ("path", "message"), [("none", "does not exist"), ("none*", "nothing matches"), ("folder", "holds no rows")]
+    ("path", "message"),
+    [("none", "does not exist"), ("none*", "no file or folder matches"), ("folder", "the folder holds no rows")],
 )
 def test_nothing_to_read(tmp_path: Path, path: str, message: str) -> None:
     make(tmp_path, "folder/_SUCCESS")

@@ -47,14 +47,14 @@ def test_a_complete_output_is_done_for_the_same_input_only(tmp_path: Path) -> No
     assert made_from(path) == {"config_hash": "a", "input_hash": "x"}
     assert made("a", "x").decide() == "done"
     assert made("a", None).decide() == "done"  # nothing is known of the input by now
-    with pytest.raises(UsageError, match="made from other input: it has changed since; --overwrite replaces it"):
+    with pytest.raises(UsageError, match="its input has changed since it was made; --overwrite replaces it"):
         made("a", "y").decide()
     with pytest.raises(UsageError, match="made with another configuration"):
         made("b", "y").decide()
     assert made("a", "y").decide(overwrite=True) == "fresh"
     stage(made("a", None))
     assert made_from(path) == {"config_hash": "a"} and made_from(f"{tmp_path}/none") == {}
-    with pytest.raises(UsageError, match="made from other input"):
+    with pytest.raises(UsageError, match="its input has changed"):
         made("a", "x").decide()
 
 

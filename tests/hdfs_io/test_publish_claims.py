@@ -29,7 +29,7 @@ def test_the_same_command_while_the_first_still_runs_is_refused_and_touches_noth
             (tmp_path / ".out.staging-0123abcd").mkdir()
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(
-            OutputInUse, match=r"/out: is being filled by train on \S+ \(process \d+\), since 20.*; wait"
+            OutputInUse, match=r"/out: is being written by train on \S+ \(process \d+\), since 20.*; wait"
         ):
             fill(output(tmp_path / "out"), **options)
         assert sorted(tmp_path.rglob("*")) == before
@@ -62,7 +62,7 @@ def test_one_that_lost_its_lease_touches_nothing(tmp_path, monkeypatch):
 
 def test_what_was_swept_away_meanwhile_does_not_become_the_output(tmp_path: Path) -> None:
     one = output(tmp_path / "out")
-    with pytest.raises(RunError, match="was removed while it was filled"), one.claimed(), one.staging() as folder:
+    with pytest.raises(RunError, match="temporary folder was removed"), one.claimed(), one.staging() as folder:
         shutil.rmtree(folder)
         filesystem.write_bytes(f"{folder}/data", b"the rest")
     assert names(tmp_path) == []

@@ -46,7 +46,7 @@ def test_where_a_mark_names_no_command_nothing_is_replaced(tmp_path, mark, conte
     (tmp_path / CONFIG).write_text(mark)
     (tmp_path / content).touch()
     for own in COMMANDS:
-        with pytest.raises(UsageError, match="its mark, _CONFIG, is damaged; remove the folder"):
+        with pytest.raises(UsageError, match="_CONFIG in this folder is damaged, so its command is unknown"):
             output(tmp_path, command=own).decide(overwrite=True)
 
 

@@ -104,7 +104,7 @@ def test_a_staging_folder_without_its_mark_never_becomes_the_output(tmp_path: Pa
         (tmp_path / name / SUCCESS).touch()
     with output(tmp_path / "out").claimed(overwrite=True):
         assert names(tmp_path / "out") == [CONFIG, SUCCESS, "run.json"]
-    with pytest.raises(RunError, match="was removed while it was filled"):
+    with pytest.raises(RunError, match="temporary folder was removed"):
         one = output(tmp_path / "out")
         with one.claimed(overwrite=True), one.staging() as folder:
             filesystem.remove(folder)

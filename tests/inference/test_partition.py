@@ -59,14 +59,14 @@ def test_a_table_is_partitioned_by_the_same_columns_everywhere(tmp_path: Path) -
     (tmp_path / "ds=1" / "land=at").mkdir()
     partition.check(config(tmp_path, {"ds": "3"}), ["row_id"])
     partition.check(config(tmp_path, {"ds": "1", "land": "de"}), ["row_id"])
-    with pytest.raises(ConfigError, match=r"partition: .*: holds ds=1, which is no partition by day"):
+    with pytest.raises(ConfigError, match=r"partition: .*: holds ds=1, which is not a partition of day"):
         partition.check(config(tmp_path, {"day": "3"}), [])
-    with pytest.raises(ConfigError, match=r"partition: .*/ds=1: holds land=at, which is no partition by hour"):
+    with pytest.raises(ConfigError, match=r"partition: .*/ds=1: holds land=at, which is not a partition of hour"):
         partition.check(config(tmp_path, {"ds": "1", "hour": 3}), [])
-    with pytest.raises(ConfigError, match=r"partition\.Row_Id: is a column of the predictions too"):
+    with pytest.raises(ConfigError, match=r"partition\.Row_Id: is also a column of the predictions"):
         partition.check(config(tmp_path, {"Row_Id": 3}), ["row_id"])
     (tmp_path / "part-0.parquet").touch()
-    with pytest.raises(ConfigError, match=r"holds part-0\.parquet, which is no partition by ds"):
+    with pytest.raises(ConfigError, match=r"holds part-0\.parquet, which is not a partition of ds"):
         partition.check(config(tmp_path, {"ds": "3"}), [])
 
 
@@ -75,7 +75,7 @@ def test_a_table_is_partitioned_by_the_same_columns_everywhere(tmp_path: Path) -
     [
         (["Split"], {"ds": 1}, "keep: the column name 'Split' is taken by the predictions"),
         (["id", "prediction_name"], {"ds": 1}, "keep: the column name 'prediction_name' is taken by the predictions"),
-        (["id", "DS"], {"ds": 1}, r"partition\.ds: is a column of the predictions too"),
+        (["id", "DS"], {"ds": 1}, r"partition\.ds: is also a column of the predictions"),
     ],
 )
 def test_columns_that_the_model_keeps_take_no_other_ones_place(

@@ -67,9 +67,12 @@ WINDOWS = Windows(window=2, horizon=3, by=["at"], order="hour", label="load", st
 @pytest.mark.parametrize(
     ("other", "problem"),
     [
-        ({"label": "wind"}, "have the label 'wind', those of the model .* 'load': prepare it with fitted: .*run"),
-        ({"horizon": 2}, "have the horizon 2, those of the model .* 3: prepare"),
-        ({"step": 1_800_000_000}, "have the step '30min', those of the model .* '1h': prepare"),
+        (
+            {"label": "wind"},
+            "have the label 'wind', but those of the model .* have 'load'; prepare it with fitted: .*run",
+        ),
+        ({"horizon": 2}, "have the horizon 2, but those of the model .* have 3; prepare"),
+        ({"step": 1_800_000_000}, "have the step '30min', but those of the model .* have '1h'; prepare"),
         ({"by": []}, None),
         (None, None),
     ],
@@ -93,7 +96,7 @@ def test_another_number_of_labels_than_the_model_predicts_is_refused(tmp_path, t
     number = LabelSpec(dtype="float32", kind="number", shape=[3])
     trained = replace(trained, description=trained.description.model_copy(update={"label": number}))
     config = parse(PredictConfig, {"model": "m", "output": "o", "input": data.path})
-    with pytest.raises(InputError, match=r"pairs: a row has 2 labels; the model .*run predicts 3 a row"):
+    with pytest.raises(InputError, match=r"pairs: a row has 2 labels; the model .*run predicts 3 per row"):
         PreparedRows(config, trained)
 
 
@@ -149,6 +152,6 @@ def _rows(spark, tmp_path, trained, **keys):
 def test_gaps_want_a_model_that_knows_their_means(spark, tmp_path):
     assert _rows(spark, tmp_path, _trained([1.0, 2.0]), missing="mean").splits == ["train"]
     with pytest.raises(
-        ConfigError, match=r"missing: must be error: the model runs/model was trained on data without gaps"
+        ConfigError, match=r"missing: must be error: the model runs/model was trained on data without missing values"
     ):
         _rows(spark, tmp_path, _trained(None), missing="mean")

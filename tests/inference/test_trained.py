@@ -35,7 +35,7 @@ def test_a_run_without_one_of_its_files_is_refused_by_name(run, file):
 
 
 def test_a_folder_that_is_not_there(tmp_path):
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="folder not found"):
         TrainedModel.open(str(tmp_path / "nothing"))
 
 
@@ -111,5 +111,5 @@ def test_outputs_at_each_of_several_places():
     assert probabilities(np.array([[[0.75], [0.5]]]), 2, logits=False, places=[2]).tolist() == [
         [[0.25, 0.75], [0.5] * 2]
     ]
-    with pytest.raises(ValueError, match=r"outputs are \[2\] a row, for 2 classes at each of \[2\]"):
+    with pytest.raises(ValueError, match=r"outputs are \[2\] per row, for 2 classes at each of \[2\]"):
         probabilities(np.zeros((3, 2)), 2, logits=False, places=[2])

@@ -143,7 +143,7 @@ def test_a_file_that_cannot_be_removed_hides_no_error(tmp_path, monkeypatch):
     """HDFS that is away, say: it cannot take the file's end, nor remove what there is of it."""
 
     def away(path):
-        raise Passing(f"{path}: HDFS could not be used for 120 s")
+        raise Passing(f"{path}: HDFS has failed for 120 s")
 
     file = PartFile(str(tmp_path), ".part.0")
     file.write(pa.table({"x": [1.0]}))

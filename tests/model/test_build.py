@@ -78,16 +78,16 @@ def test_a_schedule(name):
 @pytest.mark.parametrize(
     ("optimizer", "message"),
     [
-        ({"name": "sdg"}, "optimizer.name: Keras knows no 'sdg'; did you mean 'SGD'?"),
-        ({"name": "optimizer"}, "optimizer.name: Keras knows no 'optimizer'"),
+        ({"name": "sdg"}, "optimizer.name: Keras has no 'sdg'; did you mean 'SGD'?"),
+        ({"name": "optimizer"}, "optimizer.name: Keras has no 'optimizer'"),
         ({"name": "sgd", "momentun": 0.9}, "optimizer: SGD: "),
         ({"name": "sgd", "momentum": 7}, "optimizer: SGD: "),
         (
             {"name": "sgd", "learning_rate": {"name": "CosineDacay"}},
-            "optimizer.learning_rate: Keras knows no 'CosineDacay'; did you mean 'CosineDecay'?",
+            "optimizer.learning_rate: Keras has no 'CosineDacay'; did you mean 'CosineDecay'?",
         ),
         ({"name": "sgd", "learning_rate": {"name": "CosineDecay"}}, "optimizer.learning_rate: CosineDecay: "),
-        ({"name": "sgd", "learning_rate": {"decay_steps": 3}}, "optimizer.learning_rate: must have a name"),
+        ({"name": "sgd", "learning_rate": {"decay_steps": 3}}, "optimizer.learning_rate: must have a `name`"),
     ],
 )
 def test_optimizers_that_keras_does_not_know(optimizer, message):

@@ -24,9 +24,9 @@ def test_the_models_that_come_with_it_have_short_names():
         ("x", r"\(is 'x'\)$"),
         ("models.mlp:build", "models.mlp:build is called mlp now"),
         ("MLP", r"\(is 'MLP'\); did you mean 'mlp'\?"),
-        ("mlp:build", r"there is no module 'mlp'; did you mean 'mlp'\?"),
-        ("models.mpl:build", r"there is no module 'models\.mpl'; did you mean 'mlp'\?"),
-        ("nothing.here:build", r"there is no module 'nothing\.here'$"),
+        ("mlp:build", r"module 'mlp' not found; did you mean 'mlp'\?"),
+        ("models.mpl:build", r"module 'models\.mpl' not found; did you mean 'mlp'\?"),
+        ("nothing.here:build", r"module 'nothing\.here' not found$"),
     ],
 )
 def test_a_model_that_is_not_there_is_told_with_those_that_are(name, message):

@@ -56,12 +56,12 @@ def test_a_resumed_run_only_learns_which_layers_they_were(tmp_path):
 def test_nothing_to_take_is_an_error_and_changes_nothing(tmp_path):
     trained, model = network(units=5), network(last="head")
     before = [array.copy() for array in model.get_weights()]
-    message = r"it has .*dense \[4, 5\] \[5\].*, this model .*dense \[4, 3\] \[3\]"
+    message = r"The file has .*dense \[4, 5\] \[5\].*, this model has .*dense \[4, 3\] \[3\]"
     with pytest.raises(ValueError, match=message):
         take(model, saved(tmp_path, trained), str(tmp_path))
     for one, other in zip(before, model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
-    with pytest.raises(ValueError, match="its weights are no HDF5"):
+    with pytest.raises(ValueError, match="its weights are not HDF5"):
         take(model, b"no weights", str(tmp_path))
 
 
@@ -112,5 +112,5 @@ def test_the_digest_is_that_of_the_weights(tmp_path):
 
 def test_what_is_no_model_file_is_named(tmp_path):
     (tmp_path / "model.keras").write_text("no archive")
-    with pytest.raises(InputError, match=r"model\.keras: is no model file of Keras \(\.keras\)"):
+    with pytest.raises(InputError, match=r"model\.keras: is not a Keras model file \(\.keras\)"):
         weights_in(f"{tmp_path}/model.keras")

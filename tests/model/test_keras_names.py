@@ -36,10 +36,10 @@ COSINE = {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 10
             {"optimizer": {"name": "sgd", "zzz": 1}},
             "optimizer.zzz: SGD has no such argument; it has clipnorm, clipvalue, ",
         ),
-        ({"optimizer": {"name": "adamm"}}, "optimizer.name: Keras knows no 'adamm'; did you mean 'Adam'?"),
+        ({"optimizer": {"name": "adamm"}}, "optimizer.name: Keras has no 'adamm'; did you mean 'Adam'?"),
         (
             {"optimizer": {"learning_rate": {**COSINE, "name": "CosinDecay"}}},
-            "optimizer.learning_rate.name: Keras knows no 'CosinDecay'; did you mean 'CosineDecay'?",
+            "optimizer.learning_rate.name: Keras has no 'CosinDecay'; did you mean 'CosineDecay'?",
         ),
         (
             {"optimizer": {"learning_rate": {**COSINE, "decay_step": 1}}},
@@ -59,18 +59,21 @@ COSINE = {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 10
         ),
         ({"optimizer": {"nesterov": 0.5}}, "optimizer.nesterov: must be true or false (is 0.5)"),
         ({"loss": {"name": "huber", "delta": 9}, "optimizer": {"use_ema": 1}}, "optimizer.use_ema: must be true or f"),
-        ({"loss": "mean_square_error"}, "loss: Keras knows no 'mean_square_error'; did you mean 'mean_squared_error'?"),
-        ({"loss": {"name": "Hubert"}}, "loss.name: Keras knows no 'Hubert'; did you mean 'Huber'?"),
-        ({"loss": {"name": "mse"}}, "loss.name: 'mse' is short for a loss without arguments; name Keras's class"),
+        ({"loss": "mean_square_error"}, "loss: Keras has no 'mean_square_error'; did you mean 'mean_squared_error'?"),
+        ({"loss": {"name": "Hubert"}}, "loss.name: Keras has no 'Hubert'; did you mean 'Huber'?"),
+        (
+            {"loss": {"name": "mse"}},
+            "loss.name: 'mse' is a short name, which takes no arguments; give the name of Keras's class",
+        ),
         ({"loss": {"name": "huber", "dleta": 1}}, "loss.dleta: Huber has no such argument; did you mean 'delta'?"),
         ({"optimizer": {"name": "sgd", "decay": 0.1}}, "optimizer.decay: SGD has no such argument"),
         ({"optimizer": {"name": "sgd", "ema_momentum": 0.9}}, "optimizer.ema_momentum: needs use_ema: true"),
         (
             {"optimizer": {"name": "multi_optimizer"}},
-            "optimizer.name: cannot be MultiOptimizer: it is made of optimizers, and `optimizer` describes one",
+            "optimizer.name: cannot be MultiOptimizer: it contains several optimizers, and `optimizer` describes one",
         ),
         ({"optimizer": {"name": "LossScaleOptimizer"}}, "optimizer.name: cannot be LossScaleOptimizer: dtype: mixed"),
-        ({"metrics": ["accuracy", "presicion"]}, "metrics.1: Keras knows no 'presicion'; did you mean 'precision'?"),
+        ({"metrics": ["accuracy", "presicion"]}, "metrics.1: Keras has no 'presicion'; did you mean 'precision'?"),
     ],
 )
 def test_a_misspelt_name_is_told_with_its_key_and_the_nearest(keys: dict[str, Any], message: str) -> None:
@@ -99,7 +102,7 @@ def test_what_a_users_own_code_may_register_is_left_to_the_nodes() -> None:
     keys = {"optimizer": {"name": "Sgdd"}, "model": {"build": "mine.py:build"}}
     keras_names.check(config(**keys), {"model.build": "keras.saving.get_custom_objects()['Sgdd'] = Sgdd"})
     keras_names.check(config(optimizer={"name": "Sgdd"}, model={"build": "mine.package:build"}), {})
-    with pytest.raises(ConfigError, match="knows no 'Sgdd'"):
+    with pytest.raises(ConfigError, match="has no 'Sgdd'"):
         keras_names.check(config(**keys), {"model.build": "def build(data): ..."})
 
 

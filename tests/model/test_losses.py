@@ -75,13 +75,18 @@ CLASS_NUMBERS = "loss: does not take class numbers as labels; sparse_categorical
 @pytest.mark.parametrize(
     ("label", "units", "loss", "message"),
     [
-        (NUMBERS, 1, None, "model.build: mlp gives [1] a row, where numbers of shape [2] are to be predicted"),
-        (CLASSES, 7, None, "model.build: mlp has an output of 7 units, the data set has 3 classes"),
-        (CLASSES, 1, None, "model.build: mlp has an output of 1 units, the data set has 3 classes"),
-        (CLASSES, 3, "sparse_crossentropy", "loss: Keras knows no 'sparse_crossentropy'; did you mean '"),
-        (CLASSES, 3, {"name": "Hubert"}, "loss: Keras knows no 'Hubert'; did you mean 'Huber'?"),
+        (
+            NUMBERS,
+            1,
+            None,
+            "model.build: mlp gives outputs of shape [1] per row, but the labels are numbers of shape [2]",
+        ),
+        (CLASSES, 7, None, "model.build: mlp has an output of 7 units, but the data set has 3 classes"),
+        (CLASSES, 1, None, "model.build: mlp has an output of 1 units, but the data set has 3 classes"),
+        (CLASSES, 3, "sparse_crossentropy", "loss: Keras has no 'sparse_crossentropy'; did you mean '"),
+        (CLASSES, 3, {"name": "Hubert"}, "loss: Keras has no 'Hubert'; did you mean 'Huber'?"),
         (CLASSES, 3, {"name": "Huber", "dleta": 1}, "loss: Huber: "),
-        (CLASSES, 3, {"delta": 1}, "loss: must have a name"),
+        (CLASSES, 3, {"delta": 1}, "loss: must have a `name`"),
         (
             TWO,
             1,
@@ -92,9 +97,9 @@ CLASS_NUMBERS = "loss: does not take class numbers as labels; sparse_categorical
         (CLASSES, 3, "categorical_crossentropy", f"{CLASS_NUMBERS} ("),
         (TWO, 2, "mean_squared_error", f"{CLASS_NUMBERS} (Incompatible shapes: [3] vs. [3,2])"),
         (TWO, 2, "hinge", f"{CLASS_NUMBERS} ("),
-        (TWO, 2, {"name": "Circle"}, "loss: must give one value per row, which depends on that row alone"),
+        (TWO, 2, {"name": "Circle"}, "loss: must give one value per row that depends only on that row"),
         (NUMBER, 1, "CategoricalCrossentropy", "loss: CategoricalCrossentropy needs a unit for each class; for one"),
-        (TWO, 1, {"name": "Dice"}, "loss: must give one value per row, which depends on that row alone"),
+        (TWO, 1, {"name": "Dice"}, "loss: must give one value per row that depends only on that row"),
     ],
 )
 def test_losses_that_will_not_do(label, units, loss, message):

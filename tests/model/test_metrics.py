@@ -119,7 +119,7 @@ def test_measures_that_do_not_fit_the_labels(label, units, name, message):
 
 def test_an_unknown_metric_is_named():
     config, data, inputs = parts(metrics=["accuracy", "accuray"])
-    with pytest.raises(ConfigError, match=r"^metrics\.1: Keras knows no 'accuray'; did you mean '"):
+    with pytest.raises(ConfigError, match=r"^metrics\.1: Keras has no 'accuray'; did you mean '"):
         build.build_metrics(config, data, dense(3), inputs)
 
 
@@ -142,7 +142,7 @@ def test_a_metric_that_does_not_take_what_the_model_gives_is_named(monkeypatch):
         (TWO, 2, "binary_accuracy", ".*: use accuracy"),
         (TWO, 2, "mse", ".*: use accuracy"),
         (CLASSES, 3, "CategoricalCrossentropy", ".*: use sparse_categorical_crossentropy"),
-        (CLASSES, 3, "MeanIoU", "needs arguments, which cannot be given: use accuracy"),
+        (CLASSES, 3, "MeanIoU", "needs arguments, which `metrics` cannot give: use accuracy"),
         (CLASSES, 3, "Mean", "does not compare outputs with labels; .*: use accuracy"),
         (NUMBER, 1, "accuracy", "is for one output for two classes or .*: use mean_absolute_error"),
         (NUMBER, 1, "cosine_similarity", "is for several numbers a row; .*: use mean_absolute_error"),
@@ -189,7 +189,7 @@ def test_what_depends_on_how_rows_are_cut_is_refused(monkeypatch):
     """A metric that counts batches."""
     monkeypatch.setattr(build, "keras_metric", lambda made, probable: (_Batches(), None))
     config, data, inputs = parts(NUMBER, metrics=["mae"])
-    with pytest.raises(ConfigError, match=r"^metrics\.0: mae is no sum over rows: it changes with how they are cut"):
+    with pytest.raises(ConfigError, match=r"^metrics\.0: mae is not a sum over rows: it depends on how rows are split"):
         build.build_metrics(config, data, dense(1), inputs)
 
 
@@ -256,7 +256,7 @@ def test_what_cannot_count_rows_by_weight_is_refused_where_they_have_one():
         try:
             found = build.build_metrics(config, data, dense(2), inputs)
         except ConfigError as error:
-            assert weighted and str(error).startswith("metrics.2: BinaryIoU does not count such labels by the weights")
+            assert weighted and str(error).startswith("metrics.2: BinaryIoU does not apply row weights to these labels")
         else:
             assert not weighted and len(found) == 3
 

@@ -51,7 +51,7 @@ def test_which_models_take_which_data(data):
 
 def test_a_misfit_names_what_there_is_and_what_takes_it():
     expected = (
-        "model.build: mlp needs one tensor of numbers, and the data set has numbers [3], town [], words [8]; it fits "
+        "model.build: mlp needs one tensor of numbers, but the data set has numbers [3], town [], words [8]; use "
         "model.build: tabular or text"
     )
     with pytest.raises(ConfigError) as caught:
@@ -79,7 +79,9 @@ def test_a_wrong_argument_is_named_with_the_right_ones(name):
 
 @pytest.mark.parametrize("arguments", ["", "*, width=64"])
 def test_a_builder_that_does_not_take_the_data_is_refused(arguments):
-    with pytest.raises(ConfigError, match=r"^model.build: m.py:model has no argument for the data's.*: def model"):
+    with pytest.raises(
+        ConfigError, match=r"^model.build: m.py:model must take the description of the data.*: def model"
+    ):
         checked("flat", f"def model({arguments}):\n    pass\n", build="m.py:model")
 
 

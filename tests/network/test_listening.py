@@ -75,7 +75,9 @@ def test_a_port_that_is_busy_is_passed_over_until_none_is_left() -> None:
         low = first.getsockname()[1]
         network = Network((low, low + 3), kept=(low + 2,))
         taken = []
-        with pytest.raises(ConfigError, match=f"ports: none of {low}-{low + 3} is free on .*three for each of its"):
+        with pytest.raises(
+            ConfigError, match=f"ports: none of {low}-{low + 3} is free on .*three ports for each of its"
+        ):
             while True:
                 taken.append(network.listen("127.0.0.1"))
         ports = [each.getsockname()[1] for each in taken]

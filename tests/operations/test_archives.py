@@ -125,7 +125,7 @@ def test_an_environment_runs_where_it_is_unpacked(tmp_path):
 
 
 def test_what_is_no_environment_is_refused_and_leaves_nothing(tmp_path):
-    with pytest.raises(UsageError, match="no virtual environment"):
+    with pytest.raises(UsageError, match="not a virtual environment"):
         archives.pack_environment(tmp_path, tmp_path / "x.tar.gz", lambda done, total: None)
     assert list(tmp_path.iterdir()) == []
 

@@ -85,7 +85,7 @@ def test_a_host_without_gpus_is_said_to_have_none(tmp_path):
     ran = discover(nvidia_smi(tmp_path / "bin", ""))
     assert ran.returncode == 1 and "nvidia-smi lists no GPU" in ran.stderr and ran.stdout == ""
     ran = discover(None)
-    assert ran.returncode == 1 and "there is no nvidia-smi" in ran.stderr and ran.stdout == ""
+    assert ran.returncode == 1 and "nvidia-smi not found" in ran.stderr and ran.stdout == ""
 
 
 def test_a_failure_brings_none_of_javas_frames_into_sparks_log():

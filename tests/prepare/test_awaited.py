@@ -175,7 +175,7 @@ def test_every_folder_that_braces_name_is_waited_for(tmp_path, meanwhile, capsys
 
 def test_what_cannot_be_looked_at_is_not_waited_for(tmp_path):
     config = parse(InputConfig, {"format": "parquet", "path": "s3a://bucket/x", "wait": "1h"})
-    with pytest.raises(ConfigError, match=r"wait: is for local paths and those on HDFS"):
+    with pytest.raises(ConfigError, match=r"wait: is only for local paths and paths on HDFS"):
         awaited.await_input(config, str(tmp_path / "out"), overwrite=False)
 
 

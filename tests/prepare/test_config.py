@@ -72,7 +72,7 @@ def test_a_format_that_there_is_not(name: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(InputConfig, {"path": "x", "format": name})
     known = ", ".join(each for each in FORMATS if each != DATAFRAME)
-    names = f"must be one of {known}, or a function that gives a DataFrame"
+    names = f"must be one of {known}, or a function that returns a DataFrame"
     assert str(caught.value) == f"format: {message.replace('NAMES', names)}"
 
 
@@ -87,12 +87,15 @@ def test_a_dataframe_reads_no_path() -> None:
     [
         ("input:\n  path: x\n  delimiter: ;\n", ":3: input.delimiter: is for csv and hive-text; the format"),
         ("input:\n  format: csv\n  path: x\n  unit: words\n", ":4: input.unit: is for text; the format is csv"),
-        ("input: {format: idx, path: x}\nscaling_by: tensor\n", ":2: scaling_by: means nothing with scaling: none"),
+        (
+            "input: {format: idx, path: x}\nscaling_by: tensor\n",
+            ":2: scaling_by: has no effect with scaling: none; remove it",
+        ),
         (
             "input: {format: text, path: x}\nseed: 1\n",
             ":2: seed: is for idx and csv and hive-text and parquet",
         ),
-        ("input:\n  path: x\n  label: -1\n", ":3: input.label: names a column, which csv has; for idx it is left out"),
+        ("input:\n  path: x\n  label: -1\n", ":3: input.label: must be left out or null for idx, which has no columns"),
     ],
 )
 def test_the_place_of_a_key_that_is_not_used_is_named(tmp_path: Path, text: str, message: str) -> None:

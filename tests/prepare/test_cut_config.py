@@ -66,7 +66,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"by": "time", "column": "d", "validation_from": "2024-05-01", "test_from": "2024-05-01T00:00Z"},
         r"cut.test_from: must be later than cut.validation_from",
     ),
-    ({"by": "time", "column": "d", "validation_from": 5, "test_from": "2024-05-01"}, "must be of one kind"),
+    ({"by": "time", "column": "d", "validation_from": 5, "test_from": "2024-05-01"}, "must be a time or a number like"),
 ]
 
 
@@ -80,16 +80,19 @@ def test_a_cut_that_contradicts_itself_is_one_line(cut: dict[str, Any], words: s
 @pytest.mark.parametrize(
     ("keys", "words"),
     [
-        ({"cut": {"by": "column", "column": "s"}, "test": 0.1}, r"^test: is a share.* where cut.by is column$"),
+        ({"cut": {"by": "column", "column": "s"}, "test": 0.1}, r"^test: must be 0, because cut.by is column$"),
         (
             {"cut": {"by": "time", "column": "d", "test_from": 3}, "validation": 0.1},
-            r"^validation: is a share.* where boundaries in time are given$",
+            r"^validation: must be 0, because boundaries in time are given$",
         ),
         (
             {"cut": {"by": "column", "column": "s"}, "input": {**CSV, "format": "parquet", "test": "other"}},
-            r"^input.test: brings a split of its own, which means nothing where cut.by is column$",
+            r"^input.test: must be left out, because cut.by is column$",
         ),
-        ({"cut": {"by": "time", "column": "d"}, "seed": 3}, r"^seed: means nothing .*\(cut.by is time\)$"),
+        (
+            {"cut": {"by": "time", "column": "d"}, "seed": 3},
+            r"^seed: has no effect, because cut.by is time; remove it$",
+        ),
         ({"cut": {"stratify": True}, "input": {**CSV, "label": None}}, "cut.stratify: needs labels that are classes"),
         ({"cut": {"stratify": True}, "input": {**CSV, "label_type": "number"}}, "cut.stratify: needs labels"),
         (
@@ -98,11 +101,11 @@ def test_a_cut_that_contradicts_itself_is_one_line(cut: dict[str, Any], words: s
         ),
         (
             {"cut": {"by": "row"}, "input": {"format": "text", "path": "book"}},
-            "cut.by: is not for text, which is cut into stretches",
+            "cut.by: is not for text, which is always cut into three consecutive parts",
         ),
         ({"unseen_labels": "drop", "input": {"format": "text", "path": "book"}}, "unseen_labels: is for "),
         ({"unseen_labels": "drop", "input": {**CSV, "label": None}}, "unseen_labels: needs labels that are classes"),
-        ({"cut": {"by": "features"}, "validation": 0.5, "test": 0.5}, "validation: with test leaves no rows"),
+        ({"cut": {"by": "features"}, "validation": 0.5, "test": 0.5}, "validation: must be below 1 together with test"),
     ],
     ids=str,
 )

@@ -85,7 +85,7 @@ def test_rows_that_a_part_brings_stay_in_its_split() -> None:
 @pytest.mark.parametrize(
     ("told", "line"),
     [
-        (Facts(10, seconds=0.2, cores=1), "about 1 s on 1 core, and Spark's start: an estimate from the sample's rate"),
+        (Facts(10, seconds=0.2, cores=1), "about 1 s on 1 core, plus Spark's start (estimated from the sample)"),
         (Facts(10, seconds=89, cores=8), "about 89 s on 8 cores"),
         (Facts(10, seconds=600, cores=8), "about 10 min on 8 cores"),
         (Facts(10, seconds=4.6 * 3600, cores=8), "about 4.6 h on 8 cores"),
@@ -103,7 +103,7 @@ def test_splits_are_told_as_exactly_as_they_are_known() -> None:
     assert dry_run.splits(Facts(1500, rows), every) == "train 1,200, validation 300 rows"
     assert dry_run.splits(Facts(1500, rows), some) == "train about 1,200, validation about 300 rows"
     assert dry_run.splits(Facts(None, {"train": 0.8, "test": 0.2}), some) == "train 80.0%, test 20.0%"
-    assert dry_run.splits(Facts(None, note="the sample alone does not tell: why"), some).endswith("why")
+    assert dry_run.splits(Facts(None, note="unknown from the sample alone: why"), some).endswith("why")
 
 
 def test_rejected_rows_are_counted_by_reason_and_the_consequence_is_told() -> None:
@@ -159,7 +159,7 @@ def test_each_column_of_a_table_is_told_with_its_values() -> None:
     valued = pa.Table.from_batches([to_batch(made, "train", parsed_schema(source))])
     config = PreprocessConfig(input=InputConfig(format="csv", path="there"), output="out")
     lines = [text for _, text in dry_run.features(config, source, valued)]
-    vocabulary = "category, embedding: the 20,000 most frequent that 2 rows have"
+    vocabulary = "category, embedding: the 20,000 most frequent in at least 2 rows"
     assert lines == [
         f"id (string): {vocabulary}", "40 different in 40 rows, none missing: c0, c1, c2",
         looks._id("id"),
@@ -195,7 +195,10 @@ def of_labels(*labels: int) -> pa.Table:
 @pytest.mark.parametrize(
     ("labels", "refused"),
     [
-        (range(400), "400 different labels in 400 rows; are the labels numbers to predict (input.label_type: number)?"),
+        (
+            range(400),
+            "400 different labels in 400 rows. If the labels are numbers to predict, set input.label_type: number",
+        ),
         ([7, 7, 7], "all 3 training rows have the label 7: a classifier needs two classes or more."),
         ([7, 8, 8], None),
         ([*range(400)] * 2, None),

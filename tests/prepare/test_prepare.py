@@ -33,11 +33,13 @@ def test_rows_that_were_computed_twice_and_differ_are_no_data_set() -> None:
     counted = Counts({"train": {3: Group(4, 2**64 - 1), 5: Group(5, 6)}, "test": {5: Group(1, 2**64 - 2)}})
     check_counts(counted, manifest)
     found["train"].checksum = 6
-    with pytest.raises(RunError, match="train: other rows were written than were counted: the input changed while it"):
+    with pytest.raises(
+        RunError, match="train: the rows that were written are not those that were counted: the input changed while it"
+    ):
         check_counts(counted, manifest)
     check_counts(counted, manifest, checksums=False)
     found["test"].rows = 2
-    with pytest.raises(RunError, match="test: 1 rows were counted, 2 were written: the input changed"):
+    with pytest.raises(RunError, match="test: 1 rows were counted, but 2 were written: the input changed"):
         check_counts(counted, manifest, checksums=False)
 
 

@@ -63,21 +63,33 @@ def test_windows_are_cut_by_the_time_that_orders_them() -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"cut": {"by": "row"}}, r"cut\.by: must be time where rows are windows: windows overlap, .* \(is row\)"),
-        ({"cut": {"column": "day"}}, r"cut\.column: must be left out: windows are cut by their order \(is 'day'\)"),
-        ({"features": {}}, r"features: must be left out where rows are windows"),
-        ({"section": {"label": None}}, r"input\.label: must be the column whose next values are to be predicted"),
-        ({"section": {"label_type": "integer"}}, r"input\.label_type: must be number where windows are predicted"),
-        ({"section": {"shape": [4]}}, r"input\.shape: must be left out: windows are \[window, columns\]"),
+        ({"cut": {"by": "row"}}, r"cut\.by: must be time with input\.windows: windows overlap, .* \(is row\)"),
+        (
+            {"cut": {"column": "day"}},
+            r"cut\.column: must be left out: windows are cut by input\.windows\.order \(is 'day'\)",
+        ),
+        ({"features": {}}, r"features: must be left out with input\.windows"),
+        ({"section": {"label": None}}, r"input\.label: must be the column whose next values the model predicts"),
+        ({"section": {"label_type": "integer"}}, r"input\.label_type: must be number with input\.windows"),
+        (
+            {"section": {"shape": [4]}},
+            r"input\.shape: must be left out with input\.windows: their shape is \[window, columns\]",
+        ),
         ({"section": {"dtype": "int32"}}, r"input\.dtype: must be a float dtype"),
-        ({"windows": {"by": ["a", "a"]}}, r"input\.windows\.by: names a column twice, or the one that orders"),
-        ({"windows": {"by": ["date"]}}, r"input\.windows\.by: names a column twice, or the one that orders"),
+        (
+            {"windows": {"by": ["a", "a"]}},
+            r"input\.windows\.by: lists a column twice, or the column of input\.windows\.order",
+        ),
+        (
+            {"windows": {"by": ["date"]}},
+            r"input\.windows\.by: lists a column twice, or the column of input\.windows\.order",
+        ),
         (
             {"windows": {"step": "1 month"}},
             r"input\.windows\.step: must be a whole number and one of us, ms, s, min, h",
         ),
         ({"windows": {"step": 0}}, r"input\.windows\.step: must be at least 1"),
-        ({"seed": 3}, r"seed: means nothing where nothing is cut by a hash \(cut\.by is time\)"),
+        ({"seed": 3}, r"seed: has no effect, because cut\.by is time"),
         ({"section": {"format": "images", "size": [8, 8]}}, r"input\.windows: is for csv"),
     ],
 )
@@ -158,7 +170,9 @@ def test_a_split_that_was_asked_for_and_has_nothing_left_is_said() -> None:
     asked = config(validation=0.1, test=0.0)
     assert left_between(asked, 14, {"train": 9, "validation": 1, "test": 0}) == 4
     assert left_between(asked, 9, {"train": 9, "validation": 0, "test": 0}) == 0
-    with pytest.raises(InputError, match="has no windows for validation: 4 have labels that are in the next split too"):
+    with pytest.raises(
+        InputError, match="has no windows for validation: 4 were left out, because their labels overlap"
+    ):
         left_between(asked, 13, {"train": 9, "validation": 0, "test": 0})
 
 

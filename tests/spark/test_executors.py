@@ -70,9 +70,12 @@ def test_executors_are_waited_for_with_a_line_now_and_then(monkeypatch, capsys):
 
 def test_executors_that_never_come_end_the_wait(monkeypatch):
     spark = Spark(monkeypatch, 0)
-    expected = r"^executors: one is needed, and Spark has 0 after 20 s \(queue_timeout\); has any worker 4 cores"
+    expected = (
+        r"^executors: this command needs one, and Spark has 0 after 20 s \(queue_timeout\); check that a worker "
+        r"has 4 cores"
+    )
     with pytest.raises(RunError, match=expected):
-        executors.await_executors(spark, 1, "executors: one is needed", Patience(queue=20))
+        executors.await_executors(spark, 1, "executors: this command needs one", Patience(queue=20))
     assert spark.clock == 20.5
 
 
@@ -80,7 +83,7 @@ def test_executors_that_are_granted_and_do_not_start_end_the_wait_by_the_other_l
     spark = Spark(monkeypatch, 1)
     spark.manager.granted = 2
     what = "nodes: 2 nodes need 2 executors"
-    expected = rf"^{what}: the cluster has granted them, and 1 of 2 have started within 15 s \(start_timeout\)"
+    expected = rf"^{what}: the cluster has granted them, but only 1 of 2 have started within 15 s \(start_timeout\)"
     with pytest.raises(RunError, match=expected):
         executors.await_executors(spark, 2, what, Patience(queue=5, start=15))
     assert "waiting for granted executors to start: 1 of 2, 10 of 15 s (start_timeout)" in capsys.readouterr().err
@@ -112,11 +115,9 @@ def test_an_application_that_was_never_taken_is_told_from_executors_that_ended(m
         return str(caught.value)
 
     refused = why(Spark(monkeypatch, 0, 0, application="spark-application-1764097200000", stops=True))
-    assert refused.startswith("spark.master: spark://h:7077 cannot be reached, or did not take the application")
-    ended = (
-        f"executors: spark://h:7077 has ended the application {APPLICATION}: its executors ended before Spark had them"
-    )
-    look = f"or somebody ended it; look at {APPLICATION}/*/stderr in the workers' work folders"
+    assert refused.startswith("spark.master: spark://h:7077 cannot be reached, or refused the application")
+    ended = f"executors: spark://h:7077 has ended the application {APPLICATION}: its executors failed at their start"
+    look = f"or someone stopped the application; look at {APPLICATION}/*/stderr in the workers' work folders"
     assert why(Spark(monkeypatch, 0, 0, stops=True)) == f"{ended}, {look}"
     log = tmp_path / "work" / APPLICATION / "0" / "stderr"
     log.parent.mkdir(parents=True)
@@ -194,8 +195,11 @@ def test_a_workers_page_has_what_an_executor_said_that_spark_never_had(monkeypat
             pages = ["http://127.0.0.1:1", f"http://127.0.0.1:{server.server_port}"]
             assert said_by_an_executor(spark, pages) == "No agent nosuch"
             spark.manager.pages = pages
-            why = r"^executors: one is needed, and Spark has 0 after 20 s .*; an executor ended at its start: No agent"
+            why = (
+                r"^executors: this command needs one, and Spark has 0 after 20 s .*; an executor failed at its "
+                r"start: No"
+            )
             with pytest.raises(RunError, match=why):
-                executors.await_executors(spark, 1, "executors: one is needed", Patience(queue=20))
+                executors.await_executors(spark, 1, "executors: this command needs one", Patience(queue=20))
         finally:
             server.shutdown()

@@ -66,7 +66,7 @@ def test_a_jvm_that_stands_still_is_named_and_not_waited_for_as_long_again(answe
     """Where a connection is made, or is there already."""
     with jvm(answers) as context:
         for _ in range(3):
-            message = "Spark's own process, the JVM, does not answer: it is stopped, or"
+            message = "Spark's JVM does not answer: it is stopped, or"
             with pytest.raises(RunError, match=message), limited(context._gateway):
                 context.anything()
             assert limits.limits_of(context._gateway._gateway_client).patience == limits.AGAIN
@@ -75,7 +75,11 @@ def test_a_jvm_that_stands_still_is_named_and_not_waited_for_as_long_again(answe
 @pytest.mark.parametrize("answers", [0, 1, 2])
 def test_a_call_that_may_take_hours_ends_where_the_jvm_stands_still(answers: int) -> None:
     """Before the call's connection is made, in the call, and in one that comes later; what cleans up does not wait."""
-    with jvm(answers) as context, pytest.raises(RunError, match="the JVM, does not answer"), watched(context._gateway):
+    with (
+        jvm(answers) as context,
+        pytest.raises(RunError, match="Spark's JVM does not answer"),
+        watched(context._gateway),
+    ):
         try:
             for _ in range(3):
                 context.collect()

@@ -30,8 +30,8 @@ LOST = (
             f"{CALLED}{ABORTED}Task 1 in stage 0.0 failed ...: org.apache.spark.api.python.PythonException: "
             "Traceback (most recent call last):\n  File 'x.py'\nModuleNotFoundError: No module named 'hdfs_io'\n\n"
             "\tat org.apache.spark.y(Z.scala:1)",
-            "a task failed: ModuleNotFoundError: No module named 'hdfs_io': the executors' Python has no sparksplit; "
-            "before the Spark session starts, set PYSPARK_PYTHON to the one that has it, or send sparksplit along with "
+            "a task failed: ModuleNotFoundError: No module named 'hdfs_io': the executors' Python has no sparksplit. "
+            "Before the Spark session starts, set PYSPARK_PYTHON to a Python that has it, or ship sparksplit with "
             "--py-files",
         ),
         (
@@ -51,13 +51,13 @@ LOST = (
         (
             "org.apache.hadoop.hive.ql.metadata.HiveException: java.lang.RuntimeException: Unable to instantiate "
             "org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient",
-            "Hive's metastore does not answer: is it running, and is it where hive.metastore.uris says?",
+            "the Hive metastore does not answer. Check that it runs at the address in hive.metastore.uris",
         ),
         (LOST, "executor 2 on 10.0.0.3 was lost: Container killed by YARN for exceeding memory limits"),
         (
             f"{CALLED}java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\n"
             "This stopped SparkContext was created at:\n\norg.apache.x",
-            "it has ended by itself: its master, or its connection to it, was lost",
+            "the application ended by itself: its master, or the connection to the master, was lost",
         ),
         (
             "[PATH_NOT_FOUND] It is not there: file:/nowhere.",
@@ -92,7 +92,7 @@ def test_a_python_that_is_not_there_is_named_with_the_key() -> None:
     [
         (
             "Cannot assign requested address: Service 'sparkDriver' failed after 16 retries",
-            "spark.driver.bindAddress: is no address of this machine (is 10.9.8.7)",
+            "spark.driver.bindAddress: is not an address of this machine (is 10.9.8.7)",
         ),
         (
             "A secret key must be specified via the spark.authenticate.secret config.",

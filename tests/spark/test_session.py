@@ -108,8 +108,11 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("spark.master local[*]", "spark.master: local[*] runs everything in one process, and every node needs an exe"),
         ("spark.master=local", "spark.master: local runs everything in one process"),
         ("  spark.master :  local[4, 2]  ", "spark.master: local[4, 2] runs everything in one process"),
-        ("spark.dynamicAllocation.enabled true", "spark.dynamicAllocation.enabled: must be false (is true): an execut"),
-        ("spark.speculation\ttrue", "spark.speculation: must be false (is true): a node that Spark starts twice"),
+        (
+            "spark.dynamicAllocation.enabled true",
+            "spark.dynamicAllocation.enabled: must be false (is true): when Spark ",
+        ),
+        ("spark.speculation\ttrue", "spark.speculation: must be false (is true): Spark would start a node twice"),
         ("spark.executor.memory lots", 'spark.executor.memory: must be a size such as 1024m or 2g (is "lots")'),
     ],
 )
@@ -125,7 +128,7 @@ def test_what_cannot_hold_nodes_is_refused_before_spark_starts(configured: Path,
     [
         (
             "spark.cores.max 1",
-            "spark.cores.max: must be at least 2, the value of spark.executor.cores: no executor may ",
+            "spark.cores.max: must be at least 2, the value of spark.executor.cores, or no executor ",
         ),
         (
             "spark.submit.deployMode cluster",
@@ -162,7 +165,7 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
     monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda **_: None)
     monkeypatch.setattr(SparkContext, "_gateway", gateway())
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
-    refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or did not take the application; where"
+    refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or refused the application\. If"
     with pytest.raises(RunError, match=refused):
         session._start({"spark.master": "spark://h:1"}, None)
 
@@ -177,7 +180,7 @@ def test_a_jvm_that_is_slow_to_start_is_not_waited_for_in_silence(
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     monkeypatch.setattr(session.gateway, "launch", launch)
     monkeypatch.setattr("sparksplit.base.progress.LINE_SECONDS", 0.02)
-    with pytest.raises(RunError, match="its own process has ended"):
+    with pytest.raises(RunError, match="its JVM has ended"):
         session._start({"spark.master": "local-cluster[2,1,1024]"}, tmp_path)
     assert "waiting for Spark to start on local-cluster[2,1,1024], 0 s" in capsys.readouterr().err
 

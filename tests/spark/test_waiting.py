@@ -52,8 +52,9 @@ def test_a_queue_that_grants_too_few_ends_the_wait_by_its_own_limit():
 def test_the_time_to_start_counts_from_when_all_are_granted():
     assert not wait((59, 0, 3), (89, 2, 4))[0].over
     assert said((59, 0, 3), (90, 2, 4)) == (
-        f"{WHAT}: the cluster has granted them, and 2 of 4 have started within 30 s (start_timeout). A host first"
-        " fetches what the application sends along (--archives): look at LOG, or set a larger start_timeout"
+        f"{WHAT}: the cluster has granted them, but only 2 of 4 have started within 30 s (start_timeout). Each "
+        "host first"
+        " downloads the files of the application (--archives): look at LOG, or set a larger start_timeout"
     )
 
 
@@ -68,8 +69,9 @@ def test_lost_containers_bring_the_queue_back_and_the_wait_ends_all_the_same():
 def test_an_executor_that_was_lost_is_named_before_the_numbers():
     lost = ["executor 0 on 10.0.0.2 was lost", "executor 1 on 10.0.0.3 was lost (Worker shutting down)"]
     assert said((61, 3, None), lost=lost) == (
-        "nodes: executor 1 on 10.0.0.3 was lost (Worker shutting down), and no other came within 60 s (queue_timeout); "
-        "3 nodes need 4 executors (1 to feed them), and Spark has 3: bring its host back, or add another"
+        "nodes: executor 1 on 10.0.0.3 was lost (Worker shutting down), and no new executor came within 60 s "
+        "(queue_timeout); "
+        "3 nodes need 4 executors (1 to feed them), and Spark has 3. Restart the host, or add another"
     )
     assert too_few("nodes: 2 nodes need 2 executors", 1, "120 s", [], "why?") == (
         "nodes: 2 nodes need 2 executors, and Spark has 1 after 120 s; why?"

@@ -48,11 +48,11 @@ def test_a_split_of_ones_own_is_asked():
 @pytest.mark.parametrize(
     ("split", "problem"),
     [
-        (Given([0, 1], [3]), "not every_row, so each lane must be of 1 of 2 nodes (lane 2 is of 0)"),
-        (Given([0, 1, 2], [2, 3]), "not every_row, so each lane must be of 1 of 2 nodes (lane 2 is of 2)"),
-        (Given([0, 1, 2, 3], [0, 1, 3], every_row=True), "every_row, so each lane must be of 2 of 2 nodes (lane 2"),
-        (Given([1, 0], [2, 3]), "lanes(4, 0, 2) must ascend within 0 to 3 (is [1, 0])"),
-        (Given([0, 1], [2, 3, 4]), "lanes(4, 1, 2) must ascend within 0 to 3 (is [2, 3, 4])"),
+        (Given([0, 1], [3]), "not every_row, so 1 of 2 nodes must own each lane (lane 2 has 0)"),
+        (Given([0, 1, 2], [2, 3]), "not every_row, so 1 of 2 nodes must own each lane (lane 2 has 2)"),
+        (Given([0, 1, 2, 3], [0, 1, 3], every_row=True), "every_row, so 2 of 2 nodes must own each lane (lane 2"),
+        (Given([1, 0], [2, 3]), "lanes(4, 0, 2) must be ascending lanes from 0 to 3 (is [1, 0])"),
+        (Given([0, 1], [2, 3, 4]), "lanes(4, 1, 2) must be ascending lanes from 0 to 3 (is [2, 3, 4])"),
     ],
 )
 def test_a_split_that_loses_or_repeats_rows_is_refused(split, problem):
@@ -80,7 +80,7 @@ class Runs(BatchSplit):
 @pytest.mark.parametrize(
     ("split", "problem"),
     [
-        (Runs(range(3), range(2)), "epochs(0, 3, 1, 2) must be as many as those of rank 0"),
+        (Runs(range(3), range(2)), "epochs(0, 3, 1, 2) must be as many epochs as those of rank 0"),
         (Runs(range(2), range(2)), "not every_row, so the epochs(0, 3, rank, 2) of rank 0 must be 0 to 2, each once"),
         (Runs(range(3), range(1, 4)), "of rank 1 must be 0 to 2, each once (are 1, 2, 3)"),
         (

@@ -165,13 +165,13 @@ def test_a_damaged_state_is_named(tmp_path, content):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is damaged: is not valid JSON"),
-        ("[]", "is not a checkpoint's description"),
-        ("{}", "is not a checkpoint's description"),
+        ("{", "is damaged: it is not valid JSON"),
+        ("[]", "it does not describe a checkpoint"),
+        ("{}", "it does not describe a checkpoint"),
         ('{"format_version": 99}', "another version"),
-        ('{"format_version": 3, "colour": 3}', "is not a checkpoint's description"),
-        ('{"format_version": 3, "files": {}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's description"),
-        ('{"format_version": 3, "files": {"state.npz": 3}, "config_hash": "a", "nodes": 1}', "is not a checkpoint's"),
+        ('{"format_version": 3, "colour": 3}', "it does not describe a checkpoint"),
+        ('{"format_version": 3, "files": {}, "config_hash": "a", "nodes": 1}', "it does not describe a checkpoint"),
+        ('{"format_version": 3, "files": {"state.npz": 3}, "config_hash": "a", "nodes": 1}', "it does not describe"),
     ],
 )
 def test_a_damaged_description_is_named(tmp_path, text, message):
@@ -195,11 +195,11 @@ def damage(tmp_path, update, name="state.npz", content=b"no zip"):
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("state.npz", b"no zip", "state.npz: is damaged: has 6 bytes, {} were written"),
-        ("node-1.npz", b"", "node-1.npz: is damaged: has 0 bytes, {} were written"),
-        ("checkpoint.json", b"{", "checkpoint.json: is damaged: is not valid JSON"),
-        ("checkpoint.json", b"{}", "checkpoint.json: is damaged: is not a checkpoint's description"),
-        ("checkpoint.json", b"\xff", "checkpoint.json: is damaged: is not valid JSON"),
+        ("state.npz", b"no zip", "state.npz: is damaged: it has 6 bytes, but {} were written"),
+        ("node-1.npz", b"", "node-1.npz: is damaged: it has 0 bytes, but {} were written"),
+        ("checkpoint.json", b"{", "checkpoint.json: is damaged: it is not valid JSON"),
+        ("checkpoint.json", b"{}", "checkpoint.json: is damaged: it does not describe a checkpoint"),
+        ("checkpoint.json", b"\xff", "checkpoint.json: is damaged: it is not valid JSON"),
         ("state.npz", None, "update-000000003: is damaged: state.npz is missing"),
         ("node-2.npz", None, "update-000000003: is damaged: node-2.npz is missing"),
         ("checkpoint.json", None, "update-000000003: is damaged: checkpoint.json is missing"),

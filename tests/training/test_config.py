@@ -27,11 +27,14 @@ def test_an_optimizers_own_arguments_are_kept():
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("nodes: 2", "nodes must be 1 with strategy: single (is 2); batch shares the work"),
+        (
+            "nodes: 2",
+            "nodes must be 1 with strategy: single (is 2); strategy: batch uses several",
+        ),
         ("nodes: 0", "nodes: must be above 0 (is 0)"),
         ("epochs: 1.5", "epochs: must be a whole number (is 1.5)"),
         ("batch_size: many", 'batch_size: must be a whole number (is "many")'),
-        ("accumulate: 65", "accumulate: must be at most batch_size, 64 (is 65): parts need rows"),
+        ("accumulate: 65", "accumulate: must be at most batch_size, 64 (is 65): each micro-batch needs rows"),
         ("split: batch", "split: is called strategy now"),
         ("transport: ring", "transport: is called collective now"),
         ("handoff: {tls: true}", "handoff: is called tls now"),
@@ -75,5 +78,5 @@ def test_weights_that_are_made_anew_at_each_step_are_not_averaged(strategy):
     if STRATEGIES[strategy].sync.every_step:
         parse(TrainConfig, keys)
         return
-    with pytest.raises(ConfigError, match=f"optimizer.name must be another than ftrl with strategy: {strategy}: it"):
+    with pytest.raises(ConfigError, match=f"optimizer.name must not be ftrl with strategy: {strategy}: it"):
         parse(TrainConfig, keys)

@@ -22,7 +22,7 @@ from tests.hdfs_io.leases import seize
 @pytest.mark.parametrize("error", [InputError("the model's"), RunError("a node's"), KeyboardInterrupt()])
 def test_the_first_error_is_raised_where_the_output_cannot_be_looked_at(tmp_path, monkeypatch, error):
     def away(path: str) -> None:
-        raise RunError(f"{path}: HDFS could not be used for 120 s")
+        raise RunError(f"{path}: HDFS has failed for 120 s")
 
     output = Output(str(tmp_path / "run"), "hash", "train")
     with pytest.raises(type(error)) as caught, output.claimed(), told_how(output):
@@ -43,7 +43,7 @@ def test_a_mistake_before_the_first_checkpoint_removes_what_is_ones_own(tmp_path
     assert (tmp_path / "run").exists() == taken_over
 
 
-@pytest.mark.parametrize("problem", [InputError("checkpoint.json: cannot be read"), RunError("HDFS could not be used")])
+@pytest.mark.parametrize("problem", [InputError("checkpoint.json: cannot be read"), RunError("HDFS has failed")])
 def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypatch, problem):
     def fail(*_: object) -> None:
         raise NodeFailed("node 1 on host7 was killed (SIGKILL)", 1)
@@ -194,7 +194,7 @@ def test_what_would_fail_again_is_not_tried_again(tmp_path, monkeypatch):
 
 def test_an_hdfs_that_is_away_for_the_driver_is_waited_out_too(tmp_path, monkeypatch):
     """Before the nodes are started, and where the last checkpoint is to be looked at."""
-    away = Passing("hdfs://n/run: HDFS could not be used for 120 s")
+    away = Passing("hdfs://n/run: HDFS has failed for 120 s")
     looks = []
 
     def checkpoint(attempt):
@@ -219,7 +219,7 @@ def test_an_hdfs_that_is_away_for_the_driver_is_waited_out_too(tmp_path, monkeyp
 
 def test_an_hdfs_that_is_away_after_ten_quiet_minutes_does_not_end_the_run(tmp_path, monkeypatch):
     """It takes both the nodes and the driver, after three failures that were long ago."""
-    away, looks = Passing("hdfs://n/run: HDFS could not be used for 120 s"), []
+    away, looks = Passing("hdfs://n/run: HDFS has failed for 120 s"), []
 
     def checkpoint(attempt):
         looks.append(attempt)
@@ -256,7 +256,7 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
     """The next command tells them."""
 
     def away():
-        raise Passing("hdfs://n/run/_SUCCESS: HDFS could not be used for 120 s")
+        raise Passing("hdfs://n/run/_SUCCESS: HDFS has failed for 120 s")
 
     output = Output(str(tmp_path / "run"), "hash", "train")
     record = SimpleNamespace(write=lambda fence: None, ledger=SimpleNamespace(exact=True))

@@ -63,7 +63,7 @@ def test_nodes_get_the_file_and_its_digest(data, tmp_path):
 @pytest.mark.parametrize("name", ["_SUCCESS", "run.json"])
 def test_an_incomplete_run_is_refused(data, tmp_path, name):
     (make_run(tmp_path / "run", data) / name).unlink()
-    with pytest.raises(InputError, match=f"run: is no complete run of train: it has no {name}"):
+    with pytest.raises(InputError, match=f"run: not a complete run of train: no {name} file"):
         inputs_of(data, init=f"{tmp_path}/run")
     with pytest.raises(InputError, match="gone: does not exist"):
         inputs_of(data, init=f"{tmp_path}/gone")

@@ -81,7 +81,7 @@ def test_what_does_not_go_with_several_is_refused(days):
         inputs_of(f"{days}/ds=*", input_mode="spark")
     assert inputs_of(f"{days}/ds=1", input_mode="spark")
     from_arrays(f"{days}/ds=3", {"train": (np.zeros((3, 5), np.uint8), [0, 1, 1])}, lanes=4)
-    with pytest.raises(InputError, match=r"ds=3: has other tensors than .*/ds=0; prepare it with `fitted"):
+    with pytest.raises(InputError, match=r"ds=3: differs from .*/ds=0 in its tensors; prepare it with `fitted"):
         inputs_of(f"{days}/ds=*")
     with pytest.raises(ConfigError, match="data: "):
         inputs_of([])

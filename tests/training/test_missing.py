@@ -81,7 +81,7 @@ def test_a_file_system_that_is_away_ends_no_nodes_that_are_well(tmp_path, there,
     there[0] = 3
 
     def away(*_):
-        raise Passing("hdfs://n/run: HDFS could not be used for 120 s")
+        raise Passing("hdfs://n/run: HDFS has failed for 120 s")
 
     monkeypatch.setattr(missing.checkpoints, "latest", away)
     one.look()
@@ -110,7 +110,7 @@ def test_nodes_that_split_epochs_change_between_rounds_only(tmp_path, there):
     checkpoint(tmp_path, 9, loss_rows=5)
     with pytest.raises(AllBack):
         one.look()
-    with pytest.raises(RunError, match="lies within a round that only as many nodes as have begun it can end"):
+    with pytest.raises(RunError, match="lies within a round, which only the number of nodes that began it can finish"):
         one.goes_from(None)
 
 

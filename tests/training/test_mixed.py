@@ -82,7 +82,7 @@ def test_parts_of_mini_batches_make_the_same_run(forked, digits, tmp_path):
 
 def test_what_was_left_out_is_told():
     told = "\n".join(summary(run_record(loss_scale={"value": 8192.0, "left_out": 2}), "out"))
-    assert "2 of " in told and " steps left out, since gradients overflowed in float16" in told
+    assert "2 of " in told and " steps were skipped, because gradients overflowed in float16" in told
 
 
 @pytest.mark.slow

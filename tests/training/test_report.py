@@ -82,7 +82,7 @@ def test_the_summary_says_why_a_run_has_ended_and_whose_weights_it_has():
     assert lines[0].startswith("batch on 2 nodes: 7 of 20 epochs (7 passes), ")
     assert lines[1:3] == [
         "stopped early after epoch 7 of 20: validation auc no longer improved",
-        "best validation: auc 0.7500 after epoch 4, whose weights the model has",
+        "best validation: auc 0.7500 after epoch 4; the model has the weights of this epoch",
     ]
     assert lines[4:7] == ["train      auc 0.4000", "validation auc 0.7500", "test       auc 0.7400"], "of the model"
     lines = list(report.summary(run_record(**ended, best={**best, "kept": False}), "o"))
@@ -108,7 +108,9 @@ def test_what_there_is_not_is_left_out(metrics):
 
 def test_the_layers_that_begin_with_other_weights_are_named_if_they_are_not_too_many():
     few = RunInit("runs/a/model.keras", "d", ["dense"], ["out"])
-    assert report.begins_with(few) == "init: begins with the weights of runs/a/model.keras: dense; afresh: out"
+    assert (
+        report.begins_with(few) == "init: begins with the weights of runs/a/model.keras: dense; with new weights: out"
+    )
     many = RunInit("m.keras", "d", [f"l{number}" for number in range(30)], [])
     assert report.begins_with(many).endswith(", l19 and 10 more (run.json has all)")
 
@@ -118,4 +120,4 @@ def test_with_gpus_it_is_told_what_sums_outside_them_copy_and_what_to_set():
     assert said.startswith(
         "collective: mixed: up to 1,724,320 bytes are copied from each GPU to its host, and back, at"
     )
-    assert "`collective: tensorflow`" in said and said.endswith("No GPU has run either")
+    assert "`collective: tensorflow`" in said and said.endswith("Neither has been tested on GPUs")

@@ -50,7 +50,9 @@ def test_loss_and_accuracy_of_each_position():
 def test_a_model_with_one_output_a_row_is_refused():
     config, data, inputs = parts()
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, "softmax")])
-    with pytest.raises(ConfigError, match=r"gives \[3\] a row, where a class is to be predicted at each of \[4\]"):
+    with pytest.raises(
+        ConfigError, match=r"gives outputs of shape \[3\] per row, but the labels are classes of shape \[4\]"
+    ):
         build.build_loss(config, data, model, inputs)
 
 
@@ -62,7 +64,9 @@ def test_a_model_with_an_output_at_each_position_is_refused_where_rows_have_one_
         preprocessing=FittedPreprocessing(),
     )
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Reshape((4, 1)), keras.layers.Dense(3)])
-    with pytest.raises(ConfigError, match=r"gives \[4, 3\] a row, where a class is to be predicted for the whole row"):
+    with pytest.raises(
+        ConfigError, match=r"gives outputs of shape \[4, 3\] per row, but the labels are one class per row"
+    ):
         build.build_loss(config, data_description(described, 10), model, Inputs(described))
 
 

@@ -93,7 +93,7 @@ def taken(**values):
         ({"validation": 3.0}, "validation took 75% of the time: fewer"),
         ({"feed": 3.0, "validation": 4.0}, "validation took 50%"),
         ({"handoff": 40.0}, "nodes waited 40% of the time for Spark"),
-        ({"lost": 40.0}, "40% of the time was lost with attempts"),
+        ({"lost": 40.0}, "40% of the time was lost in failed attempts"),
         ({"start": 40.0}, "starting took 40%"),
         ({"start": 30.0}, None),
         ({"start": 40.0, "total": 50.0}, None),

@@ -224,5 +224,7 @@ def test_the_epochs_of_ones_own_split_must_come_round_by_round(epochs, nodes):
     for split in (BatchSplit(), EpochSplit(), LaneSplit()):
         check_rounds(split, epochs, nodes)
     check_rounds(Blocks(), epochs, 1)
-    with pytest.raises(ValueError, match=r"a round's epochs must follow on those of the round before \(are 0, 4, 1, 5"):
+    with pytest.raises(
+        ValueError, match=r"the epochs of a round must follow those of the round before \(are 0, 4, 1, 5"
+    ):
         check_rounds(Blocks(), 8, 2)

@@ -28,7 +28,7 @@ DECIDED = {
     "virtual nodes, asked for": ({"nodes": {"virtual": 2}}, {"resume": True}, "resume"),
     "the same, asked for": ({}, {"resume": True}, "resume"),
 }
-LOST = "--restart begins anew, without its checkpoints"
+LOST = "--restart starts from the beginning, without its checkpoints"
 REFUSED = {
     "another configuration": (
         {"epochs": 5, "optimizer": {"learning_rate": 0.5}},
@@ -43,7 +43,7 @@ REFUSED = {
     "other nodes": (
         {"nodes": 3},
         {},
-        "with another configuration (nodes was 2, is 3); --resume goes on with it on another number of nodes; " + LOST,
+        "with another configuration (nodes was 2, is 3); --resume goes on with it on the new number of nodes; " + LOST,
     ),
     "other data": ({"data": "other"}, {}, f"with another configuration (data has changed); {LOST}"),
     "another file": (
@@ -127,7 +127,7 @@ def test_what_another_command_still_fills_is_in_use_whatever_its_configuration(o
     with running.claimed():
         running.begin()
         write(running, 7, 7)
-        with pytest.raises(OutputInUse, match="is being filled by train on"):
+        with pytest.raises(OutputInUse, match="is being written by train on"):
             decided(options=options, epochs=5)
     with pytest.raises(UsageError, match="is unfinished, with another configuration"):
         decided(options=options, epochs=5)
@@ -161,9 +161,9 @@ ENDS = {
     "before the first": (
         None,
         30,
-        ["there is no checkpoint yet: at least 30 updates are lost; the same command begins anew"],
+        ["there is no checkpoint yet: at least 30 updates are lost; the same command starts from the beginning"],
     ),
-    "before the first update": (None, 0, ["there is no checkpoint yet; the same command begins anew"]),
+    "before the first update": (None, 0, ["there is no checkpoint yet; the same command starts from the beginning"]),
 }
 
 

@@ -226,7 +226,7 @@ def accept(
                 break
             if not said:
                 said = True
-                log.warning("nodes cannot connect for the moment, trying on: %s", error.strerror or error)
+                log.warning("nodes cannot connect at the moment, trying again: %s", error.strerror or error)
             time.sleep(_ACCEPT_PAUSE)
     return None
 

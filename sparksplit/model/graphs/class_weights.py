@@ -26,7 +26,7 @@ def of(config: ModelKeys, manifest: Manifest) -> list[float] | None:
     if label is None or label.classes is None:
         raise config.error(_KEY, "needs labels that are classes; the data set's are numbers")
     if label.shape:
-        raise config.error(_KEY, "needs one class a row; the data set has one at each of several places")
+        raise config.error(_KEY, "needs one class per row; the data set has several classes per row")
     train = manifest.splits["train"]
     counts = train.label_weights or train.label_counts or []
     if isinstance(wanted, str):  # balanced
@@ -36,11 +36,11 @@ def of(config: ModelKeys, manifest: Manifest) -> list[float] | None:
             shown = ", ".join(label.classes[:10]) + (", ..." if len(label.classes) > 10 else "")
             hint = did_you_mean(name, label.classes)
             if name in ("true", "false"):
-                hint = "; quote it: YAML takes yes for true, no for false"
-            raise config.error(f"{_KEY}.{name}", f"is none of the data set's classes ({shown}){hint}")
+                hint = "; put it in quotes, because YAML reads yes as true and no as false"
+            raise config.error(f"{_KEY}.{name}", f"is not one of the data set's classes ({shown}){hint}")
     weights = [float(wanted.get(name, 1.0)) for name in label.classes]
     if not any(weight for weight, count in zip(weights, counts, strict=True) if count):
-        raise config.error(_KEY, "must be above 0 for some class of the training rows")
+        raise config.error(_KEY, "must be above 0 for at least one class of the training rows")
     return weights
 
 

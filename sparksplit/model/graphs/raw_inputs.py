@@ -77,7 +77,7 @@ class RawInputs:
         rows = sizes // values
         other = (rows * values != sizes) | (rows != rows[0])
         names = tf.constant([feature.column for feature in self._features])
-        message = f"the column has not one value a row, as {self._features[0].column} has:"
+        message = f"the column must have as many rows as {self._features[0].column}:"
         return tf.debugging.Assert(~tf.reduce_any(other), [message, names[other]])
 
     def _tensor(self, spec: TensorSpec, columns: Sequence[Any]) -> Any:
@@ -97,7 +97,7 @@ class RawInputs:
             for place in range(feature.place, feature.place + feature.values)
         ]
         if sorted(places) != list(range(spec.values)):
-            raise ValueError(f"the features have not each of the {spec.values} values of tensor {spec.name} once")
+            raise ValueError(f"the features do not give each of the {spec.values} values of tensor {spec.name} once")
         flat = tf.concat(pieces, axis=1)
         if places != sorted(places):
             flat = tf.gather(flat, np.argsort(places).astype(np.int32), axis=1)
@@ -143,7 +143,7 @@ def _numbers(values: Any, dtype: Any, names: list[str]) -> Any:
         wrong = wrong | missing if least is None else wrong & ~missing
         whole = tf.cast(tf.where(missing | wrong, tf.constant(0.0, tf.float64), values), dtype)
         whole = whole if least is None else tf.where(missing, tf.constant(least, dtype), whole)
-    message = f"the column must hold {wanted}, or NaN where one is missing:"
+    message = f"the column must hold {wanted}, or NaN for a missing value:"
     found = tf.reduce_any(wrong, axis=0)
     with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(found), [message, tf.constant(names)[found]])]):
         return tf.identity(whole)
@@ -186,7 +186,7 @@ def _dates(feature: Date, texts: Any) -> Any:
         values = times.microseconds(values, (hour, minute, second, microsecond), east * (zone_hour * 60 + zone_minute))
     wrong = ~(good | tf.equal(texts, ""))
     form = feature.format or ("YYYY-MM-DDTHH:MM:SS" if feature.moment else "YYYY-MM-DD")
-    message = f"the column must hold {form}, or an empty text where it is missing: {feature.column} has"
+    message = f"the column must hold {form}, or an empty text for a missing value: {feature.column} has"
     with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(wrong), [message, texts[wrong]])]):
         dtype = tf.int64 if feature.moment else tf.int32
         return tf.where(good, tf.cast(values, dtype), tf.constant(dtype.min, dtype))

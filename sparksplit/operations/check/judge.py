@@ -18,7 +18,7 @@ CLOCK_SECONDS = 5.0
 """Hosts whose clocks differ by more than this are named: their logs cannot be read together, and tickets and tokens
 expire early or late. No result of a run depends on a clock."""
 
-SAME_CODE = "give executors the driver's own sparksplit.zip by --py-files (sparksplit package)"
+SAME_CODE = "ship the driver's own sparksplit.zip with --py-files (sparksplit package)"
 
 
 def setting_findings(settings: Mapping[str, str], nodes: int, spare: int = 0) -> list[Problem]:
@@ -56,7 +56,7 @@ def _versions(driver: Facts, executors: Sequence[Facts]) -> Iterator[Problem]:
         remedy = (
             SAME_CODE
             if name == "sparksplit"
-            else "install the same there, or send the environment along (sparksplit package --environment)"
+            else "install the same version there, or ship the environment (sparksplit package --environment)"
         )
         yield Problem(name, f"must be {wanted} as on the driver (is {found} on {_names(hosts)}); {remedy}")
 
@@ -118,7 +118,7 @@ def _gpus(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator[P
     for host, on_host in _by_host(executors).items():
         given = [gpu for facts in on_host for gpu in facts.gpus]
         if any(not facts.gpus for facts in on_host):
-            yield Problem("spark.task.resource.gpu.amount", f"is set, and an executor on {host} was given no GPU")
+            yield Problem("spark.task.resource.gpu.amount", f"is set, but an executor on {host} was given no GPU")
         shared = sorted({gpu for gpu in given if given.count(gpu) > 1})
         if shared:
             yield Problem(

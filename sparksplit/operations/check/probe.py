@@ -159,13 +159,15 @@ def try_folder(folder: str, file: str | None = None) -> Tried:
     try:
         if not filesystem.is_folder(folder):
             there = filesystem.exists(folder)
-            return Tried(f"{folder} is not a folder" if there else f"{folder} is not there: make this folder first")
+            return Tried(f"{folder} is not a folder" if there else f"{folder} does not exist; create this folder first")
         if file is not None and not filesystem.exists(file):
-            return Tried(f"{folder} is not the same folder as on the driver: use HDFS, or one that all hosts mount")
+            return Tried(
+                f"{folder} is not the same folder as on the driver; use HDFS, or a folder that all hosts mount"
+            )
         filesystem.write_bytes(own, content)
         try:
             if filesystem.read_bytes(own) != content:
-                return Tried(f"{own} was read back with another content")
+                return Tried(f"{own} has other content when it is read back")
             return Tried(None, _owner(own))
         finally:
             filesystem.remove(own)

@@ -144,7 +144,7 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         if NO_PYTHON.search(failures[0]):
             return [], Problem("spark.pyspark.python", reason)
         missing = NO_MODULE in reason
-        hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
+        hint = "; ship the package with --py-files sparksplit.zip (sparksplit package)" if missing else ""
         return [], Problem("executors", f"{reason}{hint}")
     found: dict[str, Facts] = {}
     for text in texts:
@@ -162,7 +162,7 @@ def _address(settings: dict[str, str]) -> str:
     try:
         return socket.gethostbyname(host)
     except OSError:
-        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name") from None
+        raise ConfigError(f"spark.driver.host: unknown host {host!r}") from None
 
 
 @contextmanager

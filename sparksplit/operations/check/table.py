@@ -27,11 +27,11 @@ def show(report: Report, path: str | None) -> None:
             table.add_row(*_row(report, facts, path))
     console.print(table)
     if not report.executors:
-        console.print("the executors were not looked at", markup=False)
+        console.print("the executors were not checked", markup=False)
     for problem in report.problems:
         console.print(f"{problem.key}: {problem.text}", markup=False, soft_wrap=True)
     if not report.problems:
-        console.print("ready: nothing was found that would break a run", markup=False)
+        console.print("ready: no problem was found", markup=False)
 
 
 def _row(report: Report, facts: Facts, path: str | None) -> list[str]:

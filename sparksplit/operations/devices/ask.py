@@ -164,7 +164,7 @@ def _listen(
     doing = answer.parts.pop("doing", "starting TensorFlow")
     usage, failed = answer.parts.pop("usage", None), answer.parts.pop("failed", None)
     if late:
-        answer.problem = f"{doing}: not done within {seconds:g} s, and ended"
+        answer.problem = f"{doing}: stopped, because it took longer than {seconds:g} s"
     elif usage is not None:
         answer.problem, answer.usage = usage, True
     elif failed is not None:
@@ -177,7 +177,7 @@ def _listen(
 
 
 def _memory_hint(status: int) -> str:
-    return " (is its container's memory too small?)" if status == -signal.SIGKILL else ""
+    return " (its container's memory may be too small)" if status == -signal.SIGKILL else ""
 
 
 def _take_parts(source: IO[bytes], parts: dict[str, Any]) -> None:

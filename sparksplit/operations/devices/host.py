@@ -65,7 +65,7 @@ def nvidia_smi() -> Smi:
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS, check=False)
     except FileNotFoundError:
-        return Smi(problem="there is no nvidia-smi")
+        return Smi(problem="nvidia-smi not found")
     except subprocess.TimeoutExpired:
         return Smi(problem=f"nvidia-smi did not answer within {SMI_SECONDS:g} s")
     except OSError as error:

@@ -109,7 +109,7 @@ def _check_output(config: DevicesConfig) -> None:
         try:
             DevicesRecord.parse(filesystem.read_bytes(path), path)
         except InputError as error:
-            raise config.error("output", f"{error}; it is not replaced") from None
+            raise config.error("output", f"{error}; choose another file") from None
 
 
 def _training(config: DevicesConfig, file: str) -> JsonObject:
@@ -163,7 +163,7 @@ def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
         raise RunError(f"the executors have not answered within {seconds:g} s; their logs may say why")
     if reasons:
         missing = NO_MODULE in reasons[0]
-        hint = "; give executors the package by --py-files sparksplit.zip (sparksplit package)" if missing else ""
+        hint = "; ship the package with --py-files sparksplit.zip (sparksplit package)" if missing else ""
         raise RunError(f"executors: {reasons[0]}{hint}")
     return [json.loads(text) for text in texts]
 

@@ -65,12 +65,12 @@ def cpu_peak(instructions: Sequence[str], cores: int, gigahertz: float | None) -
     What a set allows at most: some processors have one unit instead of two, and clocks change under load.
     """
     if gigahertz is None:
-        return None, "not known: the system does not tell the clock"
+        return None, "unknown: the system does not report the clock rate"
     for name, flops, words in _FLOPS_PER_CYCLE:
         if name in instructions:
             how = f"computed: {cores} core{'' if cores == 1 else 's'} x {gigahertz:.2f} GHz x {flops} a cycle ({words})"
             return cores * gigahertz * flops, how
-    return None, "not known: no instruction set of which a core's operations in a cycle are known"
+    return None, "unknown: the operations per cycle are not known for this core's instruction sets"
 
 
 def median(values: Sequence[float]) -> float:

@@ -86,7 +86,7 @@ def why_on_cpu(node: Node, kernels: Sequence[Kernel]) -> str:
         return f"TensorFlow has no GPU kernel for it with {', '.join(types)}"
     if all(kernel.on_host for kernel in fitting):
         return "its GPU kernel works on the host's memory"
-    return "it was put there: with what it reads, by its size, or by the model"
+    return "TensorFlow placed it there: near its input, because of its size, or as the model asks"
 
 
 def _takes(kernel: Kernel, node: Node) -> bool:

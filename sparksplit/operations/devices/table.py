@@ -127,9 +127,9 @@ def _steps(everyone: Sequence[ProcessRecord]) -> Iterator[list[str]]:
 def _words(one: ProcessRecord) -> Iterator[str]:
     """What the tables do not hold."""
     if one.nvidia_smi.problem is not None:
-        yield f"no GPU by nvidia-smi's word: {one.nvidia_smi.problem}"
+        yield f"nvidia-smi finds no GPU: {one.nvidia_smi.problem}"
     if one.tensorflow is not None and one.tensorflow.no_gpu is not None:
-        yield f"no GPU by TensorFlow's word: {one.tensorflow.no_gpu}"
+        yield f"TensorFlow finds no GPU: {one.tensorflow.no_gpu}"
     for found in one.products:
         yield f"{found.device}'s peak is {found.peak_is}"
     if one.step is not None and one.step.on_cpu:

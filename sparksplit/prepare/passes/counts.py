@@ -151,9 +151,9 @@ def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) ->
     for name, rows in counted.rows.items():
         split = manifest.splits[name]
         if split.rows != rows:
-            raise RunError(f"{name}: {rows} rows were counted, {split.rows} were written: {CHANGED}")
+            raise RunError(f"{name}: {rows} rows were counted, but {split.rows} were written: {CHANGED}")
         if checksums and split.checksum != counted.checksums[name]:
-            raise RunError(f"{name}: other rows were written than were counted: {CHANGED}")
+            raise RunError(f"{name}: the rows that were written are not those that were counted: {CHANGED}")
 
 
 def left_between(config: PreprocessConfig, every: int, rows: Mapping[str, int]) -> int:
@@ -166,7 +166,8 @@ def left_between(config: PreprocessConfig, every: int, rows: Mapping[str, int]) 
     for name, wanted in asked.items():
         if between and wanted and not rows[name]:
             raise InputError(
-                f"{config.input.place}: has no windows for {name}: {between:,} have labels that are in the next split "
-                "too, and were left out; give it more time, or lower input.windows.horizon"
+                f"{config.input.place}: has no windows for {name}: {between:,} were left out, because their "
+                "labels overlap the "
+                "next split. Give this split more time, or lower input.windows.horizon"
             )
     return between

@@ -92,7 +92,7 @@ def check_paths(config: InputConfig) -> None:
         if format_.lines:
             for path, _ in found:
                 if path.endswith(_PACKED):
-                    raise InputError(f"{path}: is packed as Spark does not read it: unpack it, or pack it with gzip")
+                    raise InputError(f"{path}: Spark cannot read this kind of archive; unpack it, or pack it with gzip")
             contents.check([path for path, _ in found], config.encoding)
 
 
@@ -184,12 +184,12 @@ def named_like(config: InputConfig, description: Description, raw: RawFrame) -> 
     if "label" not in config.model_fields_set:
         label = description.label_name or raw.label
         own["label"] = label if label in names else None
-        why = "input.label names no column" if label is None else f"has no column {label!r}, the label"
-        said += [] if label in names else [f"{why}: predictions have no metrics"]
+        why = "input.label names no column" if label is None else f"has no label column {label!r}"
+        said += [] if label in names else [f"{why}, so predictions have no metrics"]
     if "keep" not in config.model_fields_set and description.keep:
         own["keep"] = [name for name in description.keep if name in names]
         left = [name for name in description.keep if name not in names]
-        said += [f"has no column {name!r}, which the model's data kept" for name in left]
+        said += [f"has no column {name!r}, which the training data kept" for name in left]
     return config.model_copy(update=own), said
 
 
@@ -211,5 +211,5 @@ def check_like(source: Source, description: Description, place: str) -> None:
         if (found.dtype, found.shape) != (trained.dtype, trained.shape):
             raise InputError(
                 f"{place}: rows are {found.dtype} {found.shape}, "
-                f"the model was trained on {trained.dtype} {trained.shape}"
+                f"but the model was trained on {trained.dtype} {trained.shape}"
             )

@@ -53,11 +53,11 @@ def problem(name: str, first: bytes, encoding: str = "UTF-8", ours: bool = False
         return None if kind == "gzip" else f"is packed with {kind}: {_UNPACK}"
     for packed, ending in () if ours else _SUFFIXES.items():
         if suffix == ending and kind != packed:
-            return f"is named {ending}, and is no {packed} file: rename it by what it holds"
+            return f"is named {ending}, but is not a {packed} file; rename it"
         if kind == packed:
             return None if suffix == ending else f"is packed with {packed}: rename it, so that it ends in {ending}"
     if kind:
-        return f"is {kind}, no text: {cure}"
+        return f"is {kind}, not text: {cure}"
     if _utf16(first) and not encoding.lower().replace("_", "-").startswith("utf-16"):
         return "is UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"
     return None

@@ -185,7 +185,9 @@ def _names(config: InputConfig, file: str, record: str) -> list[str]:
         raise InputError(f"{file}: row 1: {error}") from None
     if not config.header:
         if config.columns and len(config.columns) != len(fields):
-            raise config.error("columns", f"must be {len(fields)} names, as {file} has columns (is {config.columns})")
+            raise config.error(
+                "columns", f"must be {len(fields)} names, one for each column of {file} (is {config.columns})"
+            )
         return list(config.columns) or [f"column_{place}" for place in range(len(fields))]
     for name in fields:
         if not name or fields.count(name) > 1:

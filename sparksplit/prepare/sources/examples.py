@@ -138,7 +138,7 @@ def columns(records: Sequence[bytes], features: Sequence[Feature]) -> tuple[list
         try:
             given = _Packed.FromString(record).features.feature
         except DecodeError:
-            wrong[place] = "is no tf.train.Example"
+            wrong[place] = "is not a tf.train.Example"
             given = _Packed().features.feature
         # To ask for a feature that is not there adds an empty one.
         found["float_list"].extend([given[name].float_list.value for name in floats])
@@ -148,7 +148,7 @@ def columns(records: Sequence[bytes], features: Sequence[Feature]) -> tuple[list
             known = {each.name for each in features}
             more = next((name for name, _, _ in _read(record) if name not in known), None)
             if more is not None:
-                wrong[place] = f"has a feature {more!r}, which the first records of the input have not"
+                wrong[place] = f"has a feature {more!r}, which the first records of the input do not have"
     made = {
         feature.name: _column(feature, found[field][number :: len(group)], records, wrong)
         for field, group in by_list.items()

@@ -94,7 +94,7 @@ def open_idx(path: str) -> IdxFile:
     except GZIP_ERRORS as error:
         raise InputError(f"{path}: {gzip_problem(error)}") from None
     if length < idx.length:
-        raise InputError(f"{path}: is truncated: {length} bytes of values and header, {idx.length} are announced")
+        raise InputError(f"{path}: is truncated: it has {length} bytes, but its header announces {idx.length}")
     if length > idx.length:
         raise InputError(f"{path}: has {length - idx.length} bytes more than its header announces")
     return idx
@@ -138,26 +138,26 @@ class IdxSource(FileSource):
     def __init__(self, config: InputConfig, need_train: bool = True) -> None:
         folder = filesystem.absolute(config.one_path())
         if not filesystem.is_folder(folder):
-            raise InputError(f"{folder}: there is no such folder (an IDX input.path is the folder of the four files)")
+            raise InputError(f"{folder}: folder not found. For IDX, input.path is the folder of the four files")
         self._pairs: dict[str, tuple[IdxFile, IdxFile | None]] = {}
         for part in ("train", "test"):
             pair = _pair(folder, part, labelled=config.label is not None)
             if pair is not None:
                 self._pairs[part] = pair
         if not self._pairs or (need_train and "train" not in self._pairs):
-            raise InputError(f"{folder}: has no train-images-idx3-ubyte, .gz or not")
+            raise InputError(f"{folder}: has no train-images-idx3-ubyte and no train-images-idx3-ubyte.gz")
         images = [pair[0] for pair in self._pairs.values()]
         for other in images[1:]:
             if (other.dtype, other.shape[1:]) != (images[0].dtype, images[0].shape[1:]):
                 raise InputError(
-                    f"{other.path}: rows are {other.dtype} {list(other.shape[1:])}, those of {images[0].path} "
+                    f"{other.path}: rows are {other.dtype} {list(other.shape[1:])}, but those of {images[0].path} are "
                     f"{images[0].dtype} {list(images[0].shape[1:])}"
                 )
         shape = config.shape or list(images[0].shape[1:])
         if math.prod(shape) != math.prod(images[0].shape[1:]):
             raise config.error("shape", f"does not fit rows of {list(images[0].shape[1:])} (is {shape})")
         if config.dtype not in (None, images[0].dtype):
-            raise config.error("dtype", f"the IDX files hold {images[0].dtype} (is {config.dtype})")
+            raise config.error("dtype", f"must be {images[0].dtype}, as in the IDX files (is {config.dtype})")
         self.tensors = [TensorSpec(name="x", dtype=images[0].dtype, shape=shape)]
         self.label_kind = None
         if config.label is not None:
@@ -208,7 +208,12 @@ class IdxSource(FileSource):
                     label = rounded(arrays[1]) if self.label_kind == "number" else arrays[1].astype("<i8")
                 yield ParsedRows([tensor], label)
             if any(file.compressed and _ends_badly(stream) for file, stream in streams):
-                yield BadRow(images.path, task.stop, "its gzip stream or its labels' is damaged at the end", fatal=True)
+                yield BadRow(
+                    images.path,
+                    task.stop,
+                    "the gzip stream of the images or the labels is damaged at its end",
+                    fatal=True,
+                )
 
 
 def _ends_badly(stream: Any) -> bool:
@@ -228,7 +233,9 @@ def _pair(folder: str, part: str, labelled: bool) -> tuple[IdxFile, IdxFile | No
         return None
     if images is None or (labelled and labels is None):
         missing = f"{prefix}-images-idx3-ubyte" if images is None else f"{prefix}-labels-idx1-ubyte"
-        raise InputError(f"{folder}: has no {missing}, .gz or not, beside {filesystem.name(images or labels or '')}")
+        raise InputError(
+            f"{folder}: has {filesystem.name(images or labels or '')}, but no {missing} and no {missing}.gz"
+        )
     image_file = open_idx(images)
     if len(image_file.shape) < 2:
         raise InputError(f"{images}: has one dimension; images need two or more")

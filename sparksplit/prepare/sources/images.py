@@ -97,7 +97,10 @@ def _check_folders(place: str, files: Sequence[str]) -> None:
         outer = folder
         while outer := outer.rpartition("/")[0]:
             if outer in folders:
-                raise InputError(f"{place}: {folders[outer]} lies beside the folder of {path}: which is the class?")
+                raise InputError(
+                    f"{place}: {folders[outer]} lies in a folder above that of {path}, so the class is unclear. "
+                    "Put the images of each class into one folder, and no folder inside"
+                )
 
 
 def _tasks(files: Sequence[tuple[str, FileFacts]], slots: int) -> int:
@@ -168,7 +171,7 @@ class Decoder:
                 image.draft(mode, size[::-1] if turn in _SIDEWAYS else size)
                 pixels = image.convert(mode)
         except UnidentifiedImageError:
-            raise NoImage("is no PNG or JPEG image") from None
+            raise NoImage("is not a PNG or JPEG image") from None
         except Image.DecompressionBombError as error:
             raise NoImage(f"is too large: {' '.join(str(error).split())}") from None
         except (OSError, SyntaxError, ValueError, EOFError) as error:  # Pillow's for what is damaged

@@ -31,8 +31,8 @@ _TEXT = f"left(decode(CAST(`{_LINE}` AS BINARY), 'UTF-8'), {ROW_TEXT})"
 _BAD = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN named_struct('r', `{_PROBLEM}`, 't', {_TEXT}, 'f', false) END"
 
 _BLANK = " \t\r\n"
-_NO_OBJECT = "is no JSON object"
-_UNFIT = "has a value that does not fit its column (an empty text among numbers, say)"
+_NO_OBJECT = "is not a JSON object"
+_UNFIT = "has a value of another type than its column, such as an empty text among numbers"
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
@@ -47,7 +47,9 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
         lines = _lines(spark, found)
         schema = _schema(spark, lines)
         if not schema.fields:
-            raise InputError(f"{config.place}: no line is a JSON object; each row must be one, on a line of its own")
+            raise InputError(
+                f"{config.place}: no line is a JSON object; write each row as one JSON object on its own line"
+            )
         doubles = [field.name for field in schema if field.dataType == DoubleType()]
         good = sql.when(sql.col(_PROBLEM).isNull(), sql.col(_LINE))
         wanted = StructType([*schema.fields, StructField(_BROKEN, StringType())])
@@ -80,7 +82,7 @@ def line_problem(line: bytes) -> str | None:
         return f"has the key {short(error.args[0])} twice"
     except (ValueError, RecursionError):
         return _NO_OBJECT
-    return None if end == len(text) else "has more behind its JSON object"
+    return None if end == len(text) else "has text after its JSON object"
 
 
 class _TwiceError(Exception):

@@ -25,7 +25,7 @@ def check(spark: SparkSession, files: Sequence[str]) -> None:
     if packed:
         looked = spark.sparkContext.parallelize(packed, min(len(packed), 1000)).filter(lambda path: not is_whole(path))
         if damaged := looked.take(1):
-            raise InputError(f"{damaged[0]}: is truncated, or was not compressed by Hadoop's snappy: unpack it")
+            raise InputError(f"{damaged[0]}: is truncated, or is not in Hadoop's snappy format; unpack it")
 
 
 def is_whole(path: str) -> bool:

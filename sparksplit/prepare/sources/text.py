@@ -60,7 +60,7 @@ class TextSource(FileSource):
             return cls(config, validation, test)
         label = description.label
         if label is None or label.kind not in TOKENS or label.classes is None:
-            raise config.error("format", "is text, but the model was not trained on one")
+            raise config.error("format", "is text, but the model was not trained on a text")
         known = len(label.classes) - 1
         if config.vocabulary is not None and config.vocabulary < known:
             message = f"must be at least {known}, the tokens of the model (is {config.vocabulary})"
@@ -83,7 +83,7 @@ class TextSource(FileSource):
         if self._stride > self._length:
             # max_sequences would not hold either: with gaps, the three stretches may have more sequences than the whole
             # text.
-            message = f"must be at most the length, {self._length}, or tokens would be left out (is {self._stride})"
+            message = f"must be at most input.length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
         wanted = {"train": True, "validation": validation > 0, "test": test > 0}
         files = _files(config, "path")
@@ -103,8 +103,8 @@ class TextSource(FileSource):
                 own = self.has_test and split == "test"
                 whole = "" if own else f" of {tokens:,}"
                 raise InputError(
-                    f"{config.one_path('test') if own else config.place}: too short: the {split} stretch has "
-                    f"{len(stretch.used):,}{whole} {config.unit}, one sequence and what follows needs {self._span}"
+                    f"{config.one_path('test') if own else config.place}: too short: the {split} part has "
+                    f"{len(stretch.used):,}{whole} {config.unit}, but one sequence needs {self._span}"
                 )
         self.vocabulary = vocabulary or self._fitted(config)
         self._encoder: Encoder | None = None
@@ -177,7 +177,7 @@ class TextSource(FileSource):
                 position += len(codes)
                 if position >= last:
                     return
-        raise InputError(f"{stretch.ranges[number].path}: has fewer tokens than it had: it changed while it was read")
+        raise InputError(f"{stretch.ranges[number].path}: has fewer tokens than at first: it changed while it was read")
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the encoder: it is made again, and is larger than all the rest."""

@@ -84,7 +84,7 @@ def _features(spark: SparkSession, config: InputConfig, found: Found) -> list[Fe
         files = _files(spark, [filesystem.for_spark(path)], found)
         if features := facts_of(files, _sniff, Feature):
             return features
-    raise InputError(f"{config.place}: the first records are no tf.train.Examples with features")
+    raise InputError(f"{config.place}: the first records are not tf.train.Examples with features")
 
 
 def _sniff(batches: Iterable[pa.RecordBatch]) -> Iterator[Feature]:
@@ -186,7 +186,7 @@ def _whole(data: bytes, number: int, start: int) -> tuple[list[bytes], int, int]
         length, _ = _HEADER.unpack_from(data, at)
         if not _fits(data[at : at + 8], data, at + 8):
             if number + len(found) == 0:
-                raise DamagedFile("is no TFRecord file: the checksum at its beginning is wrong")
+                raise DamagedFile("is not a TFRecord file: the checksum at its start is wrong")
             raise DamagedFile(_damaged(number + len(found) + 1, start + at))
         body, after = at + _HEADER.size, at + _HEADER.size + length
         if after + _FOOTER.size > end:

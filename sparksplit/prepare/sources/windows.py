@@ -59,26 +59,30 @@ class WindowSource(Source):
         """description: of the data that a model was trained on, whose windows these then are. cut: by time, or None"""
         self.place = config.place
         if config.weight is not None:
-            raise config.error("weight", "must be left out where rows are windows: each has a weight for several rows")
+            raise config.error(
+                "weight", "must be left out with input.windows: a window has several rows, each with a weight"
+            )
         train = raw.parts["train"]
         names = [name for name, _ in train.types]
         trained, own = None if description is None else description.windows, config.windows
         if own is None:
             assert trained is not None
             if cut is not None:
-                raise config.error("windows", "must be given, as for what is fitted already (fitted)")
+                raise config.error("windows", "must be given, because the data in `fitted` has windows")
             by, order, label = _known(config, names, trained)
         else:
             if description is not None and trained is None:
-                raise config.error("windows", "must be left out, as for what is fitted already (fitted)")
+                raise config.error("windows", "must be left out, because the data in `fitted` has no windows")
             by, order, label = _asked(config, names, train.label)
         columns = [*by, order, *(_column(config, "keep", name, names, self.place) for name in config.keep)]
         columns = list(dict.fromkeys(columns))
         if label in columns:
-            raise config.error("label", f"{label!r} is kept, or what windows go by, and cannot be predicted")
+            raise config.error(
+                "label", f"{label!r} cannot be the label: it is in input.keep, input.windows.by or input.windows.order"
+            )
         kind = dict(train.types)[order]
         if kind not in _ORDERED:
-            problem = f"column {order!r} is {kind}, and must hold times, dates or whole numbers: cast it"
+            problem = f"column {order!r} is {kind}, but must hold times, dates or whole numbers; cast it"
             raise InputError(f"{self.place}: {problem}") if own is None else own.error("order", problem)
         # Where there is no header, columns go by position.
         places: dict[str, int | str] = {name: name if train.named else place for place, name in enumerate(names)}
@@ -87,7 +91,7 @@ class WindowSource(Source):
         self._inner = _rows(config, raw, [places[name] for name in columns], by_time, given)
         features = self._inner.tensors[0].columns or [name for name in names if name not in columns]
         if len(features) != self._inner.tensors[0].values or label not in features:
-            raise InputError(f"{self.place}: windows need columns that are numbers, {label!r} among them")
+            raise InputError(f"{self.place}: windows need columns of numbers, and the label {label!r} must be one")
         dtype = self._inner.tensors[0].dtype
         self._stride = 1 if own is None else own.stride
         self._gaps = config.missing == "mean"
@@ -96,7 +100,7 @@ class WindowSource(Source):
         time = reader.cut.kind == "time"
         if trained is not None and trained.time != time:
             kinds = "times" if trained.time else "whole numbers"
-            raise InputError(f"{self.place}: column {order!r} must hold {kinds}, as where the model was trained")
+            raise InputError(f"{self.place}: column {order!r} must hold {kinds}, as in the training data")
         self.windows = made = _settled(config, trained, None if own is None else _windows(own, by, order, label, time))
         shape = [made.window, len(features)]
         self.tensors = [TensorSpec(name="x", dtype=dtype, shape=shape, columns=list(features))]
@@ -171,7 +175,10 @@ class WindowSource(Source):
             by = ", ".join(map(repr, self.windows.by))
             bad = parsed.where(sql.col(BAD).isNotNull()).select(f"{BAD}.*").first()
             why = "" if bad is None else f"; there are bad rows, such as {BadRow(**bad.asDict())}"
-            raise InputError(f"{self.place}: no row follows another{f' of the same {by}' if by else ''}{why}")
+            raise InputError(
+                f"{self.place}: no row follows another row{f' of the same {by}' if by else ''}, so there is no "
+                f"time step{why}"
+            )
         return int(found["way"])
 
 
@@ -197,7 +204,7 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
     by = [_column(windows, "by", name, names, place) for name in windows.by]
     order = _column(windows, "order", windows.order, names, place)
     if order in by or len(set(by)) < len(by):
-        raise windows.error("by", "names a column twice, or the one that orders the rows")
+        raise windows.error("by", "lists a column twice, or the column of input.windows.order")
     if config.label is None or ("label" not in config.model_fields_set and last is None):
         raise config.error(
             "label", f"must be the column whose next values are predicted (there are {', '.join(names)})"
@@ -212,7 +219,7 @@ def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple
     for name in (*windows.by, windows.order, windows.label):
         if name not in names:
             told = there_are(name, names)
-            raise InputError(f"{config.place}: has no column {name!r}, which the model's windows are made of{told}")
+            raise InputError(f"{config.place}: has no column {name!r}, which the model's windows need{told}")
     if config.label is not None and "label" in config.model_fields_set:
         label = _column(config, "label", config.label, names, config.place)
         if label != windows.label:
@@ -230,15 +237,16 @@ def _settled(config: InputConfig, trained: Windows | None, own: Windows | None) 
         assert windows is not None
         return windows
     if trained != own.model_copy(update={"step": own.step or trained.step}):
-        raise config.error("windows", "must be those of what is fitted already (fitted)")
+        raise config.error("windows", "must be the same as in the data of `fitted`")
     return trained
 
 
 def _windows(windows: WindowsConfig, by: list[str], order: str, label: str, time: bool) -> Windows:
     step = windows.step
     if step is not None and isinstance(step, str) != time:
-        wanted = "such as 1h or 15min, as it holds times" if time else "a whole number, as it does"
-        raise windows.error("step", f"must be of the kind of column {order!r}: {wanted} (is {step!r})")
+        wanted = "a duration such as 1h or 15min" if time else "a whole number"
+        holds = "times" if time else "whole numbers"
+        raise windows.error("step", f"must be {wanted}, because column {order!r} holds {holds} (is {step!r})")
     return Windows(
         window=windows.window,
         horizon=windows.horizon,
@@ -358,8 +366,8 @@ class WindowReader:
             f"{name} {rows.column(column)[place].as_py()}"
             for name, column in zip(names, keep_names(len(names)), strict=True)
         )
-        hint = "a time must be there once in each series (input.windows.by)"
-        return BadRow(self.place, 0, f"several rows have {found}: {hint}", fatal=True, kind="a time is there twice")
+        hint = "each series (input.windows.by) may have a time only once"
+        return BadRow(self.place, 0, f"several rows have {found}: {hint}", fatal=True, kind="a time occurs twice")
 
 
 def _bad(batch: pa.RecordBatch) -> Iterator[tuple[str, BadRows]]:

@@ -276,12 +276,13 @@ class ColumnReader:
             return self.cut.problem(value)
         if place == _WEIGHT:
             shown = "null" if value is None else short(value) if isinstance(value, str) else value
-            return f"column {self.weight!r}, the weight: {shown} is no number of 0 or more", "no weight"
+            return f"column {self.weight!r}, the weight: {shown} is not a number of 0 or more", "bad weight"
         if self.cells is not None and (place < 0 or self.table is None):
             return self._text_reason(place, value)
         if place == _LABEL:
             shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
-            return f"{subject}: {shown} is no {self.label_kind}", f"{subject}: no {self.label_kind}"
+            wanted = f"not {'an' if self.label_kind == 'integer' else 'a'} {self.label_kind}"
+            return f"{subject}: {shown} is {wanted}", f"{subject}: {wanted}"
         return self._feature_reason(place, value)
 
     def _feature_reason(self, place: int, value: Any) -> tuple[str, str]:
@@ -326,7 +327,7 @@ class ColumnReader:
         if not self.guessed or self.cells.is_missing(text):
             return ""
         kind = "number" if number_problem(text, np.dtype(np.float64), (), False, True) is None else "text"
-        return f", as the first labels are; input.label_type: {kind} takes it"
+        return f", but the first labels are; input.label_type: {kind} accepts it"
 
     def _problem(self, value: Any) -> tuple[str, str]:
         """(what is wrong with a value, the same without it)"""
@@ -334,7 +335,7 @@ class ColumnReader:
         if isinstance(value, str):
             return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
         if value is None or math.isnan(value):
-            hint = " (input.missing: mean fills gaps)" if dtype.kind == "f" else ""
+            hint = " (input.missing: mean fills missing values)" if dtype.kind == "f" else ""
             kind = "is null" if value is None else "is NaN"
             return kind + hint, kind
         if math.isinf(value):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _FIRST_ROWS = 1000
-_IS_HEADER = "is it a header (input.header: true)?"
+_IS_HEADER = "if row 1 is a header, set input.header: true"
 
 
 class DataFrameSource(Source):
@@ -167,7 +167,7 @@ class DataFrameSource(Source):
             return None
         if config.shape is not None:
             raise config.error(
-                "shape", f"is for features that are one tensor, not for mixed columns (is {config.shape})"
+                "shape", f"must be left out for mixed columns, which are not one tensor (is {config.shape})"
             )
         if config.missing == "error" and "missing" in config.model_fields_set:
             raise config.error("missing", "must be mean for mixed columns (is error); see features.COLUMN.impute")
@@ -271,7 +271,7 @@ class DataFrameSource(Source):
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
         cells = self._reader.cells
         if cells is not None and raw.cells is not None and cells.names != raw.cells.names:
-            raise InputError(f"{raw.cells.file}: its header is not that of {cells.file}")
+            raise InputError(f"{raw.cells.file}: its header differs from that of {cells.file}")
         used = {*self._reader.features, *self.keep, self._reader.label, self._reader.weight}
         types, found = (
             {name: kind for name, kind in of.items() if name in used or not _is_index(name)}
@@ -282,7 +282,7 @@ class DataFrameSource(Source):
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
             numbers = is_number(kind) and (is_number(found[name]) or name in raw.folders)
             if found[name] != kind and not numbers:
-                raise InputError(f"{self.place}: column {name!r} is {kind}, and {found[name]} in the {part} files")
+                raise InputError(f"{self.place}: column {name!r} is {kind}, but {found[name]} in the {part} files")
         if more := [name for name in found if name not in types]:
             raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
 
@@ -312,7 +312,7 @@ def _is_index(name: str) -> bool:
 def _without_index(features: Sequence[str], asked: set[str]) -> tuple[list[str], list[str]]:
     """(the features but for those that are an index and not `asked` for, what to tell of these)"""
     index = [name for name in features if _is_index(name) and name not in asked]
-    left = [f"column {name!r} is the index of a pandas DataFrame, and is no feature" for name in index]
+    left = [f"column {name!r} is the index of a pandas DataFrame, so it is not a feature" for name in index]
     return [name for name in features if name not in index], left
 
 
@@ -364,7 +364,7 @@ def _kept(config: InputConfig, names: Sequence[str], label: str | None, place: s
     """The columns to keep."""
     kept = [_column(config, "keep", column, names, place) for column in config.keep]
     if label in kept or len(set(kept)) < len(kept):
-        raise config.error("keep", "names the label, or a column twice")
+        raise config.error("keep", "names the label column, or lists a column twice")
     check_kept(config, kept)
     return kept
 
@@ -373,7 +373,7 @@ def _cut_by(cut: CutConfig, names: Sequence[str], label: str | None, place: str)
     """The columns that the cut goes by."""
     found = [_column(cut, cut.key, name, names, place) for name in cut.needed]
     if label in found or len(set(found)) < len(found):
-        raise cut.error(cut.key, "names the label, or a column twice")
+        raise cut.error(cut.key, "names the label column, or lists a column twice")
     return found
 
 
@@ -383,7 +383,7 @@ def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | No
         return None
     found = _column(config, "weight", config.weight, names, place)
     if found in others:
-        raise config.error("weight", f"names a column that is something else already ({found!r})")
+        raise config.error("weight", f"names a column that is already the label, kept or used by `cut` ({found!r})")
     if WEIGHT in (str(name).lower() for name in others[1:]):
         raise config.error("keep", f"the column name {WEIGHT!r} is taken by the weights; rename it in the file")
     return found
@@ -392,7 +392,7 @@ def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | No
 def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
     for name in features:
         if not is_number(types[name]):
-            vector = "; pyspark.ml.functions.vector_to_array makes an array of it" if types[name] == "vector" else ""
+            vector = "; pyspark.ml.functions.vector_to_array converts it to an array" if types[name] == "vector" else ""
             raise InputError(
                 f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "
                 f"cast it, drop it, or name it in input.keep{vector}"

@@ -125,10 +125,10 @@ def header_problem(line: str, cells: Cells) -> str | None:
     except InputError as error:
         return f"its header {error}"
     if len(names) != len(cells.names):
-        return f"its header has {len(names)} columns, those of the other files {len(cells.names)}"
+        return f"its header has {len(names)} columns, but the other files have {len(cells.names)}"
     for found, wanted in zip(names, cells.names, strict=True):
         if found != wanted:
-            return f"its header is not that of the other files: it has {found!r} in place of {wanted!r}"
+            return f"its header differs from the other files: it has {found!r} instead of {wanted!r}"
     return None
 
 

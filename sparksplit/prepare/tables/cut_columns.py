@@ -42,7 +42,7 @@ class CutColumns:
         name, found = names[0], types[0]
         if cut.by == "column":
             if found != "string":
-                raise cut.error("column", f"{name!r} is {found}, and must be text that names the split")
+                raise cut.error("column", f"{name!r} is {found}, but must be text: train, validation or test")
             return cls((name,), "split")
         boundaries = [value for value in (cut.validation_from, cut.test_from) if value is not None]
         if found in _WHOLE:
@@ -50,7 +50,7 @@ class CutColumns:
         elif found in _TIMES:
             kind = "time"
         elif found != "string":
-            raise cut.error("column", f"{name!r} is {found}, and must hold times, dates or whole numbers: cast it")
+            raise cut.error("column", f"{name!r} is {found}, but must hold times, dates or whole numbers; cast it")
         elif boundaries:
             kind = "time" if isinstance(boundaries[0], str) else "number"
         else:
@@ -61,7 +61,7 @@ class CutColumns:
             value = getattr(cut, key)
             if value is not None and isinstance(value, str) != (kind == "time"):
                 wanted = "a date or a time" if kind == "time" else "a whole number"
-                raise cut.error(key, f"must be {wanted}, as column {name!r} is {found} (is {value!r})")
+                raise cut.error(key, f"must be {wanted}, because column {name!r} is {found} (is {value!r})")
         return cls((name,), kind)
 
     def value(
@@ -92,10 +92,14 @@ class CutColumns:
     def problem(self, text: str | None) -> tuple[str, str]:
         """(the reason why a row is bad, the reason without its value). text: as `text` gives it"""
         names = ", ".join(repr(name) for name in self.names)
-        subject = f"column {names}, which the cut goes by" if len(self.names) == 1 else f"columns {names}, cut.columns"
+        subject = f"column {names} of the cut" if len(self.names) == 1 else f"columns {names}, cut.columns"
         if text is None:
             return (f"{subject}: is null",) * 2
-        wanted = {"time": "no time or date", "number": "no whole number", "split": "neither train, validation nor test"}
+        wanted = {
+            "time": "not a time or date",
+            "number": "not a whole number",
+            "split": "neither train, validation nor test",
+        }
         return f"{subject}: {text[2:]!r} is {wanted[self.kind]}", f"{subject}: {wanted[self.kind]}"
 
 

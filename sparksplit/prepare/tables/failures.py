@@ -25,17 +25,17 @@ _FOUND = (
     ),
     (
         r"READ_ANCIENT_DATETIME",
-        "has dates before 1582 or timestamps before 1900, and does not say by which calendar: set "
+        "has dates before 1582 or timestamps before 1900, but does not say which calendar they use. Set "
         "spark.sql.parquet.datetimeRebaseModeInRead and spark.sql.parquet.int96RebaseModeInRead (Avro: "
         "spark.sql.avro.datetimeRebaseModeInRead) to CORRECTED, or to LEGACY for files of Spark 2 or Hive",
     ),
     (
         r"Header length: (?P<found>\d+), schema size: (?P<wanted>\d+)\nCSV file: (?P<file>.*)",
-        "its header has {found} columns, those of the other files {wanted}",
+        "its header has {found} columns, but the other files have {wanted}",
     ),
     (
         r"Expected: (?P<wanted>.*?) but found: (?P<found>.*?)\nCSV file: (?P<file>.*)",
-        "its header is not that of the other files: it has {found!r} in place of {wanted!r}",
+        "its header differs from the other files: it has {found!r} instead of {wanted!r}",
     ),
     (
         r"Could not read footer for file: \w*FileStatus\{path=(?P<path>[^\n]+?); isDirectory=",
@@ -45,20 +45,20 @@ _FOUND = (
         r"Could not read footer for file: (?P<path>[^\n]+?)(?:\. Please|\n|$)",
         "is not in the format that input.format names, or is damaged",
     ),
-    (r"RuntimeException: (?P<path>\S.*) is not a Parquet file", "is not a Parquet file, or a damaged one"),
+    (r"RuntimeException: (?P<path>\S.*) is not a Parquet file", "is not a Parquet file, or is damaged"),
     (
         r"column cannot be converted in file (?P<file>.*?)\. Column: \[(?P<name>.*?)\], Expected: (?P<wanted>.*?), "
         r"Found: (?P<found>\w+)",
-        "column {name!r} is {found} there, {wanted} in other files",
+        "column {name!r} is {found} in this file, but {wanted} in other files",
     ),
     (
         r"(?:Encountered error while reading file (?P<file>.*?)\. )?(?s:.*)"
         r"Unsupported(?:Charset|Encoding)Exception: (?P<found>\S+)",
-        "Java knows no encoding {found!r}: see input.encoding",
+        "Java has no encoding {found!r}; see input.encoding",
     ),
     (
         r"ChecksumException: Checksum error: (?P<path>.*?) at \d+ exp",
-        "is damaged: its content does not fit the checksums that lie beside it (.crc)",
+        "is damaged: its content does not match the checksums in the .crc file beside it",
     ),
     (
         r"Encountered error while reading file (?P<file>.*?)\. (?s:.*)Caused by: (?:[\w$]+\.)+[\w$]+: (?P<found>.*)",
@@ -79,11 +79,11 @@ _FOUND = (
         r"|crc error|CRC failure|IOException: (?:unexpected end of stream|stream corrupted)",
         _DAMAGED,
     ),
-    (r"InvalidProtocolBufferException|Malformed ORC file", "is not an ORC file, or a damaged one"),
+    (r"InvalidProtocolBufferException|Malformed ORC file", "is not an ORC file, or is damaged"),
     (
         r"\[TABLE_OR_VIEW_NOT_FOUND\] The table or view (?P<table>`.*?`) cannot be found",
-        "Spark's catalog has no table or view {table}; a Hive metastore's tables are there where hive-site.xml, in "
-        "SPARK_CONF_DIR or HADOOP_CONF_DIR, or spark.hadoop.hive.metastore.uris names it",
+        "Spark's catalog has no table or view {table}. For tables of a Hive metastore, put hive-site.xml into "
+        "SPARK_CONF_DIR or HADOOP_CONF_DIR, or set spark.hadoop.hive.metastore.uris",
     ),
 )
 """Patterns of what Spark, Hadoop and their libraries say, each with what is wrong; the first that is found counts.

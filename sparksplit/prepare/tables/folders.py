@@ -38,7 +38,9 @@ def with_folders(raw: RawFrame, found: Found, file_of_line: str, asked: Collecti
     for place, name in enumerate(found.columns):
         if name.lower() in own:
             where = "/".join(found.files[0][0].split("/")[: place - len(found.columns)])
-            raise InputError(f"{where}: gives column {name!r}, which its files have too: rename one of them")
+            raise InputError(
+                f"{where}: the folder name gives column {name!r}, but its files have this column too; rename one"
+            )
     assert raw.file is not None
     lines = None if raw.lines is None else raw.lines.select("*", *_columns(found, file_of_line))
     frame = raw.frame.select("*", *_columns(found, raw.file))

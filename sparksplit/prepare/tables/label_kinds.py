@@ -50,7 +50,9 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
     wanted = natural if asked == "auto" else asked
     fits = whole or wanted == natural or (natural == "number" and wanted == "integer")
     if not (is_number(kind) or kind == "string") or not fits:
-        error: ConfigError = config.error("label", f"column {name!r} is {kind}, which is no {wanted} label: cast it")
+        error: ConfigError = config.error(
+            "label", f"column {name!r} is {kind}, which cannot be a label of type {wanted}; cast it"
+        )
         raise error
     if asked != "auto" or natural != "number":
         return wanted, None

@@ -100,7 +100,7 @@ def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """Avro files. Raises ConfigError where Spark lacks its package for Avro."""
     if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
         error: ConfigError = config.error(
-            "format", f"avro needs Spark's package for it, which this Spark has not: add --packages {AVRO}"
+            "format", f"avro needs a package that this Spark does not have; add --packages {AVRO}"
         )
         raise error
     return files(spark, config, found)

@@ -68,7 +68,7 @@ class TableReader:
             wanted = "a time" if column.moment else "a day"
             example = times.example(column.moment, column.format)
             settled = column.format is not None or column.fitted is not None or column.type != "string"
-            hint = "" if settled else f" (features.{column.name}.format reads another form)"
+            hint = "" if settled else f" (features.{column.name}.format sets another format)"
             return f"{short(value)} is not {wanted} like {example}{hint}", f"not {wanted}"
         dtype = np.dtype(column.dtype)
         if column.type.startswith("array<"):
@@ -164,7 +164,7 @@ def _marked(values: Array, wrong: Bools, empty: Bools) -> tuple[Array, Bools]:
 
 def _number_problem(value: Any, dtype: np.dtype[Any]) -> tuple[str, str]:
     if dtype.kind in "iu" and value is not None and value == np.iinfo(dtype).min:
-        return f"{value} stands for a missing value, and cannot be stored", "the lowest number of its type"
+        return f"{value} cannot be stored, because it marks a missing value", "the lowest number of its type"
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         wanted = f"not a whole number from {limits.min + 1} to {limits.max} ({dtype.name})"

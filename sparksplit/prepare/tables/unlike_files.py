@@ -79,7 +79,8 @@ def merged(files: Mapping[str, Footer], place: str) -> Merged | None:
             f"{', '.join(map(repr, differ[:5]))}): write them with the same types"
         )
     notes = [
-        f"columns {', '.join(map(repr, sorted(spelled[name.lower()])))} of different files are one, {name!r}"
+        f"columns {', '.join(map(repr, sorted(spelled[name.lower()])))} of different files are read as one "
+        f"column, {name!r}"
         for name in differ
         if len(spelled[name.lower()]) > 1
     ]
@@ -98,7 +99,7 @@ def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str 
         counts = Counter(types[name] for types in files.values() if name in types).most_common(1)
         for path, types in files.items():
             if name in types and types[name] != counts[0][0]:
-                return f"{path}: column {name!r} is {types[name]} there, {counts[0][0]} in other files"
+                return f"{path}: column {name!r} is {types[name]} in this file, but {counts[0][0]} in other files"
     return None
 
 

@@ -30,10 +30,10 @@ def await_master(master: str, seconds: float | None = None) -> None:
                 return
             except socket.gaierror as error:
                 if error.errno == socket.EAI_NONAME and len(addresses) == 1:
-                    raise ConfigError(f"spark.master: {master}: no host is known as {host!r}") from None
+                    raise ConfigError(f"spark.master: {master}: unknown host {host!r}") from None
                 problems.append(f"{host}:{port}: {error.strerror}")
             except UnicodeError:
-                raise ConfigError(f"spark.master: {master}: {host!r} is no host's name") from None
+                raise ConfigError(f"spark.master: {master}: {host!r} is not a host name") from None
             except OSError as error:
                 problems.append(f"{host}:{port}: {error.strerror or error}")
         if time.monotonic() + _PAUSE > end:
@@ -48,11 +48,13 @@ def check_known(settings: Mapping[str, str], environment: Mapping[str, str] | No
     try:
         socket.getaddrinfo(host.strip("[]"), None)
     except (OSError, UnicodeError):
-        raise ConfigError(f"spark.driver.host: {host!r} is not known as a host's name") from None
+        raise ConfigError(f"spark.driver.host: unknown host {host!r}") from None
     if environment is None or settings.get("spark.master") != "yarn":
         return
     if not {"HADOOP_CONF_DIR", "YARN_CONF_DIR"} & environment.keys():
-        raise ConfigError("HADOOP_CONF_DIR: must name the folder of the cluster's configuration: spark.master is yarn")
+        raise ConfigError(
+            "HADOOP_CONF_DIR: must be the folder of the cluster's configuration, because spark.master is yarn"
+        )
 
 
 def addresses_of(master: str) -> list[tuple[str, int]]:

@@ -45,8 +45,8 @@ def launch() -> Any:
         text = held.all()
         if found := _NOT_FOUND.search(text):
             raise RunError(
-                f"{_coordinates(found[1])} could not be fetched from Maven Central (is there a "
-                "network?); where there is none, name its jar in spark.jars, or put it into Spark's folder jars"
+                f"{_coordinates(found[1])} could not be downloaded from Maven Central. Without a "
+                "network, list the jar in spark.jars, or copy it into Spark's jars folder"
             ) from None
         print(text, end="", file=sys.stderr)
         raise

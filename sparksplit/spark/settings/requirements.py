@@ -74,7 +74,7 @@ def value_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
             yield Problem(key, str(error).partition(": ")[2])
     master = settings.get("spark.master", "")
     if master.startswith("spark://") and not addresses_of(master):
-        yield Problem("spark.master", f"must be spark://HOST:PORT (is {master}); a master's port is 7077, unless set")
+        yield Problem("spark.master", f"must be spark://HOST:PORT (is {master}); a master's default port is 7077")
     elif master and not re.match(r"yarn$|spark://|local($|\[)|local-cluster\[|k8s://", master):
         yield Problem("spark.master", f"must be yarn or spark://HOST:PORT (is {master})")
 
@@ -122,11 +122,11 @@ def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
             "spark.master",
             f"{master} runs everything in one process, and every node needs an executor of its own:"
             " use local-cluster[2,1,1024] (executors, cores, MiB), yarn or spark://..., or start with `sparksplit`,"
-            " which brings a local cluster when no master is set",
+            " which starts a local cluster if no master is set",
         )
     for key, why in (
-        ("spark.dynamicAllocation.enabled", "an executor that Spark takes away ends its node"),
-        ("spark.speculation", "a node that Spark starts twice joins twice"),
+        ("spark.dynamicAllocation.enabled", "when Spark removes an executor, its node ends"),
+        ("spark.speculation", "Spark would start a node twice"),
     ):
         if is_on(settings, key, "false"):
             yield Problem(key, f"must be false (is true): {why}")
@@ -156,7 +156,7 @@ def standalone_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem("spark.submit.deployMode", text)
     if most_executors(settings) == 0:
         cores, most = settings["spark.executor.cores"], settings["spark.cores.max"]
-        text = f"must be at least {cores}, the value of spark.executor.cores: no executor may have fewer (is {most})"
+        text = f"must be at least {cores}, the value of spark.executor.cores, or no executor starts (is {most})"
         yield Problem("spark.cores.max", text)
 
 
@@ -175,7 +175,7 @@ def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Ite
             key, wanted = "spark.master", f"local-cluster[{needed},{local[2]},{local[3]}]"
         elif is_standalone(settings):
             key, wanted = "spark.cores.max", str(needed * int(settings["spark.executor.cores"]))
-        text = f"{need(nodes, spare)} and there are {most}; set fewer nodes, or {key} to {wanted}"
+        text = f"{need(nodes, spare)}, and the settings allow {most}; set fewer nodes, or set {key} to {wanted}"
         yield Problem("nodes", text)
 
 
@@ -189,8 +189,8 @@ def slot_problems(slots: int, cores: int | None = None) -> Iterator[Problem]:
     if cores is None:
         yield Problem(
             "spark.executor.cores",
-            f"is not set, so an executor takes all cores of its worker: it has {slots} task slots, and must have one;"
-            " set it and spark.task.cpus to the cores of a node",
+            f"is not set, so an executor takes all cores of its worker and has {slots} task slots, but must have one."
+            " Set spark.executor.cores and spark.task.cpus to the cores of a node",
         )
     elif slots == 0:
         text = f"must not be below spark.task.cpus (is {cores}); set both to the cores of a node"
@@ -209,18 +209,18 @@ def why_few(settings: Mapping[str, str], executors: int) -> str:
     if is_standalone(settings):
         free = f"{cores} and {memory} (spark.executor.cores, spark.executor.memory)"
         if executors:
-            return f"have the other workers {free} free, or is spark.cores.max too low?"
+            return f"check that the other workers have {free} free, and that spark.cores.max is high enough"
         host = settings.get("spark.driver.host", "the driver")
         return (
-            f"has any worker {free} free, and does it reach {host} (spark.driver.host)? In a worker's work folder,"
+            f"check that a worker has {free} free and reaches {host} (spark.driver.host). In a worker's work folder,"
             f" {settings.get('spark.app.id', 'APPLICATION')}/*/stderr says why an executor ended"
         )
     if settings.get("spark.master") == "yarn":
         return (
-            f"is the queue full, or are {cores} and {memory} + {overhead_mebibytes(settings)}m"
-            " (spark.executor.cores, memory and memoryOverhead) more than one container may have?"
+            f"check that the queue has room, and that one container may have {cores} and {memory} +"
+            f" {overhead_mebibytes(settings)}m (spark.executor.cores, memory and memoryOverhead)"
         )
-    return "is the cluster busy?"
+    return "the cluster may be busy"
 
 
 def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
@@ -231,28 +231,30 @@ def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
         if not settings.get(key):
             # A standalone worker discovers its GPUs itself.
             if not (standalone and key.endswith("discoveryScript")):
-                yield Problem(key, f"is missing, and {given[0]} is set: set it to {value}")
+                yield Problem(key, f"is not set, but {given[0]} is; set it to {value}")
         elif key.endswith("amount") and settings[key].strip() not in ("1", "1.0"):
-            yield Problem(key, f"must be 1, a GPU of its own for each node (is {settings[key]}); use more executors")
+            yield Problem(
+                key, f"must be 1, since each node uses one GPU (is {settings[key]}); for more GPUs, use more executors"
+            )
 
 
 def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     """What a run may survive, and only `check` mentions: memory that may run short, workers that start anew."""
     settings = readable(settings)
     if not is_on(settings, "spark.python.worker.reuse", "true"):
-        why = "predict loads its model once per Python worker, and without reuse once per task"
+        why = "without it, predict loads its model for every task instead of once per Python worker"
         yield Problem("spark.python.worker.reuse", f"must be true (is false): {why}")
     if settings.get("spark.executor.pyspark.memory"):
         yield Problem(
             "spark.executor.pyspark.memory",
-            f"must not be set (is {settings['spark.executor.pyspark.memory']}): it limits the address space, of which"
-            " TensorFlow takes three times its memory; spark.executor.memoryOverhead counts instead",
+            f"must not be set (is {settings['spark.executor.pyspark.memory']}): it limits the address space, and"
+            " TensorFlow reserves three times the memory that it uses. Set spark.executor.memoryOverhead instead",
         )
     if is_standalone(settings) and "spark.executor.instances" in settings and "spark.cores.max" not in settings:
         cores = settings.get("spark.executor.cores", "the cores of a worker")
         yield Problem(
             "spark.executor.instances",
-            "counts for nothing on Spark standalone, where an application takes all cores that are free: set"
+            "has no effect on Spark standalone, where an application takes all free cores. Set"
             f" spark.cores.max to {settings['spark.executor.instances']} x {cores} instead",
         )
     if settings.get("spark.master", "") == "yarn":
@@ -260,7 +262,7 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
         if overhead < TENSORFLOW_MEBIBYTES:
             yield Problem(
                 "spark.executor.memoryOverhead",
-                f"must be at least {TENSORFLOW_MEBIBYTES}m for the Python and TensorFlow in it (is {overhead}m);"
+                f"must be at least {TENSORFLOW_MEBIBYTES}m for Python and TensorFlow (is {overhead}m);"
                 f" set it to {RECOMMENDED_OVERHEAD} or more, or YARN kills the executors",
             )
         attempts = settings.get("spark.yarn.maxAppAttempts")
@@ -268,8 +270,8 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
         if in_cluster and (attempts is None or int(attempts) > 1):
             yield Problem(
                 "spark.yarn.maxAppAttempts",
-                f"must be 1 (is {attempts or 'not set: the cluster decides'}): a second attempt meets the first one's"
-                " unfinished output",
+                f"must be 1 (is {attempts or 'not set: the cluster decides'}): a second attempt would find the"
+                " unfinished output of the first",
             )
 
 

@@ -57,7 +57,9 @@ def configured() -> dict[str, str]:
     options, _ = _submit_arguments()
     files = [Path(value) for option, value in options if option == _FILE]
     if files and not files[-1].is_file():
-        raise ConfigError(f"PYSPARK_SUBMIT_ARGS: {_FILE} {files[-1]}: file not found; name one that is there")
+        raise ConfigError(
+            f"PYSPARK_SUBMIT_ARGS: {_FILE} {files[-1]}: file not found; give the path of an existing file"
+        )
     found = read_defaults(files[-1] if files else conf_folder() / "spark-defaults.conf")
     if "MASTER" in os.environ:
         found.setdefault("spark.master", os.environ["MASTER"])

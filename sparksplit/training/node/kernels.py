@@ -13,12 +13,12 @@ _REASONS = (
     (
         "deterministic",
         re.compile(r"determinis", re.IGNORECASE),
-        "is true, and an operation has no deterministic kernel; with false, the same run may have other bits each time",
+        "is true, but an operation has no deterministic kernel. With false, a repeated run may differ in its bits",
     ),
     (
         "jit_compile",
         re.compile(r"XLA|unsupported operations.*compil", re.IGNORECASE),
-        "is true, and XLA cannot compile an operation of the model; set it to false",
+        "is true, but XLA cannot compile an operation of the model; set it to false",
     ),
 )
 """(key, what TensorFlow's words for it have, what to say)"""

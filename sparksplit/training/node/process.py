@@ -77,7 +77,7 @@ class Process:
 
         content = initial_weights.weights_in(file)
         if initial_weights.digest_of(content) != payload.init:
-            raise RunError(f"{file}: has other weights than when the run began")
+            raise RunError(f"{file}: its weights have changed since the run began")
         try:
             taken = initial_weights.take(self.model, content, self.member.local_dir, apply=payload.checkpoint is None)
         except ValueError as error:

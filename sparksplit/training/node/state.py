@@ -184,7 +184,9 @@ def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -
     """The inverse of `named`. Raises InputError if names or shapes differ: another model or optimizer."""
     for name, variable in _names(prefix, variables):
         if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
-            raise InputError(f"{source}: does not fit this model and optimizer ({name} is missing or of another shape)")
+            raise InputError(
+                f"{source}: does not fit this model and optimizer ({name} is missing or has another shape)"
+            )
         array = arrays[name]
         # NumPy's files know of a bfloat16 only that it has two bytes.
         variable.assign(array.view(variable.numpy().dtype) if array.dtype.kind == "V" else array)

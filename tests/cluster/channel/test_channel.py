@@ -52,12 +52,12 @@ def test_a_lack_of_descriptors_passes_and_is_said(channel: Channel, caplog: pyte
         late.settimeout(10)
         with no_descriptors():
             late.connect(channel.address)
-            until(lambda: "nodes cannot connect for the moment, trying on: Too many open files" in caplog.text)
+            until(lambda: "nodes cannot connect at the moment, trying again: Too many open files" in caplog.text)
         assert wire.Wire(late).introduce(channel.secret, as_node(), time.monotonic() + 10) == {
             "received": -1,
             "behind": 0,
         }
-    assert caplog.text.count("trying on") == 1
+    assert caplog.text.count("trying again") == 1
 
 
 def test_a_driver_that_speaks_nonsense_is_as_good_as_gone(channel: Channel) -> None:

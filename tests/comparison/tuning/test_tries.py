@@ -201,7 +201,7 @@ def test_what_is_wrong_is_told_where_it_was_given(tmp_path):
     strategy = "strategies:\n- batch\n- strategy: epoch\n  optimizer: {momntum: 0.5}\n"
     file.write_text(f"data: d\noutput: o\noptimizer: {{name: sgd}}\ntune: 2\n{strategy}")
     config = load(CompareConfig, str(file), ["optimizer.name=sgdd"])
-    with pytest.raises(ConfigError, match="Keras knows no 'sgdd'") as caught:
+    with pytest.raises(ConfigError, match="Keras has no 'sgdd'") as caught:
         tries(config, plan(config))
     assert str(caught.value).startswith("--set optimizer.name=sgdd: optimizer.name: ")
     config = load(CompareConfig, str(file))

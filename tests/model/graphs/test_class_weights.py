@@ -41,27 +41,31 @@ def test_balanced_classes_weigh_the_same_beside_weights_of_rows(tmp_path):
     summed = [75.0, 750.0]
     found = weights("balanced", tmp_path, counts=(10, 10), summed=summed)
     assert [weight * total for weight, total in zip(found, summed, strict=True)] == pytest.approx([412.5, 412.5])
-    with pytest.raises(ConfigError, match="must be above 0 for some class of the training rows"):
+    with pytest.raises(ConfigError, match="must be above 0 for at least one class of the training rows"):
         weights("{'no': 0}", tmp_path, summed=[3.0, 0.0])
 
 
 def test_a_class_without_rows_is_not_enough_to_train_on(tmp_path):
-    with pytest.raises(ConfigError, match="class_weights: must be above 0 for some class of the training rows"):
+    with pytest.raises(ConfigError, match="class_weights: must be above 0 for at least one class of the training rows"):
         weights("{'no': 0}", tmp_path, counts=(30, 0))
 
 
 @pytest.mark.parametrize(
     ("text", "label", "message"),
     [
-        ("{'yess': 2}", LATE, "class_weights.yess: is none of the data set's classes (no, yes); did you mean 'yes'?"),
+        (
+            "{'yess': 2}",
+            LATE,
+            "class_weights.yess: is not one of the data set's classes (no, yes); did you mean 'yes'?",
+        ),
         (
             "{yes: 2}",
             LATE,
-            "class_weights.true: is none of the data set's classes (no, yes); quote it: YAML takes yes for",
+            "class_weights.true: is not one of the data set's classes (no, yes); put it in quotes, because",
         ),
-        ("{'no': 0, 'yes': 0}", LATE, "class_weights: must be above 0 for some class"),
+        ("{'no': 0, 'yes': 0}", LATE, "class_weights: must be above 0 for at least one class"),
         ("balanced", LabelSpec(dtype="float32"), "class_weights: needs labels that are classes"),
-        ("balanced", LATE.model_copy(update={"shape": [40]}), "class_weights: needs one class a row"),
+        ("balanced", LATE.model_copy(update={"shape": [40]}), "class_weights: needs one class per row"),
         ("balance", LATE, "class_weights"),
         ("{'no': -1}", LATE, "class_weights"),
     ],

@@ -51,9 +51,9 @@ def test_what_executors_tell(found, tmp_path):
     assert len(lines) == 4, lines
     assert lines[0].startswith("spark.python.worker.reuse: must be true (is false)")
     assert lines[1].startswith("pyarrow: must be ") and "(is 1.0 on " in lines[1]
-    assert lines[2].startswith("path: ") and "/nowhere/at/all is not there: make this folder first" in lines[2]
+    assert lines[2].startswith("path: ") and "/nowhere/at/all does not exist; create this folder first" in lines[2]
     assert lines[3].startswith("clock: ") and "s ahead of the driver" in lines[3]
-    assert errors.splitlines()[-1] == "sparksplit check: 4 things to put right, listed above"
+    assert errors.splitlines()[-1] == "sparksplit check: 4 problems, listed above"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,10 @@ def test_what_executors_tell(found, tmp_path):
         (
             {"spark.master": "local-cluster[2,2,1024]"},
             ["--nodes", "3"],
-            ["spark.task.cpus: an executor must have one task slot", "nodes: 3 nodes need 3 executors and there are"],
+            [
+                "spark.task.cpus: an executor must have one task slot",
+                "nodes: 3 nodes need 3 executors, and the settings allow",
+            ],
         ),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,

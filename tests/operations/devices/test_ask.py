@@ -27,7 +27,7 @@ def works(monkeypatch, tmp_path):
     ("way", "problem", "usage"),
     [
         (1, None, False),
-        (3, "products: ended by SIGKILL (is its container's memory too small?)", False),
+        (3, "products: ended by SIGKILL (its container's memory may be too small)", False),
         (4, "conf/x.yaml:3: model.build: no such layer", True),
         (5, "products: ResourceExhaustedError: OOM", False),
         (6, "products: ended with status 3: no such module", False),
@@ -46,7 +46,7 @@ def test_what_was_found_is_kept_and_what_went_wrong_is_told(way, problem, usage)
 def test_it_is_ended_at_its_limit():
     began = time.monotonic()
     answer = ask._ask(replace(ORDER, threads=2), None, 3)
-    assert answer.problem == "products: not done within 3 s, and ended"
+    assert answer.problem == "products: stopped, because it took longer than 3 s"
     assert answer.parts == {"products": [{"device": "CPU:0"}]}
     assert time.monotonic() - began < 60
 

@@ -81,7 +81,7 @@ def test_nvidia_smi_lists_gpus():
         ("echo 'No devices were found'; exit 6", "nvidia-smi: No devices were found"),
         ("exit 9", "nvidia-smi: exit status 9"),
         ("exec sleep 60", "nvidia-smi did not answer within 0.5 s"),
-        (None, "there is no nvidia-smi"),
+        (None, "nvidia-smi not found"),
     ],
 )
 def test_nvidia_smi_fails(tmp_path, monkeypatch, script, said):

@@ -104,7 +104,7 @@ LOST = replace(
     FIRST,
     who="executor 1",
     tensorflow=None,
-    nvidia_smi=Smi(problem="there is no nvidia-smi"),
+    nvidia_smi=Smi(problem="nvidia-smi not found"),
     products=[],
     copies=[],
     small_products=None,
@@ -153,7 +153,7 @@ def test_only_an_output_of_its_own_is_replaced(tmp_path):
     other.write_text('{"command": "train"}')
     run._check_output(DevicesConfig(output=str(own)))
     run._check_output(DevicesConfig(output=str(tmp_path / "none" / "yet.json")))
-    with pytest.raises(ConfigError, match=r"output: .*other\.json: is not a record of .*; it is not replaced"):
+    with pytest.raises(ConfigError, match=r"output: .*other\.json: is not a record of .*; choose another file"):
         run._check_output(DevicesConfig(output=str(other)))
     with pytest.raises(ConfigError, match=r"is a folder; name a file in it, such as .*/devices\.json"):
         run._check_output(DevicesConfig(output=str(folder)))

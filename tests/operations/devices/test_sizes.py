@@ -66,7 +66,7 @@ def test_peak_by_instruction_set_cores_and_clock(instructions, flops, words):
 
 
 def test_a_peak_that_cannot_be_known_is_said_to_be_so():
-    assert sizes.cpu_peak(["avx2", "fma"], 4, None) == (None, "not known: the system does not tell the clock")
+    assert sizes.cpu_peak(["avx2", "fma"], 4, None) == (None, "unknown: the system does not report the clock rate")
     assert sizes.cpu_peak(["rv64"], 4, 2.0)[0] is None
 
 

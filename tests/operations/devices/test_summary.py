@@ -29,7 +29,10 @@ def test_operations_are_counted_by_device():
         ([Kernel("GPU", FLOAT, False)], "TensorFlow has no GPU kernel for it with int64"),
         ([Kernel("GPU", {"T": frozenset({"int64"})}, True)], "its GPU kernel works on the host's memory"),
         ([Kernel("DEFAULT", {}, True)], "its GPU kernel works on the host's memory"),
-        ([Kernel("GPU", {}, False)], "it was put there: with what it reads, by its size, or by the model"),
+        (
+            [Kernel("GPU", {}, False)],
+            "TensorFlow placed it there: near its input, because of its size, or as the model asks",
+        ),
     ],
 )
 def test_why_an_operation_is_on_the_cpu(kernels, why):

@@ -41,13 +41,13 @@ GZIP, BZIP2 = gzip.compress(TEXT.encode()), bz2.compress(TEXT.encode())
     [
         ("a.csv", GZIP, "is packed with gzip: rename it, so that it ends in .gz"),
         ("a.json", BZIP2, "is packed with bzip2: rename it, so that it ends in .bz2"),
-        ("a.csv.gz", BZIP2, "is named .gz, and is no gzip file: rename it by what it holds"),
-        ("a.csv.bz2", TEXT.encode(), "is named .bz2, and is no bzip2 file: rename it by what it holds"),
-        ("a.csv", zipped(), "is a zip archive (or an Excel file), no text: save it as text, or unpack it"),
-        ("a.csv", lzma.compress(TEXT.encode()), "is an xz file, no text: unpack it, or pack it with gzip"),
-        ("a.csv", parquet(), "is a Parquet file, no text: use input.format: parquet"),
-        ("a.csv", b"ORC\x08\x03", "is an ORC file, no text: use input.format: orc"),
-        ("a.json", b"Obj\x01\x04", "is an Avro file, no text: use input.format: avro"),
+        ("a.csv.gz", BZIP2, "is named .gz, but is not a gzip file; rename it"),
+        ("a.csv.bz2", TEXT.encode(), "is named .bz2, but is not a bzip2 file; rename it"),
+        ("a.csv", zipped(), "is a zip archive (or an Excel file), not text: save it as text, or unpack it"),
+        ("a.csv", lzma.compress(TEXT.encode()), "is an xz file, not text: unpack it, or pack it with gzip"),
+        ("a.csv", parquet(), "is a Parquet file, not text: use input.format: parquet"),
+        ("a.csv", b"ORC\x08\x03", "is an ORC file, not text: use input.format: orc"),
+        ("a.json", b"Obj\x01\x04", "is an Avro file, not text: use input.format: avro"),
         *(
             ("a.csv", TEXT.encode(name), "is UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)")
             for name in ("utf-16", "utf-16-le", "utf-16-be")

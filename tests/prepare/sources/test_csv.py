@@ -81,8 +81,8 @@ LINES: dict[bytes, Any] = {
     b'"a",1': "has 2 columns, 3 are needed",
     b"1,2,3,4": "has 4 columns, 3 are needed",
     b"a,abc,0": "column 'x': 'abc' is not a number",
-    b"a,,0": "column 'x': is empty (input.missing: mean fills gaps)",
-    b"a,nan,0": "column 'x': is 'nan' (input.missing: mean fills gaps)",
+    b"a,,0": "column 'x': is empty (input.missing: mean fills missing values)",
+    b"a,nan,0": "column 'x': is 'nan' (input.missing: mean fills missing values)",
     b"a,inf,0": "column 'x': 'inf' is not a finite number",
     b"a,1d,0": "column 'x': '1d' is not a number",
     b"a,0x1p3,0": "column 'x': '0x1p3' is not a number",
@@ -266,9 +266,9 @@ def test_hives_text_files(spark: SparkSession, tmp_path: Path) -> None:
 def test_files_with_other_headers_are_named(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "a,b\n1,0\n", "m/1.csv")
     for content, message in (
-        ("b,a\n1,0\n", "its header is not that of the other files: it has 'b' in place of 'a'"),
+        ("b,a\n1,0\n", "its header differs from the other files: it has 'b' in place of 'a'"),
         ("a\n1\n", "its header has 1 columns, those of the other files 2"),
-        ("\nA,b\n1,0\n", "its header is not that of the other files: it has 'A' in place of 'a'"),
+        ("\nA,b\n1,0\n", "its header differs from the other files: it has 'A' in place of 'a'"),
     ):
         other = write(tmp_path, content, "m/2.csv")
         for keys in ({}, {"encoding": "ISO-8859-1"}) if content.startswith("b") else ({},):
@@ -302,10 +302,14 @@ def test_a_damaged_file_among_others_is_named(spark: SparkSession, tmp_path: Pat
         (
             "a;b\n1;2\n",
             {},
-            "has no columns left for features (1 in all); are its columns separated by ';' (input.delimiter: semicolon"
-            ")?",
+            "has no columns left for features (1 in all); if its columns are separated by ';', set "
+            "input.delimiter: semicolon",
         ),
-        ("a,b\n1,2\n", {"header": False}, "row 1: column 1: 'a' is not a number; is it a header (input.header: true)?"),
+        (
+            "a,b\n1,2\n",
+            {"header": False},
+            "row 1: column 1: 'a' is not a number; if row 1 is a header, set input.header: true",
+        ),
     ],
 )
 def test_files_that_are_not_right_are_refused(
@@ -331,8 +335,8 @@ def test_columns_that_are_not_there_and_names_that_are_taken(spark: SparkSession
     path = write(tmp_path, "a,A,Row_ID,label,y\n1,2,3,5,0\n1,2,3,5,1\n")
     assert list(source(spark, path, keep=["A"]).keep) == ["A"]
     for keys, message in (
-        ({"keep": ["Row_ID"]}, "'Row_ID' is taken ('row_id', and Spark takes no notice of case)"),
-        ({"keep": ["a", "A"]}, "'A' is taken ('a', and Spark takes no notice of case)"),
+        ({"keep": ["Row_ID"]}, "'Row_ID' is taken ('row_id'; Spark ignores case)"),
+        ({"keep": ["a", "A"]}, "'A' is taken ('a'; Spark ignores case)"),
         ({"keep": ["y"]}, "keep: names the label"),
         ({"label": "d"}, "has no column 'd'; it has a, A"),
         ({"label": 5}, "has 5 columns, 0 to 4"),
@@ -372,7 +376,7 @@ def test_rows_to_predict_have_the_label_and_the_kept_columns_of_the_models_rows(
     found = source(spark, write(tmp_path, "id,a\nr1,2\n"), trained)
     assert (found.label_kind, found.keep) == (None, ["id"])
     assert found.notes == [
-        "has no column 'y', the label: predictions have no metrics", "has no column 'day', which the model's data kept",
+        "has no label column 'y', so predictions have no metrics", "has no column 'day', which the training data kept",
     ]  # fmt: skip
     with pytest.raises(ConfigError, match=r"label: .* has no column 'y'; it has id, a"):
         source(spark, tmp_path / "rows.csv", trained, label="y")

@@ -80,7 +80,7 @@ NAMES = {"images": "train-images-idx3-ubyte", "labels": "train-labels-idx1-ubyte
 @pytest.mark.parametrize(
     ("which", "change", "message"),
     [
-        ("images", lambda content: content[:-1], "is truncated: 75 bytes of values and header, 76 are announced"),
+        ("images", lambda content: content[:-1], "is truncated: it has 75 bytes, but its header announces 76"),
         ("images", lambda content: content + b"x", "has 1 bytes more than its header announces"),
         ("images", lambda content: content[:9], "is truncated: it ends within the header"),
         ("labels", lambda content: b"", "is truncated: it ends within the header"),
@@ -142,20 +142,20 @@ def test_a_file_that_shrinks_after_the_check_is_found(tmp_path: Path) -> None:
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no such folder"):
+    with pytest.raises(InputError, match="folder not found"):
         source(tmp_path / "none")
     with pytest.raises(InputError, match="has no train-images-idx3-ubyte"):
         source(tmp_path)
     folder = write_folder(tmp_path / "set", digits(5), digits(5))
     (folder / "t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(InputError, match=r"has no t10k-labels-idx1-ubyte, \.gz or not, beside t10k-images-idx3-ubyte"):
+    with pytest.raises(InputError, match=r"has t10k-images-idx3-ubyte, but no t10k-labels-idx1-ubyte and no"):
         source(folder)
 
 
 def test_train_and_test_must_be_alike(tmp_path: Path) -> None:
     images, labels = digits(5)
     folder = write_folder(tmp_path, (images, labels), (images.reshape(5, 3, 4), labels))
-    with pytest.raises(InputError, match=r"rows are uint8 \[3, 4\], those of"):
+    with pytest.raises(InputError, match=r"rows are uint8 \[3, 4\], but those of"):
         source(folder)
 
 
@@ -163,7 +163,7 @@ def test_train_and_test_must_be_alike(tmp_path: Path) -> None:
     ("keys", "message"),
     [
         ({"shape": [5]}, r"shape: does not fit rows of \[4, 3\]"),
-        ({"dtype": "float32"}, "dtype: the IDX files hold uint8"),
+        ({"dtype": "float32"}, "dtype: must be uint8, as in the IDX files"),
         ({"test": "x"}, "test: is for csv"),
         ({"keep": [1]}, "keep: is for csv"),
         ({"label_type": "text"}, "label_type: must be integer or number"),

@@ -94,14 +94,14 @@ def test_what_is_no_image():
     deep = encoded(np.arange(24, dtype=np.uint16).reshape(4, 6) * 1000)
     bad: dict[str, bytes | None] = {
         "is null": None,
-        "is no PNG or JPEG image": b"hello",
+        "is not a PNG or JPEG image": b"hello",
         "is damaged: image file is truncated": png[: len(png) // 2],
         "is damaged: image file is truncated (": jpeg[:-40],
         "is damaged: broken data stream when reading image file": png[:50] + b"\0\0\0\0" + png[54:],
         "its pixels have more than 8 bits: Pillow's mode is I;16": deep,
     }
     assert [decoder.problem(content)[0][: len(reason)] for reason, content in bad.items()] == list(bad)
-    assert decoder.problem(b"") == decoder.problem(encoded(COLOURS, "GIF")) == ("is no PNG or JPEG image",) * 2
+    assert decoder.problem(b"") == decoder.problem(encoded(COLOURS, "GIF")) == ("is not a PNG or JPEG image",) * 2
     assert decoder.problem(png[: len(png) // 2])[1] == "is damaged"
     assert decoder.problem(png) == ("", "")
     values, wrong = decoder.values(pa.array([None, png, b"hello"], pa.binary()))
@@ -145,11 +145,11 @@ def test_folders_by_class(spark, tmp_path, elsewhere):
         ([40] * 3, "dog", "1.png"),
     ]  # fmt: skip
     (bad,) = bad_of(spark, opened, 1)
-    assert str(bad) == f"{raw}/cat/notes.txt: a row: is no PNG or JPEG image (cat)"
+    assert str(bad) == f"{raw}/cat/notes.txt: a row: is not a PNG or JPEG image (cat)"
     far = source(spark, **keys, path=elsewhere(tmp_path, "held"), channels=1)
     assert pixels_of(spark, far) == [([40], "dog")]
     picture(raw / "3.png", 50)
-    with pytest.raises(InputError, match=r"raw 10%20/3.png lies beside the folder of .*: which is the class\?$"):
+    with pytest.raises(InputError, match=r"raw 10%20/3.png lies in a folder above that of .*, so the class is unclear"):
         source(spark, **keys, path=f"{raw}")
 
 
@@ -195,7 +195,7 @@ def test_broken_images_without_labels(spark, tmp_path):
         f"{tmp_path}/folder/2.png: a row: is damaged: image file is truncated"
     ]
     assert sorted(str(bad) for bad in bad_of(spark, by_column, 2)) == [
-        f"{tmp_path}/a.parquet: a row: is no PNG or JPEG image", f"{tmp_path}/a.parquet: a row: is null",
+        f"{tmp_path}/a.parquet: a row: is not a PNG or JPEG image", f"{tmp_path}/a.parquet: a row: is null",
     ]  # fmt: skip
 
 

@@ -26,9 +26,9 @@ def test_a_line_that_is_no_object_is_a_bad_row(spark: SparkSession, tmp_path: Pa
     bad = bad_of(spark, opened, 3)
     told = assigned(bad, find_lines(spark, [(row.path, row.row) for row in bad]))
     assert sorted((Path(row.path).name, row.row, row.text, row.reason) for row in told) == [
-        ("mixed.json", 2, '{"x": \t"\\', "is no JSON object"),
-        ("mixed.json", 5, "none", "is no JSON object"),
-        ("mixed.json", 7, '{"x": 1, "y": "\ufffd"}', "is no JSON object"),
+        ("mixed.json", 2, '{"x": \t"\\', "is not a JSON object"),
+        ("mixed.json", 5, "none", "is not a JSON object"),
+        ("mixed.json", 7, '{"x": 1, "y": "\ufffd"}', "is not a JSON object"),
     ]
 
 
@@ -36,7 +36,7 @@ def test_a_file_without_objects_is_refused(spark: SparkSession, tmp_path: Path) 
     (tmp_path / "day=1").mkdir()
     (tmp_path / "day=1" / "one.json").write_text('{\n "x": 1,\n "y": 1\n}\n')
     with pytest.raises(
-        InputError, match=r"^\S+: no line is a JSON object; each row must be one, on a line of its own$"
+        InputError, match=r"^\S+: no line is a JSON object; write each row as one JSON object on its own line$"
     ):
         source(spark, format="json", path=f"{tmp_path}")
 
@@ -48,16 +48,16 @@ def test_a_file_without_objects_is_refused(spark: SparkSession, tmp_path: Path) 
         (b' \t{"x": "\xc3\xa9 }"} \r', None),
         (b"{}", None),
         (b'{"x": ' + b"9" * 5000 + b"}", None),
-        (b'{"x": 1}{"x": 2}', "has more behind its JSON object"),
-        (b'{"x": 1} garbage', "has more behind its JSON object"),
-        (b'{"x": 1}}', "has more behind its JSON object"),
-        (b"null", "is no JSON object"),
-        (b"[]", "is no JSON object"),
-        (b'[{"x": 1}]', "is no JSON object"),
-        (b"5", "is no JSON object"),
-        (b'{"x": 1', "is no JSON object"),
-        (b'{"x": "\xe9"}', "is no JSON object"),
-        (b'{"x": ' * 100_000, "is no JSON object"),
+        (b'{"x": 1}{"x": 2}', "has text after its JSON object"),
+        (b'{"x": 1} garbage', "has text after its JSON object"),
+        (b'{"x": 1}}', "has text after its JSON object"),
+        (b"null", "is not a JSON object"),
+        (b"[]", "is not a JSON object"),
+        (b'[{"x": 1}]', "is not a JSON object"),
+        (b"5", "is not a JSON object"),
+        (b'{"x": 1', "is not a JSON object"),
+        (b'{"x": "\xe9"}', "is not a JSON object"),
+        (b'{"x": ' * 100_000, "is not a JSON object"),
         (b'{"x": 1, "x": 2}', "has the key 'x' twice"),
         (b'{"z": {"x": 1, "x": 2}}', "has the key 'x' twice"),
     ],
@@ -69,14 +69,14 @@ def test_a_line_is_one_object_and_nothing_else(line: bytes, problem: str | None)
 def test_every_line_is_a_row_or_a_bad_row(spark: SparkSession, tmp_path: Path) -> None:
     good = '{"x": 1, "X": 2, "y": 0}\n  \n{"X": 4.5, "x": 3, "y": 1}\n'
     bad = {
-        '{"x":1,"X":2,"y":0}{"x":2,"X":2,"y":1}': "has more behind its JSON object",
-        '{"x":3,"X":2,"y":0} garbage': "has more behind its JSON object",
-        '{"x":3,"X":2,"y":0}5': "has more behind its JSON object",
-        "null": "is no JSON object",
-        "[]": "is no JSON object",
-        '[{"x":7,"X":2,"y":0}]': "is no JSON object",
+        '{"x":1,"X":2,"y":0}{"x":2,"X":2,"y":1}': "has text after its JSON object",
+        '{"x":3,"X":2,"y":0} garbage': "has text after its JSON object",
+        '{"x":3,"X":2,"y":0}5': "has text after its JSON object",
+        "null": "is not a JSON object",
+        "[]": "is not a JSON object",
+        '[{"x":7,"X":2,"y":0}]': "is not a JSON object",
         '{"x":3,"X":2,"y":0,"y":1}': "has the key 'y' twice",
-        '{"x":"","X":2,"y":0}': "has a value that does not fit its column (an empty text among numbers, say)",
+        '{"x":"","X":2,"y":0}': "has a value of another type than its column, such as an empty text among numbers",
     }
     (tmp_path / "one.json").write_text(good + "".join(f"{line}\n" for line in bad))
     opened = source(spark, format="json", path=f"{tmp_path}", max_bad_rows=99, missing="mean")

@@ -34,9 +34,9 @@ def named(
     ("columns", "label_name", "own", "label", "said"),
     [
         ("a y z", "y", "z", "y", []),
-        ("a z", "y", "z", None, [f"has no column 'y', the label: {NO_LABEL}"]),
+        ("a z", "y", "z", None, [f"has no label column 'y', so {NO_LABEL}"]),
         ("a z", None, "z", "z", []),
-        ("a z", None, None, None, [f"input.label names no column: {NO_LABEL}"]),
+        ("a z", None, None, None, [f"input.label names no column, so {NO_LABEL}"]),
     ],
 )
 def test_the_label_is_that_of_the_models_rows(
@@ -48,7 +48,7 @@ def test_the_label_is_that_of_the_models_rows(
 
 
 def test_what_was_kept_is_kept_as_far_as_it_is_there() -> None:
-    told = ["has no column 'day', which the model's data kept"]
+    told = ["has no column 'day', which the training data kept"]
     assert named("a y id", "y", ["day", "id"], None) == ("y", ["id"], told)
     assert named("a y id", "y", ["day", "id"], None, keep=["a"]) == ("y", ["a"], [])
     assert named("a y id", "y", ["id"], None, keep=[]) == ("y", [], [])

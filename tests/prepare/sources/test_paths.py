@@ -19,5 +19,5 @@ def test_archives_are_no_text(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"x")
     check_paths(InputConfig(format="images", path=f"{tmp_path}"))
     for format_ in ("csv", "hive-text"):
-        with pytest.raises(InputError, match=f"/{name}: is packed as Spark does not read it: unpack it"):
+        with pytest.raises(InputError, match=f"/{name}: Spark cannot read this kind of archive; unpack it"):
             check_paths(InputConfig(format=format_, path=f"{tmp_path}"))

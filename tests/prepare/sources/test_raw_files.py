@@ -49,8 +49,8 @@ def test_a_folder_in_the_folder_is_refused_by_name(folder: Path) -> None:
         with pytest.raises(InputError) as caught:
             read()
         assert str(caught.value) == (
-            f"{folder}/2024: is a folder, and only files in the input's own folder are read: "
-            "name the folder that holds the files, or move this one away"
+            f"{folder}/2024: is a folder, but only files directly in the input folder are read. "
+            "Give the folder that holds the files, or move this folder away"
         )
 
 

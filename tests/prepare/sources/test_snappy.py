@@ -49,5 +49,5 @@ def test_what_spark_would_read_in_part_is_refused(spark: SparkSession, tmp_path:
     file = next((tmp_path / "raw").glob("*.snappy"))
     (tmp_path / "raw" / f".{file.name}.crc").unlink()
     file.write_bytes(file.read_bytes()[:-3])
-    with pytest.raises(InputError, match=r"\.snappy: is truncated, or was not compressed by Hadoop's snappy: unpack"):
+    with pytest.raises(InputError, match=r"\.snappy: is truncated, or is not in Hadoop's snappy format; unpack"):
         source(spark, format="csv", path=f"{tmp_path}/raw")

@@ -157,7 +157,7 @@ def test_no_sequence_lies_across_a_cut_and_each_is_the_texts(
     path = write(tmp_path_factory.mktemp("text"), content)
     keys = {"length": length, "stride": stride, **({} if limit is None else {"max_sequences": limit})}
     if stride > length:
-        with pytest.raises(ConfigError, match=f"stride: must be at most the length, {length}, "):
+        with pytest.raises(ConfigError, match=f"stride: must be at most input.length, {length}, "):
             source(path, **keys)
         return
     try:
@@ -227,10 +227,12 @@ def test_to_predict_a_text_is_read_as_the_model_was_trained(tmp_path: Path) -> N
         open_source(config(path, length=4), trained())
     with pytest.raises(ConfigError, match="unit: must be words, as the model was trained"):
         open_source(config(path, unit="characters"), trained("words"))
-    with pytest.raises(ConfigError, match="format: is text, but the model was not trained on one"):
+    with pytest.raises(ConfigError, match="format: is text, but the model was not trained on a text"):
         open_source(config(path), trained("integer"))
     rows = parse(InputConfig, {"format": "csv", "path": "x.csv", "header": False})
-    with pytest.raises(ConfigError, match="format: must be text: the model predicts the next of a text's characters"):
+    with pytest.raises(
+        ConfigError, match="format: must be text, because the model was trained on the characters of a text"
+    ):
         labelled_like(rows, trained())
 
 
@@ -240,12 +242,12 @@ def test_to_predict_a_text_is_read_as_the_model_was_trained(tmp_path: Path) -> N
         (b"abc\xffdef", {}, "is not UTF-8 text: byte 3 is 0xff"),
         (b"\xef\xbb\xbfab\xe2\x82", {}, "is not UTF-8 text: byte 5 is 0xe2"),
         (gzip.compress(b"abcdefgh", mtime=0)[:-3], {}, "is truncated: the gzip stream has no end"),
-        (b"", {}, "too short: the train stretch has 0 of 0 characters, one sequence and what follows needs 4"),
-        (b"abc", {}, "too short: the train stretch has 3 of 3 characters, one sequence and what follows needs 4"),
-        (b" a b\n", {"unit": "words"}, "the train stretch has 2 of 2 words, one sequence and what follows needs 4"),
-        (b"abcdefghij" * 3, {"validation": 0.1}, "the validation stretch has 3 of 30 characters"),
-        (b"abcdefghij" * 3, {"test": 0.01}, "the test stretch has 0 of 30 characters"),
-        (b"abcdefghij" * 3, {"max_sequences": 1, "validation": 0.5}, "the train stretch has 2 of 4 characters"),
+        (b"", {}, "too short: the train part has 0 of 0 characters, but one sequence needs 4"),
+        (b"abc", {}, "too short: the train part has 3 of 3 characters, but one sequence needs 4"),
+        (b" a b\n", {"unit": "words"}, "the train part has 2 of 2 words, but one sequence needs 4"),
+        (b"abcdefghij" * 3, {"validation": 0.1}, "the validation part has 3 of 30 characters"),
+        (b"abcdefghij" * 3, {"test": 0.01}, "the test part has 0 of 30 characters"),
+        (b"abcdefghij" * 3, {"max_sequences": 1, "validation": 0.5}, "the train part has 2 of 4 characters"),
     ],
 )
 def test_texts_that_will_not_do(tmp_path: Path, content: bytes, keys: dict[str, Any], message: str) -> None:
@@ -272,7 +274,7 @@ def test_too_many_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ({"max_sequences": 0}, "max_sequences: must be at least 1"),
         ({"vocabulary": 0}, "vocabulary: must be at least 1"),
         ({"unit": "lines"}, "unit: must be one of 'characters' or 'words'"),
-        ({"label": 0}, r"label: names a column, which csv has; for text it is left out, or null \(is 0\)"),
+        ({"label": 0}, r"label: must be left out or null for text, which has no columns \(is 0\)"),
     ],
 )
 def test_keys_that_will_not_do(tmp_path: Path, keys: dict[str, Any], message: str) -> None:

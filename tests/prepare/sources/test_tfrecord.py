@@ -59,7 +59,7 @@ def test_a_file_that_ends_too_soon_or_has_another_bit_is_told(three, data):
         with pytest.raises(DamagedFile, match="is truncated: it ends within record"):
             read(content[:cut])
     at, bit = data.draw(some.integers(0, len(content) - 1)), data.draw(some.integers(0, 7))
-    with pytest.raises(DamagedFile, match=r"is damaged: the checksum of record \d|is no TFRecord file"):
+    with pytest.raises(DamagedFile, match=r"is damaged: the checksum of record \d|is not a TFRecord file"):
         read(content[:at] + bytes([content[at] ^ (1 << bit)]) + content[at + 1 :])
 
 
@@ -69,7 +69,7 @@ def test_damaged_files_say_where(tmp_path):
         read(content[:-1])
     with pytest.raises(DamagedFile, match=r"damaged: the checksum of record 2, which begins at byte 21, is wrong"):
         read(content[:-5] + b"\0" + content[-4:])
-    with pytest.raises(DamagedFile, match="is no TFRecord file: the checksum at its beginning is wrong"):
+    with pytest.raises(DamagedFile, match="is not a TFRecord file: the checksum at its start is wrong"):
         read(b"a,b,label\n1,2,0\n3,4,1\n")
     packed = write(tmp_path / "packed", [b"first"] * 1000, "GZIP").read_bytes()
     with pytest.raises(DamagedFile, match="is truncated: the gzip stream has no end"):
@@ -106,12 +106,12 @@ def test_features_have_the_kind_that_they_have_first():
 def test_what_is_wrong_with_a_record():
     features = [Feature("a", "float", False), Feature("b", "int64", False), Feature("c", "text", False)]
     bad = {
-        b"\xff no example": "is no tf.train.Example",
+        b"\xff no example": "is not a tf.train.Example",
         example(a=[1.0, 2.0], b=[1], c=[b""]): "feature 'a' has 2 values, 1 is needed",
         example(a=[1], b=[1], c=[b""]): "feature 'a' is int64 here and float in the first records of the input",
         example(a=[1.0], b=[b"1"], c=[b""]): "feature 'b' is text here and int64 in the first records of the input",
         example(a=[1.0], b=[1], c=[b"\xff"]): "feature 'c' is not UTF-8 text",
-        example(a=[1.0], b=[1], c=[b""], d=[1]): "has a feature 'd', which the first records of the input have not",
+        example(a=[1.0], b=[1], c=[b""], d=[1]): "has a feature 'd', which the first records of the input do not have",
     }
     good = example(a=[1.5], b=[7], c=["ü".encode()])
     made, wrong = columns([*bad, good, example()], features)
@@ -151,8 +151,8 @@ def test_files_of_examples_are_rows(spark, tmp_path):
         (2, 4, 5, 0, "held", "3"),
     ]  # fmt: skip
     assert [str(bad) for bad in bad_of(spark, opened, 2)] == [
-        f"{raw}/day=2/c.tfrecord: row 1: column 'f10': is null (input.missing: mean fills gaps)",
-        f"{raw}/day=2/c.tfrecord: row 2: is no tf.train.Example",
+        f"{raw}/day=2/c.tfrecord: row 1: column 'f10': is null (input.missing: mean fills missing values)",
+        f"{raw}/day=2/c.tfrecord: row 2: is not a tf.train.Example",
     ]
 
 
@@ -168,7 +168,7 @@ def test_an_array_is_the_tensor_and_a_damaged_file_ends_the_job(spark, tmp_path)
     with pytest.raises(InputError, match=f"^{tmp_path}/b: is truncated: it ends within record 2, which begins"):
         bad_of(spark, damaged, 10)
     (tmp_path / "b").write_text("a,b\n1,2\n")
-    with pytest.raises(InputError, match=f"^{tmp_path}/b: the first records are no tf.train.Examples with features"):
+    with pytest.raises(InputError, match=f"^{tmp_path}/b: the first records are not tf.train.Examples with features"):
         source(spark, format="tfrecord", path=f"{tmp_path}/b")
 
 

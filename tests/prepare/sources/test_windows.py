@@ -107,7 +107,7 @@ def test_without_labels_there_is_the_last_window_of_each_series_that_has_one() -
 def test_a_time_that_is_there_twice_is_refused_with_its_series() -> None:
     found = list(reader()([rows(["a"] * 3, [1, 2, 3], table(3, 0)), rows(["a"] * 2, [3, 4], table(2, 3))]))
     [bad] = [item for _, item in found if isinstance(item, BadRow)]
-    assert bad.fatal and str(bad).startswith("place: several rows have station a, hour h3: a time must be there once")
+    assert bad.fatal and str(bad).startswith("place: several rows have station a, hour h3: each series")
 
 
 def test_bad_rows_come_through_by_part() -> None:

@@ -117,8 +117,8 @@ def test_good_rows_stay_together_with_their_label_and_kept_texts() -> None:
     assert rows is not None and isinstance(rows.label, np.ndarray)
     assert (rows.tensors[0].tolist(), rows.label.tolist(), rows.keep) == ([[1.5, 1.0]], [0], [["p"]])
     assert bad == [
-        "the DataFrame: a row: column 'a': is null (input.missing: mean fills gaps) (null, 2, 1)",
-        "the DataFrame: a row: column 'y', the label: null is no integer (3.5, 3, null)",
+        "the DataFrame: a row: column 'a': is null (input.missing: mean fills missing values) (null, 2, 1)",
+        "the DataFrame: a row: column 'y', the label: null is not an integer (3.5, 3, null)",
         "the DataFrame: a row: column 'b': 16777217 is 16777216 in float32, the default; set input.dtype "
         "(float64 keeps it, float32 rounds it) (4.5, 16777217, 3)",
     ]
@@ -128,7 +128,7 @@ def test_labels_that_are_texts() -> None:
     batch = pa.RecordBatch.from_pydict({"0": [1.0, 2.0], "1": [1.0, 2.0], "2": ["cat", ""]})
     rows, bad = read(batch, label_kind="text")
     assert rows is not None and rows.label == ["cat"]
-    assert bad == ["the DataFrame: a row: column 'y', the label: '' is no text (2, 2, )"]
+    assert bad == ["the DataFrame: a row: column 'y', the label: '' is not a text (2, 2, )"]
 
 
 def test_arrays_of_the_tensors_length() -> None:
@@ -172,8 +172,8 @@ def test_every_bad_row_has_a_reason_with_and_one_without_its_values() -> None:
         "column 'a': not finite",
         "column 'a': not finite as float32",
         "column 'a': rounded by float32, the default",
-        "column 'y', the label: no integer",
-        "column 'day', which the cut goes by: no time or date",
+        "column 'y', the label: not an integer",
+        "column 'day' of the cut: not a time or date",
     ]
     (rows,) = (item for item in items if isinstance(item, ParsedRows))
     assert rows.cut is not None and rows.cut.dtype == np.int64 and rows.cut.tolist() == [5]
@@ -239,7 +239,7 @@ def test_rows_of_a_file_of_texts_and_the_marks_of_bad_ones() -> None:
     assert isinstance(good, ParsedRows) and isinstance(bad, BadRows)
     assert (good.tensors[0].tolist(), good.label, good.keep) == ([[1.5, 2], [3, 4]], ["cat", "dog"], [[None, ""]])
     assert [(row.path, row.offset, row.reason, row.text) for row in bad] == [
-        ("/my a.csv", 12, "column 'a': is empty (input.missing: mean fills gaps)", "r2,,2,cat"),
+        ("/my a.csv", 12, "column 'a': is empty (input.missing: mean fills missing values)", "r2,,2,cat"),
         ("/my a.csv", 13, "column 'b': 'x' is not a number", "r3,1,x,cat"),
         ("/my a.csv", 14, "column 'y', the label: is 'NA'", "r4,1,2,NA"),
         ("/my a.csv", 15, "column 'y', the label: is not UTF-8 text (input.encoding)", "r5,1,2,c\ufffd"),
@@ -266,7 +266,7 @@ def test_a_label_unlike_the_first_ones_is_told_with_the_key_that_takes_it(
     made = reader(label_kind=kind, guessed=guessed, kept=1, told=True, cells=CELLS, order=[3, 0, 1, 2])
     (bad,) = made.read(texts([["1", "2", text, "r1"]], [None]))
     assert isinstance(bad, BadRows)
-    hint = f", as the first labels are; input.label_type: {takes} takes it" if guessed and takes else ""
+    hint = f", but the first labels are; input.label_type: {takes} accepts it" if guessed and takes else ""
     assert [row.reason for row in bad] == [f"column 'y', the label: {problem}{hint}"]
 
 
@@ -301,6 +301,6 @@ def test_weights_are_none_of_the_features_and_not_below_zero() -> None:
     assert rows.weight is not None and rows.weight.tolist() == [0.5] and rows.weight.dtype == np.float32
     assert rows.keep == [["p"]]
     assert bad == [
-        "the DataFrame: a row: column 'w', the weight: -1.0 is no number of 0 or more (2, 5, 1)",
-        "the DataFrame: a row: column 'w', the weight: null is no number of 0 or more (3, 6, 2)",
+        "the DataFrame: a row: column 'w', the weight: -1.0 is not a number of 0 or more (2, 5, 1)",
+        "the DataFrame: a row: column 'w', the weight: null is not a number of 0 or more (3, 6, 2)",
     ]

@@ -171,7 +171,7 @@ def test_rows_of_several_files_and_what_is_wrong_with_them() -> None:
     expected = [("a,b", "p", 1, 0), ("c", "p", 1, 2), ("e", "p", 2, 3), ("f", "p", 3, 4)]
     wrong = [
         ("/a b", "column 'x': 'x' is not a number", "k,x,y"),
-        ("/c", "FATAL its header has 2 columns, those of the other files 3", "d,1"),
+        ("/c", "FATAL its header has 2 columns, but the other files have 3", "d,1"),
         ("/a b", "column 'x': 'x' is not a number", "k,x,y"),
         ("/a b", "a quoted field does not close on its line (input.multiline: true reads line breaks within quotes)",
          '"g,3,4'),
@@ -187,9 +187,9 @@ def test_rows_of_several_files_and_what_is_wrong_with_them() -> None:
         ("k,x,y", None),
         ('k,"x",y', None),
         ("\ufeffk,x,y", None),
-        ("K,x,y", "is not that of the other files: it has 'K' in place of 'k'"),
-        ("k,y,x", "is not that of the other files: it has 'y' in place of 'x'"),
-        ("k,x,y,z", "has 4 columns, those of the other files 3"),
+        ("K,x,y", "differs from the other files: it has 'K' instead of 'k'"),
+        ("k,y,x", "differs from the other files: it has 'y' instead of 'x'"),
+        ("k,x,y,z", "has 4 columns, but the other files have 3"),
     ],
 )
 def test_headers_are_those_of_the_first_file_to_the_letter(header: str, problem: str | None) -> None:

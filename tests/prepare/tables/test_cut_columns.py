@@ -26,17 +26,17 @@ def columns(cut: dict[str, Any], names: list[str], types: list[str], frame: Any 
 @pytest.mark.parametrize(
     ("cut", "found", "words"),
     [
-        ({"by": "column", "column": "s"}, "int", "column: 's' is int, and must be text that names the split"),
-        ({"by": "time", "column": "s"}, "double", "'s' is double, and must hold times, dates or whole numbers: cast"),
+        ({"by": "column", "column": "s"}, "int", "column: 's' is int, but must be text: train, validation or test"),
+        ({"by": "time", "column": "s"}, "double", "'s' is double, but must hold times, dates or whole numbers; cast"),
         (
             {"by": "time", "column": "s", "test_from": "2024-05-01"},
             "bigint",
-            "test_from: must be a whole number, as column 's' is bigint .is '2024-05-01'.",
+            "test_from: must be a whole number, because column 's' is bigint .is '2024-05-01'.",
         ),
         (
             {"by": "time", "column": "s", "validation_from": 20240501},
             "date",
-            "validation_from: must be a date or a time, as column 's' is date .is 20240501.",
+            "validation_from: must be a date or a time, because column 's' is date .is 20240501.",
         ),
     ],
 )
@@ -62,8 +62,8 @@ def test_the_type_says_what_a_column_holds(cut: dict[str, Any], found: str, kind
 
 def test_a_row_is_bad_for_a_reason_with_its_value_and_one_without() -> None:
     time = CutColumns(("day",), "time")
-    subject = "column 'day', which the cut goes by"
-    assert time.problem(", soon") == (f"{subject}: 'soon' is no time or date", f"{subject}: no time or date")
+    subject = "column 'day' of the cut"
+    assert time.problem(", soon") == (f"{subject}: 'soon' is not a time or date", f"{subject}: not a time or date")
     assert time.problem(None) == (f"{subject}: is null", f"{subject}: is null")
     assert CutColumns(("a", "b")).problem(None)[0] == "columns 'a', 'b', cut.columns: is null"
     assert CutColumns(("s",), "split").problem(", x")[0].endswith("'x' is neither train, validation nor test")

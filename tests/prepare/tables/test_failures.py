@@ -24,18 +24,18 @@ SAID = {
     "(TID 5) (10.0.0.1 executor driver): org.apache.spark.SparkUpgradeException: [INCONSISTENT_BEHAVIOR_CROSS_VERSION."
     "READ_ANCIENT_DATETIME] You may get a different result due to the upgrading to Spark >= 3.0:\nreading dates": (
         None,
-        "has dates before 1582 or timestamps before 1900, and does not say by which calendar: set "
+        "has dates before 1582 or timestamps before 1900, but does not say which calendar they use. Set "
         "spark.sql.parquet.datetimeRebaseModeInRead and spark.sql.parquet.int96RebaseModeInRead (Avro: "
         "spark.sql.avro.datetimeRebaseModeInRead) to CORRECTED, or to LEGACY for files of Spark 2 or Hive",
     ),
     "java.lang.IllegalArgumentException: CSV header does not conform to the schema.\n Header: x, t\n Schema: t, x\n"
     "Expected: t but found: x\nCSV file: file:///raw/b%20c.csv\n\tat org.apache": (
-        "/raw/b c.csv", "its header is not that of the other files: it has 'x' in place of 't'",
+        "/raw/b c.csv", "its header differs from the other files: it has 'x' instead of 't'",
     ),
     "Number of column in CSV header is not equal to number of fields in the schema:\n"
     " Header length: 2, schema size: 3\n"
     "CSV file: hdfs://nn:8020/m/2.csv\n": (
-        "hdfs://nn:8020/m/2.csv", "its header has 2 columns, those of the other files 3",
+        "hdfs://nn:8020/m/2.csv", "its header has 2 columns, but the other files have 3",
     ),
     "[CANNOT_READ_FILE_FOOTER] Could not read footer for file: file:/a.parquet. Please ensure that the file is": (
         "/a.parquet", "is not in the format that input.format names, or is damaged",
@@ -52,10 +52,10 @@ SAID = {
     ),
     "(TID 150) (10.0.0.1 executor driver): java.lang.RuntimeException: file:/a b.parquet is not a Parquet file. "
     "Expected magic number at tail, but found [12, 37, 2, 24]": (
-        "/a b.parquet", "is not a Parquet file, or a damaged one",
+        "/a b.parquet", "is not a Parquet file, or is damaged",
     ),
     "Parquet column cannot be converted in file file:///a/b.parquet. Column: [x], Expected: int, Found: BINARY.": (
-        "/a/b.parquet", "column 'x' is BINARY there, int in other files",
+        "/a/b.parquet", "column 'x' is BINARY in this file, but int in other files",
     ),
     "Encountered error while reading file s3a://b/x.orc. Details:\n\tat x\nCaused by: java.lang.RuntimeException: \n"
     "Caused by: java.io.IOException: Malformed ORC file": ("s3a://b/x.orc", "cannot be read: Malformed ORC file"),
@@ -72,16 +72,16 @@ SAID = {
         None, "is compressed, and truncated or damaged",
     ),
     "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/a/b c.parquet at 512 exp: -11 got: -41\n\tat": (
-        "/a/b c.parquet", "is damaged: its content does not fit the checksums that lie beside it (.crc)",
+        "/a/b c.parquet", "is damaged: its content does not match the checksums in the .crc file beside it",
     ),
     "Encountered error while reading file file:///a.csv. Details:\n\tat x\n"
     "Caused by: java.nio.charset.UnsupportedCharsetException: klingon\n\tat": (
-        "/a.csv", "Java knows no encoding 'klingon': see input.encoding",
+        "/a.csv", "Java has no encoding 'klingon'; see input.encoding",
     ),
     "[TABLE_OR_VIEW_NOT_FOUND] The table or view `sales`.`nosuch` cannot be found. Verify the spelling and": (
         None,
-        "Spark's catalog has no table or view sales.nosuch; a Hive metastore's tables are there where hive-site.xml, "
-        "in SPARK_CONF_DIR or HADOOP_CONF_DIR, or spark.hadoop.hive.metastore.uris names it",
+        "Spark's catalog has no table or view sales.nosuch. For tables of a Hive metastore, put hive-site.xml into "
+        "SPARK_CONF_DIR or HADOOP_CONF_DIR, or set spark.hadoop.hive.metastore.uris",
     ),
     "java.lang.RuntimeException: native zStandard library not available: this version of libhadoop was built": (
         None, "is compressed with zStandard, which needs Hadoop's native library on every node",

@@ -45,7 +45,7 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
         (2, 4.5, 1, "t", "3"),
     ]  # fmt: skip
     tally = bad_rows.tally(bad_rows.of(parse(spark, opened)))
-    reason = "a row: column 'x': is null (input.missing: mean fills gaps) (null, 1)"
+    reason = "a row: column 'x': is null (input.missing: mean fills missing values) (null, 1)"
     assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
 
 
@@ -64,7 +64,7 @@ def test_a_partition_column_that_the_files_have_too(spark: SparkSession, tmp_pat
         keys: dict[str, Any] = {"columns": ["x", "y"]} if kind == "hive-text" else {}
         name = folder.partition("=")[0]
         for path in ("", "in=1"):
-            said = rf"^{tmp_path}/in=1/{folder}: gives column '{name}', which its files have too"
+            said = rf"^{tmp_path}/in=1/{folder}: the folder name gives column '{name}', but its files"
             with pytest.raises(InputError, match=said):
                 source(spark, format=kind, path=f"{tmp_path}/{path}", **keys)
         assert source(spark, format=kind, path=f"{tmp_path}/in=1/{folder}", **keys).tensors[0].columns == ["x"]
@@ -166,7 +166,7 @@ def test_the_same_again_needs_no_spark(
     assert "validation            1 rows" in capsys.readouterr().out
     monkeypatch.setattr(preprocess, "session_with_executors", lambda *_, **__: pytest.fail("Spark was started"))
     assert run(tmp_path, *settings) == 0
-    assert "nothing was done" in capsys.readouterr().err
+    assert "is up to date" in capsys.readouterr().err
     write(tmp_path / "raw" / "b.parquet", x=[1], y=[0])
     assert run(tmp_path, *settings) == 2
-    assert "made from other input" in capsys.readouterr().err
+    assert "its input has changed" in capsys.readouterr().err

@@ -46,7 +46,9 @@ def test_files_that_lack_a_column_or_have_another_type(kind: str, spark: SparkSe
         put(f"{few}{few}/{few}", y=[1, 0], a=[1, 2])
         put(f"{few}{few}/{full}", y=[1, 0], a=[2.5, 3.5])
         put(f"{few}{few}/c", y=[1, 0], a=[2.5, 3.5])
-        with pytest.raises(InputError, match=f"/{few}{few}/{few}: column 'a' is int64 there, double in other files$"):
+        with pytest.raises(
+            InputError, match=f"/{few}{few}/{few}: column 'a' is int64 in this file, but double in other files$"
+        ):
             source(spark, format=kind, path=f"{tmp_path}/{few}{few}")
     put("wider/a", y=[1], a=pa.array([1], pa.int32()), b=pa.array([0.5], pa.float32()))
     put("wider/b", y=[0], a=[2**24 + 2], b=[0.25])
@@ -75,7 +77,7 @@ def test_columns_that_differ_in_case_and_type(
         table = pa.table({column: pa.array(values, kind), "y": [0], "z": [float(ord(name))]})
         pq.write_table(table, tmp_path / "raw" / "day=1" / name)
     opened = source(spark, path=f"{tmp_path}/raw", keep=["day", "amount"])
-    assert opened.notes == ["columns 'Amount', 'amount' of different files are one, 'amount'"]
+    assert opened.notes == ["columns 'Amount', 'amount' of different files are read as one column, 'amount'"]
     found = rows_of(spark, opened)
     assert {row[-3:] for row in found} == {(0, "1", "9007199254740993"), (0, "1", "1"), (0, "1", None)}
     place = elsewhere(tmp_path, "raw")

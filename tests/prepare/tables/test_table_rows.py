@@ -71,7 +71,7 @@ def test_what_cannot_be_taken_is_said_by_column():
     )
     assert found.wrong.tolist() == [[True, False, True, True, True, True]]
     reader = TableReader(made, ("",), True)
-    assert "stands for a missing value" in reader.problem(0, LOW32)[0]
+    assert "marks a missing value" in reader.problem(0, LOW32)[0]
     assert reader.problem(3, "2024-02-30")[0] == "'2024-02-30' is not a day like 2024-05-01"
     assert reader.problem(4, [1.0])[0] == "has 1 values, 2 are needed"
 
@@ -86,7 +86,7 @@ def test_whole_numbers_are_missing_wherever_floats_are():
     )
     assert found.tensors[0].tolist() == [[7, 7], [LOW32, LOW32], [LOW32, LOW32], [LOW32, 0], [LOW32, 0]]
     assert found.wrong.tolist() == [*[[False, False]] * 3, [False, True], [True, False]]
-    assert "stands for a missing value" in TableReader(made, ("NA",), False).problem(0, f"{LOW32}")[0]
+    assert "marks a missing value" in TableReader(made, ("NA",), False).problem(0, f"{LOW32}")[0]
 
 
 def test_the_hint_at_a_category_is_given_where_the_kind_is_still_to_be_chosen():
@@ -101,7 +101,7 @@ def test_the_hint_at_a_category_is_given_where_the_kind_is_still_to_be_chosen():
     ("type", "dtype", "values", "told"),
     [
         ("array<int>", None, [1, 2**40], "1099511627776 is not a whole number from -2147483647 to 2147483647 (int32)"),
-        ("array<int>", None, [LOW32, None], f"{LOW32} stands for a missing value, and cannot be stored"),
+        ("array<int>", None, [LOW32, None], f"{LOW32} cannot be stored, because it marks a missing value"),
         ("array<double>", "float32", [None, 1e300], "1e+300 is not finite as float32"),
         ("array<double>", None, [0.0, -np.inf], "-inf is not finite as float64"),
     ],
@@ -209,10 +209,10 @@ def test_whole_numbers_may_be_categories_and_texts_numbers():
     ("types", "wanted", "error", "told"),
     [
         ({"m": "map<string,int>"}, {}, InputError, "column 'm' is map<string,int>"),
-        ({"m": "double"}, {"m": {"kind": "category"}}, ConfigError, "is double, which can be no category"),
-        ({"m": "double"}, {"m": {"hash": 4}}, ConfigError, "hash: means nothing for column 'm', which is a number"),
+        ({"m": "double"}, {"m": {"kind": "category"}}, ConfigError, "is double, which cannot be a category"),
+        ({"m": "double"}, {"m": {"hash": 4}}, ConfigError, "hash: has no effect on column 'm', which is a number"),
         ({"m": "double"}, {"m": {"kind": "ignore"}}, InputError, "no columns left"),
-        ({"numbers": "string"}, {}, InputError, "rename it"),
+        ({"numbers": "string"}, {}, InputError, "rename the column"),
         ({"a": "array<int>"}, {"a": {"buckets": 4}}, ConfigError, "is an array"),
     ],
 )
@@ -234,7 +234,7 @@ def test_a_feature_that_is_no_column_is_told_under_its_name():
     ("key", "value"), [("clip", [0, 9]), ("log1p", True), ("impute", "median"), ("indicator", True), ("scale", "unit")]
 )
 def test_refuses_beside_buckets_what_they_do_not_heed(key, value):
-    with pytest.raises(ConfigError, match=rf"^{key}: has no effect beside buckets, .* \(column 'a'\)$"):
+    with pytest.raises(ConfigError, match=rf"^{key}: has no effect together with buckets, .* \(column 'a'\)$"):
         table({"a": "double"}, a={"buckets": 4, key: value})
     table({"a": "double"}, a={"buckets": 4, "encoding": "embedding"})
     table({"a": "double"}, a={"buckets": None, key: value})
@@ -243,8 +243,8 @@ def test_refuses_beside_buckets_what_they_do_not_heed(key, value):
 @pytest.mark.parametrize(
     ("type", "keys", "more", "told"),
     [
-        ("string", {"hash": 9, "min_count": 5}, {"hash": None}, "min_count: has no effect beside hash"),
-        ("string", {"hash": 9, "vocabulary": 5}, {"hash": None}, "vocabulary: has no effect beside hash"),
+        ("string", {"hash": 9, "min_count": 5}, {"hash": None}, "min_count: has no effect together with hash"),
+        ("string", {"hash": 9, "vocabulary": 5}, {"hash": None}, "vocabulary: has no effect together with hash"),
         ("double", {"encoding": "one-hot"}, {"buckets": 4}, "encoding: has no effect without buckets"),
         ("date", {"scale": "unit"}, {"since": "2024-01-01"}, "scale: has no effect without since"),
     ],
@@ -277,7 +277,7 @@ def test_a_later_column_must_be_able_to_hold_the_same_values(type, wanted, alike
     for other in alike:
         assert table_like(fitted, {"a": other}, "rows").columns[0].fitted == encoder.features[0]
     for other in others:
-        with pytest.raises(InputError, match=r"rows: column 'a' is .*, and was .* when it was fitted: cast it"):
+        with pytest.raises(InputError, match=r"rows: column 'a' is .*, but was .* when it was fitted; cast it"):
             table_like(fitted, {"a": other}, "rows")
 
 
@@ -348,7 +348,7 @@ def test_booleans_are_no_texts_of_another_spelling():
         if alike:
             assert table_like(fitted, {"a": "boolean"}, "rows").columns
         else:
-            with pytest.raises(InputError, match="column 'a' is boolean, and was string, a category"):
+            with pytest.raises(InputError, match=r"column 'a' is boolean, but was string \(a category\)"):
                 table_like(fitted, {"a": "boolean"}, "rows")
 
 
@@ -368,17 +368,17 @@ def test_dates_are_read_by_their_format():
     reader = TableReader(made, ("",), True)
     assert reader.problem(0, "2024-09-18") == ("'2024-09-18' is not a day like 5/1/2024", "not a day")
     plain = TableReader(table({"a": "string"}, a={"kind": "date"}), ("",), True)
-    expected = "'9/18/2024' is not a time like 2024-05-01 12:30:00 (features.a.format reads another form)"
+    expected = "'9/18/2024' is not a time like 2024-05-01 12:30:00 (features.a.format sets another format)"
     assert plain.problem(0, "9/18/2024") == (expected, "not a time")
     assert list(made.said().values())[2] == "c (string): time (dd.MM.yyyy H:mm): month, weekday, hour"
 
 
 def test_a_format_is_for_texts_and_whole_numbers():
     for kind, keys, message in (
-        ("date", {"format": "yyyyMMdd"}, "format: is for texts and whole numbers; column 'a' is date"),
-        ("double", {"format": "yyyyMMdd"}, "kind: column 'a' is double, which can be no date"),
-        ("string", {"format": "yyyyMMdd", "kind": "text"}, "format: means nothing for column 'a', which is a text"),
-        ("int", {"kind": "date"}, "kind: column 'a' is int, which can be no date"),
+        ("date", {"format": "yyyyMMdd"}, "format: is only for texts and whole numbers; column 'a' is date"),
+        ("double", {"format": "yyyyMMdd"}, "kind: column 'a' is double, which cannot be a date"),
+        ("string", {"format": "yyyyMMdd", "kind": "text"}, "format: has no effect on column 'a', which is a text"),
+        ("int", {"kind": "date"}, "kind: column 'a' is int, which cannot be a date"),
     ):
         with pytest.raises(ConfigError, match=message):
             table({"a": kind}, a=keys)

@@ -37,13 +37,13 @@ def test_files_are_read_together_where_the_columns_that_differ_are_the_same() ->
             (["b"], {"x": ("x", "bigint"), "y": ("y", "bigint")}),
             (["d"], {"x": ("X", "null")}),
         ],
-        ["columns 'X', 'x' of different files are one, 'x'"],
+        ["columns 'X', 'x' of different files are read as one column, 'x'"],
     )
 
 
 def test_types_that_have_none_in_common_are_named() -> None:
     files = {"a": {"x": FLOAT}, "b": {"X": LONG}, "c": {"x": FLOAT}}
-    with pytest.raises(InputError, match=r"^b: column 'x' is int64 there, double in other files$"):
+    with pytest.raises(InputError, match=r"^b: column 'x' is int64 in this file, but double in other files$"):
         merged(files, "in")
 
 
@@ -59,5 +59,5 @@ def test_too_many_combinations_are_refused() -> None:
 
 def test_which_file_is_unlike_the_others() -> None:
     files = {"a": {"x": "int64"}, "b": {"x": "double"}, "c": {}, "d": {"x": "double"}}
-    assert unlike(files, ["y", "x"]) == "a: column 'x' is int64 there, double in other files"
+    assert unlike(files, ["y", "x"]) == "a: column 'x' is int64 in this file, but double in other files"
     assert unlike(files, ["y"]) is unlike({}, ["x"]) is None

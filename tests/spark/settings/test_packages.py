@@ -50,8 +50,8 @@ def test_a_package_that_cannot_be_fetched_is_named_in_one_line():
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == (
         "hdfs_io.errors.RunError: Spark did not start: org.apache.spark:spark-avro_2.12:3.5.99 could not be "
-        "fetched from Maven Central (is there a network?); where there is none, name its jar in spark.jars, or put it "
-        "into Spark's folder jars"
+        "downloaded from Maven Central. Without a network, list the jar in spark.jars, or copy it into Spark's "
+        "jars folder"
     )
 
 
@@ -66,6 +66,6 @@ def test_a_session_without_a_package_is_told_what_to_add(tmp_path):
 """
     ended = in_session(code.strip(), "")
     assert ended.stderr.splitlines()[-1] == (
-        "sparksplit.base.errors.ConfigError: format: avro needs Spark's package for it, which this Spark has not: "
+        "sparksplit.base.errors.ConfigError: format: avro needs a package that this Spark does not have; "
         f"add --packages {AVRO}"
     )

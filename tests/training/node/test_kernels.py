@@ -104,7 +104,7 @@ def determinism():
 
 def test_an_operation_without_a_deterministic_kernel_is_named_with_the_key(determinism):
     collective, (x, y) = Alone(), rows(4, 1)
-    said = r"^deterministic: is true, and an operation .*\(TensorFlow: .*[Tt]imestamp"
+    said = r"^deterministic: is true, but an operation .*\(TensorFlow: .*[Tt]imestamp"
     with pytest.raises(ConfigError, match=said), naming_keys(config_of()):
         step_of(model_of(Timed), collective, False).train(chunk_of(x, y, [0, 4]))
 

@@ -40,12 +40,12 @@ def measure(threads: int, gpu_bytes: float, cores: int, cpu: JsonObject, doing: 
     yield "tensorflow", asdict(_tensorflow(gpus))
     devices = [device.name for device in tf.config.list_logical_devices("GPU" if gpus else "CPU")]
     if not gpus:
-        yield "notes", "there is no GPU: two logical CPUs of this process are measured, which share its cores"
+        yield "notes", "no GPU was found, so two logical CPUs of this process were measured. They share its cores"
     best, free = 0.0, gpu_bytes if gpus else CPU_BYTES
     for place, device in enumerate(devices if gpus else devices[:1]):
         doing(f"products on {_short(device)}")
         if gpus:
-            peak, how = None, "not known: a GPU does not tell it; the share is of the best that was measured"
+            peak, how = None, "unknown, because a GPU does not report it; shares are of the best measurement"
         else:
             peak, how = sizes.cpu_peak(list(cpu["instructions"]), cores, cpu["gigahertz"])  # type: ignore[arg-type]
         found = _products(device, free, peak, how)
