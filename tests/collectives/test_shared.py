@@ -129,14 +129,12 @@ def test_memory_that_is_not_there_is_an_error(monkeypatch):
 
     def work(rank, _):
         error = MemoryError if rank == 0 else PeerLost
-        with pytest.raises(error, match="to share: No space left on device" if rank == 0 else "closed its connection"):
+        with pytest.raises(error, match="share: No space left on device" if rank == 0 else "closed its connection"):
             formed[rank].sum([np.ones(1 << 20)])
         formed[rank].close()
 
     in_threads(2, work)
-    with pytest.raises(
-        Apart, match=r"cannot get \S* bytes of memory that the nodes of one host share: No space left on device"
-    ):
+    with pytest.raises(Apart, match=r"cannot get \S* bytes of memory that .* share: No space left on device"):
         formed_as("shared 2")
 
 
