@@ -102,7 +102,10 @@ class Cancelled(NodeFailed):
 
 
 class Diverged(NodeFailed):
-    """A node's loss is no longer a finite number."""
+    """A node's loss is no longer a finite number, and would not be in another attempt."""
+
+    def __init__(self, message: str, rank: int | None = None, *, host: str | None = None) -> None:
+        super().__init__(message, rank, host=host, may_pass=False)
 
 
 class PeerLost(RunError):

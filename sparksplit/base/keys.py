@@ -15,7 +15,7 @@ class Mark:
     hashed: bool = True
     """Whether the key enters the config hash. A path does not: only the content of its files does."""
     safe: bool = False
-    """Whether `diagnose` may write the key. No value of a safe key changes the result."""
+    """Whether `diagnose` may write the key, which does not change the result of the run."""
     users: tuple[str, ...] = ()
     """The formats, groups of formats or rules of the cut that use the key. Empty: all of them."""
     shared: bool = False

@@ -40,6 +40,11 @@ class Failure(StrEnum):
     JOB = "job"
     """Spark ended the job that holds the nodes."""
 
+    @classmethod
+    def _missing_(cls, value: object) -> Failure:
+        # A node with a newer sparksplit: its text must not be lost with its kind.
+        return cls.PASSING
+
 
 @dataclass(frozen=True)
 class Follows:

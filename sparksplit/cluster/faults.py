@@ -58,11 +58,13 @@ class Fault:
         if self.failure is Failure.USAGE:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
-        kind = Diverged if self.failure is Failure.DIVERGED else NodeFailed
-        return kind(
-            where + self.text + bracketed(self.place),
-            rank=self.rank,
-            host=self.host or None,
+        text, host = where + self.text + bracketed(self.place), self.host or None
+        if self.failure is Failure.DIVERGED:
+            return Diverged(text, self.rank, host=host)
+        return NodeFailed(
+            text,
+            self.rank,
+            host=host,
             may_pass=self.follows.may_pass,
             memory=self.follows.memory,
             executor_lost=self.follows.executor_lost,

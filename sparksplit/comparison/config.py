@@ -112,6 +112,7 @@ class CompareConfig(Training):
     target: float | None = None
     """Target value of the metric on the validation rows. The report shows the time to reach the target. null: 95 % of
     the way from the first to the best value of `single`, measured with separate seeds."""
+    # Hashed, unlike that of train: the times of a comparison depend on it.
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
     spark: Spark reads the training split and sends the rows to the nodes' local disks, once for all runs of a cluster.

@@ -86,8 +86,8 @@ def spark_reason(text: str) -> str:
 
 
 def is_raised(kind: type[Exception], text: str) -> bool:
-    """Whether a task raised `kind`. Of a task's error, Spark hands on only the text of Python's traceback."""
-    return f"{kind.__module__}.{kind.__qualname__}: " in text
+    """Whether a task raised `kind` itself. Of a task's error, Spark hands on only the text of Python's traceback."""
+    return re.search(rf"^\W*{re.escape(f'{kind.__module__}.{kind.__qualname__}')}: ", text, re.MULTILINE) is not None
 
 
 def executor_error(log: str) -> str | None:

@@ -273,8 +273,7 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
         text = str(error)
         if at_fault := setting_at_fault(text, settings):
             raise ConfigError(at_fault) from error
-        # The name of the error is in pyspark's text only.
-        if isinstance(error, ConnectionError) or "JAVA_GATEWAY_EXITED" in text:
+        if isinstance(error, ConnectionError) or getattr(error, "error_class", "") == "JAVA_GATEWAY_EXITED":
             local = f" (check that spark.local.dir, {settings[LOCAL]}, is writable)" if LOCAL in settings else ""
             raise RunError(
                 f"Spark did not start: its JVM has ended. The reason stands in the lines above{local}"

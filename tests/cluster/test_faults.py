@@ -306,6 +306,17 @@ def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None
 
 def test_the_table_says_what_follows_from_every_kind() -> None:
     assert set(FOLLOWS) == set(Failure)
+    final = {Failure.USAGE, Failure.DIVERGED, Failure.OWN, Failure.PIPE}
+    assert {failure for failure in Failure if not FOLLOWS[failure].may_pass} == final
+    memory = {Failure.MEMORY, Failure.KILLED_FOR_MEMORY}
+    assert {failure for failure in Failure if FOLLOWS[failure].memory} == memory
+    lost = {Failure.EXECUTOR_LOST, Failure.JOB}
+    assert {failure for failure in Failure if FOLLOWS[failure].executor_lost} == lost
+
+
+def test_a_kind_of_a_newer_node_may_pass_and_a_diverged_run_may_not() -> None:
+    assert Failure("quota") is Failure.PASSING
+    assert not Diverged("the loss is nan").may_pass
 
 
 def test_a_users_mistake_is_one_in_the_end() -> None:

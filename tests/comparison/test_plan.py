@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.keys import unhashed
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import epochs, label, plan
 from sparksplit.strategies import STRATEGIES
@@ -291,3 +292,9 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):
         plan(load(CompareConfig, str(file)))
     assert str(file) in str(caught.value) and problem in str(caught.value), str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_neither_the_folder_nor_what_only_costs_time_makes_another_comparison() -> None:
+    free = unhashed(CompareConfig)
+    assert {"data", "output", "ports", "readers", "cache_mb", "start_timeout"} <= free
+    assert not free & {"input_mode", "seed", "strategies", "nodes", "batch_size", "epochs", "seeds"}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.spark.reasons import LONGEST, executor_error, setting_at_fault, spark_reason
+from sparksplit.base.errors import PeerLost
+from sparksplit.spark.reasons import LONGEST, executor_error, is_raised, setting_at_fault, spark_reason
 
 CALLED = "An error occurred while calling z:org.apache.spark.api.python.PythonRDD.collectAndServe.\n: "
 ABORTED = "org.apache.spark.SparkException: Job aborted due to stage failure: "
@@ -133,3 +134,16 @@ HEADER = 'Spark Executor Command: "java" "-cp" "x"\n============================
 )
 def test_what_an_executor_said_last(log, line):
     assert executor_error(log) == line
+
+
+@pytest.mark.parametrize(
+    ("text", "raised"),
+    [
+        ("Traceback (most recent call last):\n  a\nsparksplit.base.errors.PeerLost: node 1 has gone\n\tat x", True),
+        ("Traceback (most recent call last):\n  a\nValueError: sparksplit.base.errors.PeerLost: no\n", False),
+        ("Traceback (most recent call last):\n  a\nmysparksplit.base.errors.PeerLost: no\n", False),
+        ("PeerLost: node 1 has gone", False),
+    ],
+)
+def test_an_error_is_known_by_its_class_at_the_beginning_of_a_line(text: str, raised: bool) -> None:
+    assert is_raised(PeerLost, text) is raised

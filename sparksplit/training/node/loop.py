@@ -293,8 +293,8 @@ class Loop:
         self._save_if_due()
 
     def _refuse_lost(self, epoch: int) -> None:
-        """Raise what `_lost` gives where the weights are no longer finite: the last loss was computed before the update
-        that spoilt them, or is a number all the same, and no checkpoint may keep them."""
+        """Raise Diverged where the weights are no longer finite (InputError where a row is at fault): no checkpoint may
+        keep them. The last loss may still be a number, since it was computed before the update."""
         if not self._step.is_finite():
             loss = "no number from here on, since weights are not finite"
             raise diverged(epoch, self._tally.step, loss, self._suspect)
