@@ -1,15 +1,15 @@
 """The Java of the tests: JVMs that find Spark's classes parsed and verified, as an earlier JVM has left them.
 
 A short Spark session computes half as long with them (measured: 30 and 16 s). `python -m tests.java` makes the archive
-once for each checkout and Java (Java's "application class data sharing"). Tests run without an archive too, and a JVM
-ignores one that does not fit.
+once for each checkout, Java and pyspark (Java's "application class data sharing"). Tests run without an archive too.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
-import shlex
+import re
 import subprocess
 import sys
 import tempfile
@@ -17,19 +17,25 @@ from pathlib import Path
 
 import pyspark
 
+from sparksplit.base.errors import ConfigError
 from sparksplit.spark.settings.java import java_home
+
+_FOLDER = Path(__file__).parent.parent / "build" / "tests-java"
+_SPARK = Path(pyspark.__file__).parent
+_FLAGS = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:ArchiveClassesAtExit="
+_SECONDS = 120.0
 
 # java_home() asks Java itself where it is; the answer must be this folder. The archive fits one class path alone, and a
 # session of ours has one of its own, through a link. A mismatch is silent: `-Xlog:disable`.
 _SCRIPT = """#!/bin/sh
 if [ "$1" = -XshowSettings:properties ]; then
-  {java} "$@" 2>&1 | sed 's|java.home = .*|java.home = '{home}'|' >&2
+  {java} "$@" 2>&1 | sed 's|java.home = .*|java.home = {home}|' >&2
   exit
 fi
 for argument; do
   shift
   case $argument in
-    {conf}:*/sparksplit-session-*/spark/jars/\\* | {conf}/:{jars}/\\*) argument={jars}/\\* ;;
+    {spark}/conf:*/sparksplit-session-*/spark/jars/\\* | {spark}/conf/:{spark}/jars/\\*) argument={spark}/jars/\\* ;;
   esac
   set -- "$@" "$argument"
 done
@@ -37,59 +43,79 @@ done
 exec {java} "$@"
 """
 
-_FOLDER = Path(__file__).parent.parent / "build" / "tests-java"
-_FLAGS = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:ArchiveClassesAtExit="
-
 
 def use_shared_classes() -> None:
     """Let all processes of this one start JVMs with the archive, if there is one."""
     if Path(os.environ.get("JAVA_HOME", "")).parent == _FOLDER:
         return  # a worker, or a test's own pytest
-    home = _home()
-    if _archive(home).exists():
+    try:
+        java = Path(java_home())
+    except ConfigError:
+        return  # the tests that need a Java say so
+    home = _home(java)
+    if _is_whole(home):
         os.environ["JAVA_HOME"] = str(home)
 
 
 def main() -> int:
-    """Make the archive, unless it is there."""
-    home = _home()
-    if _archive(home).exists():
-        return 0
+    """Make the archive, unless it is there, cannot be made, or another process makes it."""
     java = Path(java_home())
-    (home / "bin").mkdir(parents=True, exist_ok=True)
-    for entry in java.iterdir():
-        link = home / entry.name
-        if entry.name != "bin" and not link.is_symlink():
-            link.symlink_to(entry)
-    script = home / "bin" / "java"
-    spark = Path(pyspark.__file__).parent
-    paths = {"java": java / "bin" / "java", "archive": _archive(home), "conf": spark / "conf", "jars": spark / "jars"}
-    script.write_text(_SCRIPT.format(home=home, **{name: shlex.quote(str(path)) for name, path in paths.items()}))
-    script.chmod(0o755)
-    unfinished = home / "unfinished.jsa"
-    unfinished.unlink(missing_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ |= {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
-        _record(unfinished, folder)
-    if not unfinished.exists():
-        print(f"test: {java} left no archive of Spark's classes; its JVMs start without one")
+    home = _home(java)
+    if not (java / "lib" / "server" / "classes.jsa").exists():
+        print(f"{java} has no archive of its own classes, on which one of Spark's could build")
         return 0
-    unfinished.rename(_archive(home))
+    if not re.fullmatch(r"[\w./-]+", f"{home}{java}{_SPARK}"):
+        print(f"{home}: no archive of Spark's classes: a path has characters that would need quoting")
+        return 0
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock, tempfile.TemporaryDirectory() as folder:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return 0
+        if not _is_whole(home):
+            _make(home, java, folder)
     return 0
 
 
-def _home() -> Path:
-    """The JAVA_HOME with the archive for this pyspark's jars and the Java that Spark would take."""
-    place = f"{Path(pyspark.__file__).parent} {pyspark.__version__} {java_home()}"
-    return _FOLDER / hashlib.sha256(place.encode()).hexdigest()[:8]
+def _home(java: Path) -> Path:
+    """The JAVA_HOME with the archive for this Java and the jars of this pyspark."""
+    files = [java / "release", java / "lib" / "server" / "libjvm.so", *sorted((_SPARK / "jars").glob("*.jar"))]
+    facts = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files if file.exists()]
+    return _FOLDER / hashlib.sha256(repr(facts).encode()).hexdigest()[:8]
 
 
-def _archive(home: Path) -> Path:
-    return home / "spark.jsa"
+def _is_whole(home: Path) -> bool:
+    """Whether the archive has its full size: a truncated one ends every JVM."""
+    try:
+        return (home / "size").read_text() == str((home / "spark.jsa").stat().st_size)
+    except OSError:
+        return False
 
 
-def _record(archive: Path, folder: str) -> None:
-    """Run what most tests need of Spark, in one JVM that writes its classes to `archive` when it ends."""
+def _make(home: Path, java: Path, folder: str) -> None:
+    archive, unfinished = home / "spark.jsa", home / "unfinished.jsa"
+    (home / "bin").mkdir(exist_ok=True)
+    for entry in java.iterdir():
+        if entry.name != "bin" and not (home / entry.name).is_symlink():
+            (home / entry.name).symlink_to(entry)
+    script = home / "bin" / "java"
+    script.write_text(_SCRIPT.format(java=java / "bin" / "java", home=home, spark=_SPARK, archive=archive))
+    script.chmod(0o755)
+    for file in (archive, unfinished):
+        file.unlink(missing_ok=True)
+    os.environ |= {"JAVA_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
+    if _record(unfinished, folder) != 0:
+        return
+    check = [str(java / "bin" / "java"), "-Xshare:on", f"-XX:SharedArchiveFile={unfinished}", "-Xlog:disable"]
+    check += ["-cp", f"{_SPARK}/jars/*", "-version"]
+    if subprocess.run(check, capture_output=True, timeout=_SECONDS, check=False).returncode == 0:
+        (home / "size").write_text(str(unfinished.stat().st_size))
+        unfinished.rename(archive)
+
+
+def _record(archive: Path, folder: str) -> int:
+    """Run what most tests need of Spark, in one JVM that writes its classes to `archive` when it ends; its status."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F  # noqa: N812
@@ -119,9 +145,11 @@ def _record(archive: Path, folder: str) -> None:
     gateway = SparkContext._gateway.proc
     gateway.stdin.close()
     try:
-        gateway.wait(120)
+        status: int = gateway.wait(_SECONDS)
     except subprocess.TimeoutExpired:
         gateway.kill()
+        return gateway.wait()
+    return status
 
 
 if __name__ == "__main__":

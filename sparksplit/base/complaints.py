@@ -136,8 +136,6 @@ def _written(location: Sequence[str | int], values: Any, absent: bool) -> tuple[
 
 def _unknown(name: str, models: Sequence[type[pydantic.BaseModel]]) -> str:
     for model in models:
-        if new := getattr(model, "renamed", {}).get(name):
-            return f"is called {new} now"
         if why := getattr(model, "refused", {}).get(name):
             return str(why)
     return "unknown key" + did_you_mean(name, [known for model in models for known in model.model_fields])

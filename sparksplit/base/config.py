@@ -84,8 +84,6 @@ class Config(pydantic.BaseModel):
         protected_namespaces=(),
     )
 
-    renamed: ClassVar[Mapping[str, str]] = {}
-    """Former keys, each with what it is called now."""
     refused: ClassVar[Mapping[str, str]] = {}
     """Keys that a relative has, each with why there is none here."""
 

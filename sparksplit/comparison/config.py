@@ -66,7 +66,6 @@ class TuneConfig(Config):
 class CompareConfig(Training):
     """All keys of `compare`: what to compare, and the training keys that all runs share."""
 
-    renamed = {"ways": "strategies"}  # noqa: RUF012 (pydantic knows its type from Config)
     refused = {**REFUSED, **dict.fromkeys(keys_of(TrainConfig, lambda mark: mark.within), _OF_A_STRATEGY)}  # noqa: RUF012
 
     output: Annotated[str, Mark(hashed=False)]

@@ -278,8 +278,6 @@ def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, 
 def _values(config: CompareConfig, place: int) -> dict[str, Any]:
     given = config.strategies[place]
     values = {"strategy": given} if isinstance(given, str) else dict(given)
-    if "split" in values:
-        raise config.error(f"strategies.{place}.split", f"is called {TrainConfig.renamed['split']} now")
     if not isinstance(values.get("strategy"), str):
         raise config.error(f"strategies.{place}", f"must name its strategy: one of {', '.join(STRATEGIES)}")
     for key in keys_of(TrainConfig, lambda mark: mark.shared):

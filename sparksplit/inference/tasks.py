@@ -20,6 +20,7 @@ from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
 from sparksplit.inference.trained import Array, Model, TrainedModel, load, log_probabilities, probabilities
 from sparksplit.inference.writer import Columns, PartFile, Predictions, attempt_name, nested
+from sparksplit.model.tensorflow import import_tensorflow
 
 
 @dataclass
@@ -74,7 +75,9 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
         model = None
         for given in rows:
             # An empty partition loads no model.
-            model = model or load(job.trained, job.threads)
+            if model is None:
+                import_tensorflow()
+                model = load(job.trained, job.threads)
             for batch in _batches(given, job.batch_size):
                 predictions = predict(job.trained, model, batch)
                 file.write(job.columns.table(batch.row_ids, batch.split, batch.kept, predictions))

@@ -22,7 +22,6 @@ from sparksplit.base import measures
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.dataset.description import Description
-from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.training.record import RUN, RunRecord
 
 Array = npt.NDArray[Any]
@@ -116,7 +115,8 @@ def _load(trained: TrainedModel, threads: int) -> Model:
 
 def _tensorflow(threads: int) -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    tf = import_tensorflow()
+    import tensorflow as tf
+
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
         if "TF_NUM_INTEROP_THREADS" not in os.environ:  # somebody's own setting, and this process's other work

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.shipped import shipped, shipped_names, shipped_text
+from sparksplit.base.shipped import shipped_names, shipped_text
 from sparksplit.base.user_functions import FunctionError, load, source_of, spec_of, split_name
 
 
@@ -20,10 +19,6 @@ def models() -> list[str]:
 def builder_source(name: str) -> str | None:
     """Like `source_of`, for a model's builder, which may be a short name. Raises FunctionError."""
     if ":" in name:
-        if (match := re.fullmatch(r"models\.(\w+):build", name)) and match[1] in models():
-            own = spec_of(f"models.{match[1]}")
-            if own is None or own.origin == shipped(f"models/{match[1]}.py"):
-                raise FunctionError(f"{name} is called {match[1]} now")
         place, _ = split_name(name)
         if not place.endswith(".py") and spec_of(place) is None:
             hint = did_you_mean(place.removeprefix("models."), models())

@@ -206,8 +206,6 @@ class Training(Config):
 class TrainConfig(Training):
     """All keys of `train`."""
 
-    renamed = {"split": "strategy", "transport": "collective", "handoff": "tls"}  # noqa: RUF012 (pydantic knows its type from Config)
-
     output: Annotated[str, Mark(hashed=False, shared=True)]
     """Output folder of the run: model, checkpoints, run.json, metrics.jsonl and TensorBoard events."""
     nodes: Annotated[pydantic.PositiveInt | VirtualNodes, Mark(shared=True)] = 1

@@ -255,8 +255,7 @@ def test_what_all_runs_share_and_what_a_strategy_says():
     [
         ("strategies: [bacth]", "strategies.0: strategy: must be one of single, batch, epoch, epoch-delayed, local"),
         ("strategies:\n  - batch\n  - {strategy: local, sync: {evry: 3}}", ":5: strategies.1: sync.evry: unknown key"),
-        ("ways: [batch]", ":3: ways: is called strategies now"),
-        ("strategies: [{split: batch}]", ":3: strategies.0.split: is called strategy now"),
+        ("strategies: [{split: batch}]", ":3: strategies.0: must name its strategy: one of"),
         ("strategies: [{sync: {every: 3}}]", "strategies.0: must name its strategy"),
         ("strategies: [{strategy: batch, nodes: 3}]", "strategies.0.nodes: is the same for all strategies"),
         ("strategies: [{strategy: batch, device: cpu}]", "strategies.0.device: is the same for all strategies"),

@@ -22,7 +22,6 @@ def test_the_models_that_come_with_it_have_short_names():
             r"\(is 'mpl'\); did you mean",
         ),
         ("x", r"\(is 'x'\)$"),
-        ("models.mlp:build", "models.mlp:build is called mlp now"),
         ("MLP", r"\(is 'MLP'\); did you mean 'mlp'\?"),
         ("mlp:build", r"module 'mlp' not found; did you mean 'mlp'\?"),
         ("models.mpl:build", r"module 'models\.mpl' not found; did you mean 'mlp'\?"),

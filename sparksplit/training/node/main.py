@@ -78,7 +78,6 @@ def configure(config: TrainConfig, threads: int) -> None:
     """Settings that must come before anything else in TensorFlow: device, threads, determinism, float type, seed; and
     the process's memory."""
     keep_freed()
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     if config.device == "cpu":
         # Before TensorFlow is imported: asking for its GPUs begins to use them.
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"

@@ -18,6 +18,7 @@ from sparksplit.base.errors import UsageError
 from sparksplit.cluster.channel.wire import ORPHANED, die_with_parent
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
+from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.operations.devices.ask import Order
 
 
@@ -55,6 +56,7 @@ def _parts(order: Order, doing: Any) -> Iterator[tuple[str, Any]]:
 
         yield "step", asdict(look(order.training, order.threads, doing))
         return
+    import_tensorflow()
     from sparksplit.operations.devices.node.measure import measure
 
     yield from measure(order.threads, order.gpu_mebibytes * 2.0**20, order.cores, order.cpu, doing)
