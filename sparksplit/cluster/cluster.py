@@ -312,8 +312,7 @@ class NodeCluster:
                 if saves and not told and self._grace:
                     say(
                         f"stopping: the nodes have {self._grace:g} s to write a last checkpoint at their next "
-                        "exchange; "
-                        "a second signal ends the run at once"
+                        "exchange; a second signal ends the run at once"
                     )
                     told = True
                 if time.monotonic() - begin > (self._grace if saves else min(self._grace, ORDERLY)):

@@ -63,7 +63,7 @@ def test_nodes_have_their_grace(
     assert channel.told == [{"stop": True}]
     assert states == [{"saves": saves, "update": 12}], "what nodes told last is known"
     what = f"stopping: the nodes have {min(grace, GRACE) if mode == 'cluster' else grace:g} s"
-    assert [line.partition(" for ")[0] for line in said] == ([what] if saves and grace else [])
+    assert [line.partition(" to write ")[0] for line in said] == ([what] if saves and grace else [])
 
 
 def test_a_second_signal_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:

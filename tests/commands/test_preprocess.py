@@ -372,7 +372,7 @@ def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sparksplit.commands.cli", "preprocess", "--config", f"{tmp_path}/empty.yaml"]
     command += arguments
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        give_up = time.monotonic() + 200
+        give_up = time.monotonic() + 400
         while not list(tmp_path.glob(".out.staging-*/train/.lanes-*")) and process.poll() is None:
             assert time.monotonic() < give_up
             time.sleep(0.02)
