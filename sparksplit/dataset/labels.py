@@ -141,8 +141,7 @@ def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
     return (
         f"label {first!r} ({left[name][first]} rows of the {name} split) does not occur in the training split{also}. "
         "cut.stratify: true keeps a row of each label for training. unseen_labels: unknown makes these labels "
-        "one class, "
-        "unseen_labels: drop leaves their rows out"
+        "one class, unseen_labels: drop leaves their rows out"
     )
 
 

@@ -243,8 +243,7 @@ def _natural(name: str, kind: str, place: str) -> Kind:
     vector = "; pyspark.ml.functions.vector_to_array converts it to an array" if kind == "vector" else ""
     raise InputError(
         f"{place}: column {name!r} is {kind}, which cannot be a feature. Convert it to numbers, texts, dates or "
-        "arrays of "
-        f"numbers, list it in input.keep, or leave it out (features.{name}: ignore){vector}"
+        f"arrays of numbers, list it in input.keep, or leave it out (features.{name}: ignore){vector}"
     )
 
 

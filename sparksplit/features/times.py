@@ -57,8 +57,7 @@ def check_format(text: str) -> str:
             if loose:
                 raise ValueError(
                     f"must have a separator between {loose} and {letters}, or two letters each, since 111 may be "
-                    "1 and 11 or "
-                    f"11 and 1 (is {text!r})"
+                    f"1 and 11 or 11 and 1 (is {text!r})"
                 )
             loose = letters
         elif literal and not literal.isdigit():

@@ -195,8 +195,7 @@ def _check_classes(config: ModelKeys, data: DataDescription, outputs: Any) -> No
             raise config.error(
                 "model.build",
                 f"{config.model.build} gives outputs of shape {list(outputs.shape[1:])} per row, but the labels "
-                "are numbers "
-                f"of shape {list(data.label_shape)}",
+                f"are numbers of shape {list(data.label_shape)}",
             )
         return
     if tuple(outputs.shape[1:-1]) != data.label_shape:

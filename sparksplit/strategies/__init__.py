@@ -33,8 +33,7 @@ class Strategy:
         if self.split.dealt_apart and self.sync.every_step:
             raise ValueError(
                 "its split is dealt_apart, so its sync must not be every_step: the nodes have different "
-                "mini-batches, and "
-                "different numbers of them"
+                "mini-batches, and different numbers of them"
             )
         if self.split.shared and not self.sync.every_step:
             raise ValueError(

@@ -167,7 +167,6 @@ def left_between(config: PreprocessConfig, every: int, rows: Mapping[str, int]) 
         if between and wanted and not rows[name]:
             raise InputError(
                 f"{config.input.place}: has no windows for {name}: {between:,} were left out, because their "
-                "labels overlap the "
-                "next split. Give this split more time, or lower input.windows.horizon"
+                "labels overlap the next split. Give this split more time, or lower input.windows.horizon"
             )
     return between
