@@ -373,7 +373,7 @@ def test_tensors_that_the_model_does_not_take(
 @pytest.mark.parametrize(
     ("labels", "difference"),
     [
-        (["cat", "dog", "emu"], "class 2 is 'emu', the model's 'eel'"),
+        (["cat", "dog", "emu"], "class 2 is 'emu', but 'eel' in the model"),
         (["cat", "dog", "cat"], "it has 2, but the model has 3"),
         ([1.0, 2.0, 3.0], "its labels are numbers; the model"),
     ],

@@ -409,5 +409,5 @@ def test_input_errors_name_what_a_model_was_trained_on(tmp_path: Path) -> None:
     x, y = digits(9)
     description = from_arrays(f"{tmp_path}/data", {"train": (x.reshape(9, 12), y)}).description
     config = parse(InputConfig, {"path": f"{write_folder(tmp_path / 'raw', (x, y))}"})
-    with pytest.raises(InputError, match=r"rows are uint8 \[4, 3\], the model was trained on uint8 \[12\]"):
+    with pytest.raises(InputError, match=r"rows are uint8 \[4, 3\], but the model was trained on uint8 \[12\]"):
         open_source(config, description)

@@ -131,7 +131,7 @@ def test_what_is_wrong_is_told_as_by_preprocess(
 ) -> None:
     for settings, message in (
         (["input.path=nothere", "input.format=csv"], "nothere: does not exist"),
-        (["input.path=nothere", "input.format=csv", "validation=0.6", "test=0.5"], "leaves no rows to train on"),
+        (["input.path=nothere", "input.format=csv", "validation=0.6", "test=0.5"], "or no training rows are left"),
     ):
         assert run(tmp_path, *settings, options=("--dry-run",)) == 2
         (line,) = capsys.readouterr().err.splitlines()

@@ -133,7 +133,7 @@ def test_what_windows_cannot_be_made_of_is_refused_with_where_it_is(spark: Spark
     table = series()
     twice = write(pd.concat([table, table.iloc[:1]]), tmp_path / "twice", 2)
     row = table.iloc[0]
-    text = f"twice: several rows have station {row.station}, hour {row.hour:%Y-%m-%dT%H:%M:%S}: a time must be there"
+    text = f"twice: several rows have station {row.station}, hour {row.hour:%Y-%m-%dT%H:%M:%S}: each series "
     with pytest.raises(InputError, match=text):
         prepare(twice, f"{tmp_path}/out")
     rows = write(table, tmp_path / "rows", 1)
@@ -141,7 +141,7 @@ def test_what_windows_cannot_be_made_of_is_refused_with_where_it_is(spark: Spark
         prepare(rows, f"{tmp_path}/out", {"horizon": 5}, validation=0.01, test=0.2)
     with pytest.raises(InputError, match=r"has no rows to train on: 1\d\d over a gap"):
         prepare(rows, f"{tmp_path}/out", {"step": "30min"})
-    with pytest.raises(ConfigError, match=r"input\.windows\.step: must be of the kind of column 'hour': such as 1h"):
+    with pytest.raises(ConfigError, match=r"input\.windows\.step: must be a duration such as 1h"):
         prepare(rows, f"{tmp_path}/out", {"step": 1})
     with pytest.raises(ConfigError, match=r"input\.windows\.by: .* has no column 'place'"):
         prepare(rows, f"{tmp_path}/out", {"by": ["place"]})

@@ -325,7 +325,7 @@ def test_rows_that_are_missing_at_the_end_are_noticed(data, schema, batches, rec
     (receiver,) = receivers(1)
     partition = sender_to([receiver], schema).send(batches[1:], 1, 1)
     sent = partition.sent[0]
-    with pytest.raises(RunError, match="the hand-off lost rows: of partition 1"):
+    with pytest.raises(RunError, match="the hand-off lost rows: partition 1 arrived"):
         receiver.finish([(1, sent.rows + 1, sent.checksum)])
     paths = receiver.finish([(1, sent.rows, sent.checksum)])
     split = data.split("train")

@@ -107,7 +107,7 @@ def test_what_the_builders_file_supplies_is_saved_and_loaded(tmp_path, what):
 @pytest.mark.parametrize(
     ("what", "problem"),
     [
-        ("model(Untold(object()))", "'untold' (Untold) cannot be saved and loaded again, and so neither can"),
+        ("model(Untold(object()))", "'untold' (Untold) cannot be saved and loaded again, so the trained model"),
         ("model(keras.layers.Lambda(lambda x: x, name='two'))", "'two' (Lambda) cannot be saved and loaded again"),
         ("model(keras.layers.Dense(4, lambda x: x, name='three'))", "'three' (Dense) cannot be saved and loaded again"),
         ("model(within())", "'local' (Local) cannot be saved and loaded again"),

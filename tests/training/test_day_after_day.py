@@ -69,6 +69,6 @@ def test_a_run_begins_with_the_weights_of_another(forked, days, tmp_path, capsys
 def test_weights_that_fit_no_layer_are_the_users_mistake(forked, days, tmp_path):
     run(f"{days}/ds=1", tmp_path / "first", **SETTINGS)
     narrow = {**SETTINGS, "model": {"build": f"{MODELS}:with_state"}}
-    with pytest.raises(UsageError, match=r"^init: .*/first/model\.keras: no layer has the name and shapes of one"):
+    with pytest.raises(UsageError, match=r"^init: .*/first/model\.keras: no layer has the same name and shapes"):
         run(f"{days}/ds=1", tmp_path / "second", init=str(tmp_path / "first"), **narrow)
     assert not (tmp_path / "second").exists()

@@ -80,7 +80,7 @@ def test_a_strategy_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes
         (f"{OWN}:nothing", "nothing returned NoneType, not a sparksplit.strategies.Strategy"),
         (
             f"{OWN}:forgetful",
-            "strategy: its split does not fit the data: ValueError: not every_row, so each lane must be",
+            "strategy: its split does not fit the data: ValueError: not every_row, so 1 of",
         ),
         (f"{OWN}:majority_vot", "has no function 'majority_vot'; did you mean 'majority_vote'?"),
         ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a strategy"),

@@ -227,7 +227,7 @@ def test_a_column_of_another_type_is_named(served, name, value):
         ("arg_1st", [[1.0, 2.0, 3.0], [1.0, 2.0, 1e39], [1.0, 2.0, np.nan]], "must hold finite numbers of float32"),
         ("day", ["2024-02-29", "2023-02-29", ""], "[2023-02-29]"),
         ("moment", ["2024-02-29T25:00", "", ""], "[2024-02-29T25:00]"),
-        ("words", ["a", "b"], "has not one value a row, as age has:] [words]"),
+        ("words", ["a", "b"], "must have as many rows as age:] [words]"),
     ],
 )
 def test_a_value_that_does_not_fit_is_named_with_its_column(served, column, value, message):

@@ -267,7 +267,7 @@ def test_files_with_other_headers_are_named(spark: SparkSession, tmp_path: Path)
     write(tmp_path, "a,b\n1,0\n", "m/1.csv")
     for content, message in (
         ("b,a\n1,0\n", "its header differs from the other files: it has 'b' in place of 'a'"),
-        ("a\n1\n", "its header has 1 columns, those of the other files 2"),
+        ("a\n1\n", "its header has 1 columns, but the other files have 2"),
         ("\nA,b\n1,0\n", "its header differs from the other files: it has 'A' in place of 'a'"),
     ):
         other = write(tmp_path, content, "m/2.csv")
@@ -279,7 +279,7 @@ def test_files_with_other_headers_are_named(spark: SparkSession, tmp_path: Path)
             assert str(caught.value) == f"{other}: {message}"
         with pytest.raises(InputError) as caught:
             source(spark, tmp_path / "m" / "1.csv", test=f"{other}")
-        assert str(caught.value) == f"{other}: its header is not that of {tmp_path}/m/1.csv"
+        assert str(caught.value) == f"{other}: its header differs from that of {tmp_path}/m/1.csv"
 
 
 def test_a_damaged_file_among_others_is_named(spark: SparkSession, tmp_path: Path) -> None:

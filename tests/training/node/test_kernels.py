@@ -85,7 +85,7 @@ class Timed(keras.layers.Layer):
 
 def test_an_operation_that_xla_cannot_compile_is_named_with_the_key():
     config, collective, (x, y) = config_of(jit_compile=True), Alone(), rows(4, 1)
-    said = r"^jit_compile: is true, and XLA cannot .* \(TensorFlow: .*String"
+    said = r"^jit_compile: is true, but XLA cannot .* \(TensorFlow: .*String"
     with pytest.raises(ConfigError, match=said) as caught, naming_keys(config):
         step_of(model_of(Printing), collective, True).train(chunk_of(x, y, [0, 4]))
     assert "\n" not in str(caught.value)
