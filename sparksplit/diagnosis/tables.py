@@ -109,8 +109,9 @@ def readers(record: Diagnosis) -> Table | None:
     return Table("readers", "The whole step by the number of readers per node", columns, rows)
 
 
-def settings(every: Sequence[tuple[str, Advice]]) -> Table | None:
-    """What is recommended and proposed, as measured. every: as `advices` returns it."""
+def settings(every: Sequence[tuple[str, Advice]], weights: bool = True) -> Table | None:
+    """What was tried, as measured. every: (recommended or not, what). weights: whether the settings may change the
+    trained weights."""
     if not every:
         return None
     columns = [
@@ -119,7 +120,7 @@ def settings(every: Sequence[tuple[str, Advice]]) -> Table | None:
         ("times as fast", "the run with them as without, in rounds that alternate"),
         ("interval", "of that, 95 %"),
         ("it helps", "yes where the whole interval is above 1"),
-        ("weights", "whether the trained weights stay the same"),
+        *([("weights", "whether the trained weights stay the same")] if weights else []),
         ("because", ""),
     ]
     rows = [
@@ -129,7 +130,7 @@ def settings(every: Sequence[tuple[str, Advice]]) -> Table | None:
             _times(advice.gain),
             _interval(advice.gain),
             text(_helps(advice)),
-            text("the same" if kind == "recommended" else "change"),
+            *([text("the same" if kind == "recommended" else "change")] if weights else []),
             text(advice.why),
         ]
         for kind, advice in every
@@ -188,7 +189,8 @@ def _against(gain: Gain | None, is_now: bool) -> Cell:
 def _helps(advice: Advice) -> str:
     if advice.gain is None:
         return "not measured" if advice.failed is None else "could not be tried"
-    return "yes" if advice.helps else "no, it is slower" if advice.gain.is_loss else "not for certain"
+    once = ", measured only once" if advice.gain.low is None else ""
+    return ("yes" if advice.helps else "no, it is slower" if advice.gain.is_loss else "not for certain") + once
 
 
 def _interval(gain: Gain | None) -> Cell:

@@ -46,7 +46,9 @@ def render(record: PreprocessDiagnosis) -> str:
         ],
         parts_table=_parts_table(record),
         troubles_table=_troubles_table(record) if record.troubles else None,
-        tried_table=tables.settings([("recommended", advice) for advice in record.tried]),
+        tried_table=tables.settings(
+            [("recommended" if advice.helps else "not recommended", advice) for advice in record.tried], weights=False
+        ),
         facts=list(_facts(record)),
         command="sparksplit diagnose --config FILE",
         config=yaml.safe_dump(record.config, sort_keys=False, allow_unicode=True),

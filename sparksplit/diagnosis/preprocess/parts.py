@@ -105,10 +105,12 @@ def _spans(stages: Sequence[Stage], began: float, ended: float) -> dict[str, flo
     """Seconds by part. Where several stages run, the one that began first counts; where none runs, the driver."""
     spans = defaultdict[str, float](float)
     clock, alone = began, "open"
-    for stage in sorted(stages, key=lambda stage: stage.submitted):
+    within = [stage for stage in stages if stage.submitted < ended and stage.completed > began]
+    for stage in sorted(within, key=lambda stage: stage.submitted):
+        completed = min(stage.completed, ended)
         spans[alone] += max(0.0, stage.submitted - clock)
-        spans[stage.part] += max(0.0, stage.completed - max(clock, stage.submitted))
-        clock = max(clock, stage.completed)
+        spans[stage.part] += max(0.0, completed - max(clock, stage.submitted))
+        clock = max(clock, completed)
         if stage.part not in ("open", OTHER):
             alone = "driver"
     spans["publish"] += ended - clock

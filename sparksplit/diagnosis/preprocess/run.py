@@ -19,10 +19,10 @@ from sparksplit.base.records import Json
 from sparksplit.base.version import __version__
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.diagnosis.preprocess.files import files_of
-from sparksplit.diagnosis.preprocess.parts import parts_of
+from sparksplit.diagnosis.preprocess.parts import DRIVERS, parts_of
 from sparksplit.diagnosis.preprocess.record import KINDS, PreprocessDiagnosis, Trouble
 from sparksplit.diagnosis.preprocess.stages import Metrics, Stage
-from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, sentence, troubles_of
+from sparksplit.diagnosis.preprocess.verdict import NAMED_OF, Setup, limit_of, sentence, troubles_of
 from sparksplit.diagnosis.record import Advice
 from sparksplit.diagnosis.settings import written
 from sparksplit.diagnosis.verdict import LEAST, gain
@@ -59,7 +59,7 @@ def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> Preproc
             "set"
         )
         first = trials.prepare()
-        if first.seconds < WARM_SECONDS:
+        if is_cold(first, trials.metrics.slots()):
             say("preparing once more, now that Spark is warm")
             first = trials.prepare()
         slots = trials.metrics.slots()
@@ -114,6 +114,14 @@ class Prepared:
         return self.ended - self.began
 
 
+def is_cold(first: Prepared, slots: int) -> bool:
+    """Whether a session's first preparation was mostly Spark's first steps: it was short, or its time without a task
+    would be named as a trouble."""
+    parts = parts_of(first.stages, first.began, first.ended, slots)
+    alone = sum(part.seconds for part in parts if part.name in DRIVERS)
+    return first.seconds < WARM_SECONDS or alone >= NAMED_OF["driver"] * first.seconds
+
+
 class Trials:
     """Preparations of what `config` describes. Each is removed again."""
 
@@ -132,13 +140,14 @@ class Trials:
         made = filesystem.missing(filesystem.parent(self.folder))
         try:
             with settings(self._spark, sparks):
+                number = self.metrics.next_stage()
                 began = time.time()
                 manifest = preprocess(changed, Options(overwrite=True)).manifest
                 ended = time.time()
         finally:
             filesystem.remove(self.folder)
             filesystem.remove_empty(made)
-        return Prepared(self.metrics.stages(began), began, ended, manifest)
+        return Prepared(self.metrics.stages(number), began, ended, manifest)
 
     def tried(self, trouble: Trouble, first: Prepared, pairs: int) -> Advice:
         """Prepare with the settings that would help against `trouble` and without them, in turns. first: the first

@@ -127,18 +127,20 @@ class Metrics:
         self._store: Any = self._context.statusStore()
         self._mapper: Any = jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
 
-    def stages(self, began: float) -> list[Stage]:
-        """The stages that have run since `began` (seconds since 1970), in the order of their numbers.
+    def next_stage(self) -> int:
+        """The number that Spark's next stage will have."""
+        return max((one["stageId"] for one in self._stages()), default=-1) + 1
 
-        Raises RunError where Spark has forgotten some of their tasks.
+    def stages(self, first: int) -> list[Stage]:
+        """The stages that have run, from the number `first` on, in the order of their numbers.
+
+        Raises RunError where Spark has forgotten some of them, or some of their tasks.
         """
-        # Spark's events reach the store a little later. An event that is late leaves its task out.
-        with suppress(Exception):
-            self._context.listenerBus().waitUntilEmpty(_WAIT_MILLISECONDS)
-        every, quantiles = self._jvm.java.util.ArrayList(), getattr(self._store, "stageList$default$4")()
-        found = self._json(self._store.stageList(every, False, False, quantiles, every))
-        # A stage that was skipped has no times. The API's times are cut to milliseconds.
-        ran = [one for one in found if one.get("completionTime") and _time(one["submissionTime"]) > began - 0.002]
+        found = self._stages()
+        if all(one["stageId"] != first for one in found):  # Spark forgets the oldest stages first.
+            raise RunError("Spark has forgotten the first stages: set spark.ui.retainedStages higher")
+        # A stage that was skipped has no times.
+        ran = [one for one in found if one["stageId"] >= first and one.get("completionTime")]
         stages = []
         for stage in sorted(ran, key=lambda one: (one["stageId"], one["attemptId"])):
             tasks = self._json(self._store.taskList(stage["stageId"], stage["attemptId"], _TASKS))
@@ -155,6 +157,13 @@ class Metrics:
         every = self._json(self._store.executorList(True))
         executors = [one for one in every if one["id"] != "driver" or len(every) == 1]
         return max(1, sum(int(one["maxTasks"]) for one in executors))
+
+    def _stages(self) -> list[dict[str, Any]]:
+        # Spark's events reach the store a little later. An event that is late leaves its task out.
+        with suppress(Exception):
+            self._context.listenerBus().waitUntilEmpty(_WAIT_MILLISECONDS)
+        every, quantiles = self._jvm.java.util.ArrayList(), getattr(self._store, "stageList$default$4")()
+        return self._json(self._store.stageList(every, False, False, quantiles, every))
 
     def _json(self, value: Any) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = json.loads(self._mapper.writeValueAsString(value))

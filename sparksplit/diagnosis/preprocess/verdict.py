@@ -19,6 +19,7 @@ from sparksplit.diagnosis.preprocess.record import KINDS, Files, Kind, Part, Tro
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.source import RANGE_BYTES
 
 NAMED = 0.1
 """Share of the wall time: troubles that cost less are not named."""
@@ -67,21 +68,31 @@ def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) ->
     wall, kept = sum(part.seconds for part in parts), kept_bytes(stages)
     alone = {part.name: part.seconds for part in parts if part.name in DRIVERS}
     why = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in alone.items())
-    troubles = [Trouble(kind="driver", parts=[*alone], seconds=sum(alone.values()), why=why, help=HELP["driver"])]
+    failed = [(stage.part, task.seconds) for stage in stages for task in stage.tasks if task.failed]
+    troubles = [
+        Trouble(kind="driver", parts=[*alone], seconds=sum(alone.values()), why=why, help=HELP["driver"]),
+        Trouble(
+            kind="failed",
+            parts=list(dict.fromkeys(part for part, _ in failed)),
+            seconds=sum(seconds for _, seconds in failed) / setup.slots,
+            why=f"attempts at tasks that failed: {len(failed)}",
+            help=HELP["failed"],
+        ),
+    ]
     groups = defaultdict[tuple[Kind, bool], list[tuple[float, str, str]]](list)
     for stage in stages:
-        for kind, seconds, why in _findings(stage, setup.slots, kept):
+        for kind, cost, why in _findings(stage, setup.slots, kept):
             # Files to write and the input's partitions have different remedies.
             files = stage.part == "write" and kind in ("skew", "slow", "few", "many")
-            groups[kind, files].append((seconds, stage.part, why))
+            groups[kind, files].append((cost, stage.part, why))
     for (kind, files), found in groups.items():
         _, worst, why = max(found)
         help_, settings = (HELP[kind], {}) if kind in HELP else _help(kind, files, setup)
         troubles.append(
             Trouble(
                 kind=kind,
-                parts=list(dict.fromkeys(part for seconds, part, _ in found if seconds > 0.1)) or [worst],
-                seconds=None if kind == "spill" else sum(seconds for seconds, _, _ in found),
+                parts=list(dict.fromkeys(part for cost, part, _ in found if cost > 0.1)) or [worst],
+                seconds=None if kind == "spill" else sum(cost for cost, _, _ in found),
                 why=why,
                 help=help_,
                 settings=settings,
@@ -106,15 +117,16 @@ def sentence(parts: Sequence[Part], troubles: Sequence[Trouble], setup: Setup) -
     for one in troubles:
         if one.seconds is not None:
             return f"{KINDS[one.kind]}: it costs {one.seconds:.1f} of {wall:.1f} s in {', '.join(one.parts)}"
-    most = max(parts, key=lambda part: part.seconds)
+    most = max([part for part in parts if part.name not in DRIVERS] or parts, key=lambda part: part.seconds)
     return (
-        f"{KINDS['work']}: no trouble costs a tenth of the {wall:.1f} s, and {most.name} takes most of them "
-        f"({percent(most.seconds / wall if wall else None)}). Only more or faster slots would help ({setup.slots} now)"
+        f"{KINDS['work']}: no trouble costs a tenth of the {wall:.1f} s, and of the parts with tasks {most.name} takes "
+        f"most ({percent(most.seconds / wall if wall else None)}). Only more or faster slots would help "
+        f"({setup.slots} now)"
     )
 
 
 def _findings(stage: Stage, slots: int, kept: dict[int, int]) -> Iterator[tuple[Kind, float, str]]:
-    """What a stage lost: the kind of trouble, the seconds that it costs (0 if unknown), and the observation."""
+    """What a stage lost: the kind of trouble, its cost in seconds (of spill: in bytes), and the observation."""
     times = sorted(task.seconds for task in stage.done)
     # What `open` reads is small, and so are the partitions of a shuffle that is not written to files.
     if times and (stage.part == "write" or not (stage.part == "open" or stage.shuffles)):
@@ -128,14 +140,13 @@ def _findings(stage: Stage, slots: int, kept: dict[int, int]) -> Iterator[tuple[
     if len(times) >= MANY * slots and starting >= stage.busy / 2:
         why = f"{stage.part} has {len(times)} tasks for {slots} slots, and half of their time is their start"
         yield "many", starting / slots, why
-    if failed := [task.seconds for task in stage.tasks if task.failed]:
-        yield "failed", sum(failed) / slots, f"in {stage.part}, attempts at tasks that failed: {len(failed)}"
     if stage.gc > GC_NAMED * stage.busy:
         why = f"in {stage.part}, garbage collection takes {percent(stage.gc / stage.busy)} of the tasks' time"
         yield "gc", stage.gc / slots, why
     if stage.spilled:
         why = "of rows that did not fit into memory were written to disk and read again"
-        yield "spill", 0.0, f"in {stage.part}, {size(stage.spilled)} {why}; Spark does not say how long that took"
+        why = f"in {stage.part}, {size(stage.spilled)} {why}; Spark does not say how long that took"
+        yield "spill", stage.spilled, why
 
 
 _Help = tuple[list[str], dict[str, Json]]
@@ -159,14 +170,18 @@ def _for_files(setup: Setup) -> _Help:
 
 
 def _for_input(setup: Setup) -> _Help:
-    files = setup.files
+    files, format_ = setup.files, format_of(setup.config.input.format)
     if setup.config.input.windows is not None:
         return ["input.windows.by: a series is one task's work, and without `by` all rows are one series"], {}
     if files is None:
         return ["more partitions of about equal size where the rows come from"], {}
-    if files.whole == 0 and format_of(setup.config.input.format).columns:
+    if files.whole == 0 and format_.columns:
         wanted, key = max(1 << 20, ceil(files.bytes / (2 * setup.slots))), "spark.sql.files.maxPartitionBytes"
         return [f"{key}: {wanted} cuts the files into more pieces"], {key: wanted}
+    if format_.source:  # Our own tasks cut plain files. The files' names, or their order, are fixed.
+        if files.whole:
+            return ["unpack the .gz files: each is one task's work, however many slots there are"], {}
+        return [f"more rows: a task reads {size(RANGE_BYTES)} of a plain file, so a small set has few tasks"], {}
     # Each slot gets as many files as any other slot.
     count = setup.slots * max(1, ceil(files.bytes / (setup.slots * PIECE_BYTES)))
     return [

@@ -42,9 +42,11 @@ def test_its_tables_hold_the_records_values(page: str) -> None:
         ["skew", "parse, count", "6.10 s", "spark.sql.files.maxPartitionBytes cuts the files into more pieces"],
         ["spill", "write", "not known", "more memory; disks"],
     ]
-    assert [row[:1] + row[2:5] for row in cells(page, "settings")] == [
-        ["spark.sql.files.maxPartitionBytes: 1048576", "1.37", "1.31 to 1.43", "yes"]
+    why = "one task has more rows than the others"
+    assert cells(page, "settings") == [
+        ["spark.sql.files.maxPartitionBytes: 1048576", "recommended", "1.37", "1.31 to 1.43", "yes", why]
     ]
+    assert "weights" not in visible(page)
 
 
 def test_a_preparation_without_troubles_has_a_page_too() -> None:
@@ -57,7 +59,22 @@ def test_a_setting_that_could_not_be_tried_is_named_with_the_reason() -> None:
     failed = replace(preparation().tried[0], gain=None, helps=False, failed="the preparation fails with it: no memory")
     page = render(preparation(tried=[failed]))
     assert "could not be tried: the preparation fails with it: no memory" in visible(page)
-    assert cells(page, "settings")[0][4] == "could not be tried"
+    assert cells(page, "settings")[0][1:5] == ["not recommended", "–", "–", "could not be tried"]
+
+
+@pytest.mark.parametrize(
+    ("gain", "helps", "said"),
+    [
+        (Gain(0.7, 0.6, 0.8), False, ["not recommended", "0.70", "0.60 to 0.80", "no, it is slower"]),
+        (Gain(1.2, 0.9, 1.5), False, ["not recommended", "1.20", "0.90 to 1.50", "not for certain"]),
+        (Gain(1.2, None, None), True, ["recommended", "1.20", "–", "yes, measured only once"]),
+        (Gain(1.05, None, None), False, ["not recommended", "1.05", "–", "not for certain, measured only once"]),
+    ],
+)
+def test_only_what_helps_is_recommended(gain: Gain, helps: bool, said: list[str]) -> None:
+    page = render(preparation(tried=[replace(preparation().tried[0], gain=gain, helps=helps)]))
+    assert cells(page, "settings")[0][1:5] == said
+    assert "A setting that was measured only once helps from 1.1 times as fast on." in visible(page)
 
 
 def test_nothing_of_the_users_is_markup_and_nothing_is_fetched() -> None:

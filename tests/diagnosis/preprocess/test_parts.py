@@ -9,16 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.diagnosis.preprocess.parts import kept_bytes, loss, parts_of
-from sparksplit.diagnosis.preprocess.stages import Stage, Task
+from sparksplit.diagnosis.preprocess.stages import OTHER, Stage, Task
 from sparksplit.spark.job_names import PARTS
 from tests.diagnosis.preprocess.tables import after, stage
 
 EVEN = [1.0] * 8
-SPAN = st.tuples(st.sampled_from(list(PARTS)), st.floats(50, 100), st.floats(0, 20))
+SPAN = st.tuples(st.sampled_from([*PARTS, OTHER]), st.floats(0, 100), st.floats(0, 50))
 
 
-@given(st.lists(SPAN, max_size=12), st.floats(0, 50), st.floats(120, 200))
+@given(st.lists(SPAN, max_size=12), st.floats(0, 60), st.floats(60, 120))
 def test_seconds_add_up_to_the_wall_time(spans: list[tuple[str, float, float]], began: float, ended: float) -> None:
+    """Jobs of others may begin before the preparation, and end after it."""
     stages = [Stage(part, start, start + took) for part, start, took in spans]
     parts = parts_of(stages, began, ended, 4)
     assert sum(part.seconds for part in parts) == pytest.approx(ended - began)
@@ -29,6 +30,17 @@ def test_the_drivers_own_time_is_before_between_and_after_the_jobs() -> None:
     stages = [Stage("open", 12, 13), Stage("parse", 15, 20), Stage("write", 21, 25), Stage("count", 18, 20.5)]
     found = {part.name: part.seconds for part in parts_of(stages, 10, 28, 2)}
     assert found == {"open": 5, "parse": 5, "count": 0.5, "write": 4, "driver": 0.5, "publish": 3}
+
+
+def test_jobs_of_others_count_only_within_the_preparation() -> None:
+    parse = Stage("parse", 1, 5)
+    for others, parts in (
+        ([Stage(OTHER, 5, 16)], {"open": 1, "parse": 4, OTHER: 5}),
+        ([Stage(OTHER, 12, 14)], {"open": 1, "parse": 4, "publish": 5}),
+        ([Stage("write", -9, -5)], {"open": 1, "parse": 4, "publish": 5}),
+    ):
+        found = parts_of([parse, *others], 0, 10, 2)
+        assert {part.name: part.seconds for part in found} == parts
 
 
 @given(

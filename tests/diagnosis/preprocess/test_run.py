@@ -42,7 +42,7 @@ def test_a_skewed_input_is_told_from_an_even_one(
 ) -> None:
     monkeypatch.setattr(verdict, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(verdict, "NAMED", 0.0)
-    monkeypatch.setattr(run, "WARM_SECONDS", 0.0)
+    monkeypatch.setattr(run, "is_cold", lambda *_: False)
     measured: list[Stage] = []
     monkeypatch.setattr(run, "parts_of", lambda stages, *rest: measured.extend(stages) or parts_of(stages, *rest))
     skewed = files(tmp_path / "skewed", [30_000, 500, 500, 500])

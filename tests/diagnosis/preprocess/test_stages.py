@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
-from sparksplit.diagnosis.preprocess.stages import OTHER, stage_of
+from sparksplit.base.errors import RunError
+from sparksplit.diagnosis.preprocess.stages import OTHER, Metrics, stage_of
 
 STAGE: dict[str, Any] = {
     "submissionTime": "2026-11-23T09:30:00.250GMT",
@@ -44,3 +47,28 @@ def test_a_stage_with_its_tasks() -> None:
 def test_a_stage_belongs_to_what_its_job_was_for() -> None:
     assert stage_of({**STAGE, "shuffleWriteBytes": 900}, []).part == "shuffle"
     assert stage_of({**STAGE, "description": "the user's own"}, []).part == OTHER
+
+
+def store(numbers: list[int], tasks: int) -> Metrics:
+    """Spark's store with stages of these numbers, of two tasks each, of which it remembers `tasks`."""
+    spark = MagicMock()
+    known = spark.sparkContext._jsc.sc().statusStore()
+    every = [{**STAGE, "stageId": number, "attemptId": 0, "numCompleteTasks": 2} for number in numbers]
+    skipped = {"stageId": max(numbers, default=0), "attemptId": 0, "numCompleteTasks": 0}
+    known.stageList.side_effect = lambda *_: [*every, skipped] if numbers else []
+    known.taskList.side_effect = lambda *_: [TASK] * tasks
+    mapper = spark.sparkContext._jvm.org.apache.spark.status.api.v1.JacksonMessageWriter().mapper()
+    mapper.writeValueAsString.side_effect = json.dumps
+    return Metrics(spark)
+
+
+def test_what_spark_has_forgotten_is_an_error() -> None:
+    metrics = store([5, 4, 3], tasks=2)
+    assert metrics.next_stage() == 6 and store([], tasks=2).next_stage() == 0
+    # Stages of an earlier preparation may be forgotten. Stages that were skipped are not counted.
+    assert len(metrics.stages(3)) == 3 and len(metrics.stages(4)) == 2
+    for forgetful in (metrics, store([], tasks=2)):
+        with pytest.raises(RunError, match=r"forgotten the first stages: set spark.ui.retainedStages higher"):
+            forgetful.stages(2)
+    with pytest.raises(RunError, match=r"forgotten 1 tasks of stage 4: set spark.ui.retainedTasks higher"):
+        store([5, 4], tasks=1).stages(4)

@@ -13,7 +13,8 @@ import pytest
 from sparksplit.base.errors import RunError
 from sparksplit.diagnosis.preprocess import run
 from sparksplit.diagnosis.preprocess.record import Trouble
-from sparksplit.diagnosis.preprocess.run import Prepared, Trials
+from sparksplit.diagnosis.preprocess.run import Prepared, Trials, is_cold
+from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.config import PreprocessConfig
 
 SPARK: Any = None
@@ -33,7 +34,7 @@ class Made:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: Callable[[PreprocessConfig], float]) -> None:
         self.now, self.rows, self.configs = 0.0, 10, list[PreprocessConfig]()
         self._seconds = seconds
-        metrics = SimpleNamespace(stages=lambda began: [])
+        metrics = SimpleNamespace(next_stage=lambda: 0, stages=lambda first: [])
         monkeypatch.setattr(run, "Metrics", lambda spark: metrics)
         monkeypatch.setattr(run, "preprocess", self.preprocess)
         monkeypatch.setattr(run, "time", SimpleNamespace(time=lambda: self.now))
@@ -106,3 +107,14 @@ def test_a_setting_with_which_the_preparation_fails_is_reported(
     with pytest.raises(ZeroDivisionError):
         Trials(SPARK, config).tried(FASTER, first, 3)
     assert {path.name for path in tmp_path.iterdir()} == {"in"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "write", "cold"),
+    [(50.0, 45.0, True), (94.0, 30.0, True), (94.0, 85.0, False)],
+    ids=["short", "long without a task", "warm"],
+)
+def test_a_first_preparation_that_is_short_or_mostly_without_a_task_is_cold(
+    first: Prepared, ended: float, write: float, cold: bool
+) -> None:
+    assert is_cold(replace(first, ended=ended, stages=[Stage("write", 0.0, write)]), 2) == cold

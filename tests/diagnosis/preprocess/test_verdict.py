@@ -77,6 +77,16 @@ def test_a_sentence_says_what_it_costs() -> None:
     assert "the slowest of 6 tasks took 40.0 s, the median of the other 5 2.0 s, with 4.8 times" in troubles[0].why
 
 
+def test_a_sentence_on_the_work_names_a_part_with_tasks() -> None:
+    stages = after(("parse", EVEN, None), ("write", [3.0] * 4, None))
+    parts = parts_of(stages, 94.5, stages[-1].completed + 0.1, 4)
+    assert max(parts, key=lambda part: part.seconds).name == "open"
+    assert sentence(parts, [], SETUP) == (
+        "the work itself, which all slots share: no trouble costs a tenth of the 13.7 s, and of the parts with tasks "
+        "parse takes most (36 %). Only more or faster slots would help (4 now)"
+    )
+
+
 def test_what_helps_against_skew() -> None:
     (trouble,) = found(skewed(20.0))
     assert (trouble.kind, trouble.settings) == ("skew", {})
@@ -95,6 +105,16 @@ def test_what_helps_against_skew() -> None:
     windows = CONFIG.model_copy(update={"input": CONFIG.input.model_copy(update={"windows": "some"})})
     (trouble,) = found(skewed(20.0), replace(SETUP, config=windows))
     assert trouble.help[0].startswith("input.windows.by")
+
+
+@pytest.mark.parametrize("name", ["idx", "text"])
+def test_our_own_tasks_cut_plain_files(name: str) -> None:
+    """IDX has four files with fixed names, and a text's files have an order."""
+    own = CONFIG.model_copy(update={"input": CONFIG.input.model_copy(update={"format": name})})
+    (trouble,) = found(skewed(20.0), replace(SETUP, config=own))
+    assert trouble.help == ["unpack the .gz files: each is one task's work, however many slots there are"]
+    (trouble,) = found(skewed(20.0), replace(SETUP, config=own, files=replace(FILES, whole=0)))
+    assert trouble.help == ["more rows: a task reads 67.1 MB of a plain file, so a small set has few tasks"]
 
 
 def test_too_few_files_to_write() -> None:
@@ -123,6 +143,24 @@ def test_garbage_and_spills() -> None:
     assert limit_of([collects, spills]) == "gc"
     # What nobody can put a figure to is no limit.
     assert limit_of([spills]) == "work"
+
+
+def test_the_part_that_spilled_most_is_described() -> None:
+    stages = [stage("parse", EVEN, spilled=100 * 10**9), stage("write", EVEN, start=5, shuffled=True, spilled=1000)]
+    (spills,) = found(stages)
+    assert (spills.kind, spills.parts) == ("spill", ["parse", "write"])
+    assert spills.why.startswith("in parse, 100 GB of rows")
+
+
+def test_attempts_that_failed_are_counted_over_all_stages() -> None:
+    stages = []
+    for part, count, start in (("parse", 4, 0), ("count", 2, 10), ("write", 1, 20)):
+        one = stage(part, EVEN, start=start + 5)
+        lost = [Task(place, start, start + 5, failed=True) for place in range(count)]
+        stages.append(replace(one, submitted=start, tasks=[*lost, *one.tasks], shuffles=part == "write"))
+    (failed,) = [one for one in found(stages) if one.kind == "failed"]
+    assert (failed.seconds, failed.parts) == (7 * 5 / 4, ["parse", "count", "write"])
+    assert failed.why == "attempts at tasks that failed: 7"
 
 
 def test_failed_tasks_and_a_slow_one() -> None:
