@@ -47,7 +47,8 @@ def test_it_says_how_to_compare_on_more_seeds_where_one_decides_nothing() -> Non
         (["--set", "train.nodes=0"], "--set train.nodes=0: train.nodes: must be above 0 (is 0)"),
         (
             ["--set", "compare.strategies=[{split: batch}]"],
-            "--set compare.strategies=[{split: batch}]: compare.strategies.0: must name its strategy: one of",
+            "--set compare.strategies=[{split: batch}]: compare.strategies.0: must name its "
+            "strategy: one of single, batch, epoch, epoch-delayed, local",
         ),
         (["--config", "typo.yaml"], "typo.yaml:3: preprocess.input.labl: unknown key; did you mean 'label'?"),
         (["--config", "gone.yaml"], "gone.yaml: cannot be read: No such file or directory"),

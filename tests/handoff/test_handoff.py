@@ -300,7 +300,7 @@ def test_a_row_without_a_value_is_refused(schema, batches, receivers):
     columns = batches[0].to_pydict()
     columns["x"][3] = None
     fields = [pa.field(field.name, field.type) for field in schema]
-    with pytest.raises(RunError, match="the DataFrame has a row without x"):
+    with pytest.raises(RunError, match="the DataFrame has a row without a value in x"):
         sender_to([receiver], schema).send([pa.RecordBatch.from_pydict(columns, schema=pa.schema(fields))], 0, 1)
 
 
