@@ -136,7 +136,9 @@ def test_the_index_of_pandas_is_no_column_of_windows(spark: SparkSession, tmp_pa
     assert found == [(1.5, 2.5, 3.5, "1", "2"), (2.5, 3.5, 4.5, "2", "2")]
     pq.write_table(pa.table({"t": [1, 2], "v": [2**24 + 1, 2**24 + 3]}), tmp_path / "bad")
     opened = source(spark, path=f"{tmp_path}/bad", label="v", windows={"window": 1, "order": "t"})
-    with pytest.raises(InputError, match=r"no row follows another row.*; there are bad rows, such as .*'v': 1677721\d is"):
+    with pytest.raises(
+        InputError, match=r"no row follows another row.*; there are bad rows, such as .*'v': 1677721\d is"
+    ):
         opened.raw(spark)
 
 
