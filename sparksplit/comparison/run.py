@@ -75,7 +75,7 @@ def compare(config: CompareConfig, options: Options) -> Results:
     going_on = {config_hash} if options.overwrite else None
     with output.claimed(options.overwrite, going_on) as decision:
         if decision == "done":
-            say(f"{output.path}: is complete and was made with this configuration; nothing to do")
+            say(f"{output.path} is up to date: it was made from the same input and configuration")
             return Results.read(output.path)
         if decision == "resume" or (not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
             output.go_on()

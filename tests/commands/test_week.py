@@ -36,7 +36,7 @@ def test_each_step_of_some_days_run_twice_changes_nothing(
         there = content(output)
         capsys.readouterr()
         assert command(arguments) == 0
-        assert "nothing" in "".join(capsys.readouterr())
+        assert "is up to date" in "".join(capsys.readouterr())
         assert content(output) == there
 
     def day(number: int, *words: str) -> None:

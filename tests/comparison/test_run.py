@@ -96,7 +96,7 @@ def test_a_run_of_a_comparison_is_what_train_does(done, forked, digits, tmp_path
 def test_the_same_call_again_does_nothing(done, digits, capsys):
     output, results = done
     assert compared(digits, output, virtual=[4], epochs=4) == results
-    assert "nothing to do" in capsys.readouterr().err
+    assert "is up to date" in capsys.readouterr().err
     with pytest.raises(UsageError, match=r"made with another configuration \(epochs was 4, is 8\); --over"):
         compared(digits, output, virtual=[4], epochs=8)
 
