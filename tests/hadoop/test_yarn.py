@@ -199,7 +199,7 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
     assert trained.queue.endswith("training")
     ok(run("predict", "--config", "predict.yaml"))
     # A scheduler's retry of what is done succeeds, for YARN too.
-    assert "nothing to do" in ok(run("train", "--config", "train.yaml"))
+    assert "is up to date" in ok(run("train", "--config", "train.yaml"))
     runs = [filesystem.read_json(f"{folder}/run/run.json") for folder in (local, place)]
     assert all(found["ledger"]["exact"] for found in runs)
     assert [found["application_id"].startswith("application_") for found in runs] == [False, True]

@@ -38,7 +38,7 @@ def test_two_days_are_trained_on_as_one(forked, days, tmp_path, capsys):
     np.testing.assert_allclose(one["metrics"]["validation"]["loss"], two["metrics"]["validation"]["loss"], atol=1e-4)
     capsys.readouterr()
     again = run([f"{days}/ds=2", f"{days}/ds=1"], tmp_path / "2", nodes=2, **SETTINGS)
-    assert again["run_id"] == two["run_id"] and "nothing to do" in capsys.readouterr().err
+    assert again["run_id"] == two["run_id"] and "is up to date" in capsys.readouterr().err
     with pytest.raises(UsageError, match="made with another configuration"):
         run(f"{days}/ds=2", tmp_path / "2", nodes=2, **SETTINGS)
     without_end(tmp_path / "2", tmp_path / "resumed", 1)

@@ -200,7 +200,7 @@ def test_a_complete_output_is_left_alone_another_configuration_refused(forked, d
     first = run(digits, output, epochs=1)
     before = {path: path.stat().st_mtime_ns for path in output.rglob("*")}
     assert run(digits, output, epochs=1, readers=2) == first
-    assert "nothing to do" in capsys.readouterr().err
+    assert "is up to date" in capsys.readouterr().err
     with pytest.raises(UsageError, match="another configuration"):
         run(digits, output, epochs=2)
     with pytest.raises(RunError, match=r"epoch 1, step \d+: the loss is (nan|inf); a smaller optimizer.learning"):

@@ -266,9 +266,9 @@ def test_hives_text_files(spark: SparkSession, tmp_path: Path) -> None:
 def test_files_with_other_headers_are_named(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path, "a,b\n1,0\n", "m/1.csv")
     for content, message in (
-        ("b,a\n1,0\n", "its header differs from the other files: it has 'b' in place of 'a'"),
+        ("b,a\n1,0\n", "its header differs from the other files: it has 'b' instead of 'a'"),
         ("a\n1\n", "its header has 1 columns, but the other files have 2"),
-        ("\nA,b\n1,0\n", "its header differs from the other files: it has 'A' in place of 'a'"),
+        ("\nA,b\n1,0\n", "its header differs from the other files: it has 'A' instead of 'a'"),
     ):
         other = write(tmp_path, content, "m/2.csv")
         for keys in ({}, {"encoding": "ISO-8859-1"}) if content.startswith("b") else ({},):

@@ -124,7 +124,7 @@ def test_tables_and_queries(spark: SparkSession, tmp_path: Path) -> None:
     assert rows_of(spark, whole) == [(0, 1, 2, 0), (0, 2, 3, 1)] and whole.files == []
     some = source(spark, format="sql", query="SELECT a, y FROM things WHERE b > 2")
     assert rows_of(spark, some) == [(0, 2, 1)]
-    with pytest.raises(InputError, match=r"^nothings: Spark's catalog has no table or view nothings;"):
+    with pytest.raises(InputError, match=r"^nothings: Spark's catalog has no table or view nothings\."):
         source(spark, format="table", table="nothings")
     with pytest.raises(InputError, match=r"^the query: .*`c` cannot be resolved"):
         source(spark, format="sql", query="SELECT c FROM things")
