@@ -16,7 +16,7 @@ from sparksplit.features.config import Features
 from sparksplit.prepare import characters
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.durations import seconds
-from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, known_format, users
+from sparksplit.prepare.formats import PATHS, format_of, known_format, table_name, users
 from sparksplit.prepare.windows_config import WindowsConfig
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
@@ -164,7 +164,7 @@ class InputConfig(Config):
 
     def uses(self, key: str) -> bool:
         """Whether the format uses `key`."""
-        return (DATAFRAME if is_own(self.format) else self.format) in users(mark_of(InputConfig, key))
+        return table_name(self.format) in users(mark_of(InputConfig, key))
 
     @property
     def place(self) -> str:

@@ -6,10 +6,9 @@ from typing import TypeVar
 
 from sparksplit.base.config import Config
 from sparksplit.base.keys import keys_of, mark_of
-from sparksplit.base.user_functions import is_own
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.cut_config import CutConfig, moment
-from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, users
+from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, table_name, users
 
 AnyPreprocess = TypeVar("AnyPreprocess", bound=PreprocessConfig)
 
@@ -64,7 +63,7 @@ def effective(config: AnyPreprocess) -> AnyPreprocess:
 
 def _check_used(config: Config, format_name: str) -> None:
     """Raise ConfigError where a key was set, even to its default, though only other formats use it."""
-    name = DATAFRAME if is_own(format_name) else format_name
+    name = table_name(format_name)
     for key in type(config).model_fields:
         formats = users(mark_of(type(config), key))
         if key in config.model_fields_set and name not in formats:

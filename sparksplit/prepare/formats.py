@@ -88,7 +88,12 @@ FORMATS: Mapping[str, Format] = {
 
 def format_of(name: str) -> Format:
     """The format called `name`, which may be a user's own function."""
-    return FORMATS[DATAFRAME if is_own(name) else name]
+    return FORMATS[table_name(name)]
+
+
+def table_name(name: str) -> str:
+    """What FORMATS calls the format `name`, which may be a user's own function."""
+    return DATAFRAME if is_own(name) else name
 
 
 def known_format(name: str) -> str:
