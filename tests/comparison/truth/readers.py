@@ -62,7 +62,7 @@ def check_split(truth, sentence):
     assert least is None or (1 < speed.at_least <= speed.times and 0 <= speed.at_least - float(least[1]) < 0.1)
     check_quality(truth, best, sentence)
     if gone := truth.diverged(("single", 1)):
-        assert f"where `single` diverged with {gone} of {len(truth.strategies['single', 1])} seed" in sentence
+        assert f"where `single` diverged with {gone} of {len(truth.groups['single', 1])} seed" in sentence
 
 
 def steady_times(truth):
