@@ -144,7 +144,7 @@ def mpi_lacks(environment: Path) -> str | None:
         probe = [str(environment / "bin" / "python"), "-c", "from mpi4py import MPI"]
         subprocess.run(probe, check=True, capture_output=True, text=True, timeout=60)
     except subprocess.CalledProcessError as error:
-        return (error.stderr.strip().splitlines() or [str(error)])[-1]
+        return str((error.stderr.strip().splitlines() or [str(error)])[-1])
     return None
 
 

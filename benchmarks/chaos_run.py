@@ -284,9 +284,10 @@ class Run:
 
 
 def _parents(process: psutil.Process) -> list[psutil.Process]:
+    parents: list[psutil.Process] = []
     with suppress(psutil.Error):
-        return process.parents()
-    return []
+        parents = process.parents()
+    return parents
 
 
 def _stem(name: str) -> str:

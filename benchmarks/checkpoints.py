@@ -75,7 +75,7 @@ def measure(work: Path, strategy: str, pairs: int, every: float, block: float) -
     )
     data = open_data(config)
     output = Output(config.output, "0", "train", {})
-    with spark_session("checkpoints", 2) as spark, output.claimed(True, False, []):
+    with spark_session("checkpoints", 2) as spark, output.claimed(overwrite=True):
         output.begin()
         train = Payload.of(config, data, output, {}, output.config_hash, 1).to_json()
         payload = {"train": train, "every": every, "block": block, "blocks": 2 * pairs}

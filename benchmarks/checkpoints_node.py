@@ -68,7 +68,7 @@ def work(member: Any) -> dict[str, Any]:
         found,
         *(member.payload[name] for name in ("every", "block", "blocks")),
     )
-    worker.Looks = Blocks  # type: ignore[misc]
+    vars(worker)["Looks"] = Blocks
     member.payload = member.payload["train"]
     try:
         main.work(member)

@@ -174,7 +174,7 @@ def compared(generator: np.random.Generator, truth: Truth, most: int | None, see
         some = runs_of(generator, truth, range(before + 1, now + 1), rows)
         runs += [replace(run, jackknife=None) for run in some] if seeds_alone else some
         found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now))
-        if all(pair.verdict != "undecided" for pair in (*found.pairs, *found.times)):
+        if "undecided" not in {pair.verdict for pair in found.pairs} | {pair.verdict for pair in found.times}:
             break
     return found
 

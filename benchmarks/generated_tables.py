@@ -128,15 +128,15 @@ def texts(rows: int, seed: int = 1, words: int = 1500) -> pa.Table:
     first, second = effects.permutation(np.arange(20, 100))[:20].reshape(2, 10)
     topic = random.integers(0, len(TOPICS), rows)
     found = []
-    for label in topic:
+    for label in topic.tolist():
         message = random.choice(words, random.integers(8, 41), p=share)
         for place in np.nonzero(random.random(len(message)) < 0.2)[0]:
             message[place] = random.choice(own[group[label]])
         if group[label] == 0:
             pair, apart = random.integers(0, 10), random.integers(1, 4)
-            place = random.integers(0, len(message) - apart)
+            at = random.integers(0, len(message) - apart)
             order = (first[pair], second[pair]) if label % 2 else (second[pair], first[pair])
-            message[place], message[place + apart] = order
+            message[at], message[at + apart] = order
         text = " ".join(vocabulary[word] for word in message)
         found.append(text[0].upper() + text[1:] + random.choice([".", "!", "...", ""]))
     return pa.table({"message": found, TEXTS_LABEL: [TOPICS[label] for label in topic]})

@@ -89,7 +89,8 @@ def train(arguments: argparse.Namespace, frames: list[Any], hidden: int, seed: i
     began = time.monotonic()
     learner.start(list(range(PIXELS)), PIXELS, frames[0], validation_frame=frames[1])
     (job,) = (job for job in h2o.api("GET /3/Jobs")["jobs"] if (job["dest"] or {}).get("name") == name)
-    path, found, ended = job["key"]["name"], [], "epochs"
+    path, ended = job["key"]["name"], "epochs"
+    found: list[tuple[int, float, float]] = []
     while True:
         time.sleep(POLL_SECONDS)
         status = h2o.api(f"GET /3/Jobs/{path}")["jobs"][0]["status"]

@@ -63,7 +63,7 @@ def work(member: Any) -> dict[str, Any]:
     received = time.time()
     files = receiver.finish(fed["partitions"])
     spool = Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows)
-    result = {"began": receiver.began, "received": received}
+    result: dict[str, Any] = {"began": receiver.began, "received": received}
     for name, source, epoch in (("first", spool, 0), ("spool", spool, 1), ("tensorflow", data.split("train"), 1)):
         member.gather(name, 0)
         result[name] = _read(source, own, epoch, BATCH * member.size)

@@ -47,7 +47,8 @@ def own_output() -> Iterator[None]:
 
 def busy(seconds: float = 1.0) -> float:
     """The share of the cores that is in use for this long; to be asked where this benchmark itself does nothing."""
-    return round(psutil.cpu_percent(seconds) / 100, 2)
+    share: float = psutil.cpu_percent(seconds)
+    return round(share / 100, 2)
 
 
 def told_busy(shares: list[float]) -> bool:

@@ -84,8 +84,8 @@ def report(found: dict[str, dict[str, list[float]]], shares: list[float], told: 
     for key, values in by_key.items():
         reach = spread(values)
         spreads[key] = None if reach is None else round(reach, 1)
-        told = "spread unknown: one round" if reach is None else f"spread {reach:.0f} %"
-        print(f"{key:<22} {statistics.median(values):.2f}  {told}{', not under 10 %' if key in too_wide else ''}")
+        noted = "spread unknown: one round" if reach is None else f"spread {reach:.0f} %"
+        print(f"{key:<22} {statistics.median(values):.2f}  {noted}{', not under 10 %' if key in too_wide else ''}")
     all_rates = {
         model: {name: [round(rate, 1) for rate in rates] for name, rates in measured.items()}
         for model, measured in found.items()
