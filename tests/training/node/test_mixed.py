@@ -122,7 +122,7 @@ def test_two_nodes_learn_what_one_would_in_float32(policy):
         losses.append((error**2).mean())
         kernel, bias = kernel - 0.1 * values.T @ error / 16, bias - 0.1 * error.mean()
     for own, weights, _, _ in found:
-        # Outputs near 1 have 8 bits in bfloat16, rounded otherwise by each processor's kernels; the errors are near 0.07.
+        # Outputs near 1 have 8 bits in bfloat16, and each processor rounds in its own way. The errors are near 0.07.
         np.testing.assert_allclose(own, losses, rtol=0.5)
         np.testing.assert_allclose(weights[0][:, 0], kernel, atol=0.03)
 
