@@ -61,7 +61,7 @@ def opened(
     *,
     closed: bool = False,
 ) -> Iterator[Page]:
-    """A window with `report`, with its details unless they are to be `closed`; fails where that complains or asks for anything but its file."""
+    """A window with `report`, and its details unless `closed`. Fails where it complains, or asks for other files."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
     complaints: list[str] = []
