@@ -22,6 +22,8 @@ _LOWER = 0.1
 _FEWER = 1.05
 """How many times fewer bytes than `batch` a row must send to be named for a slow network."""
 _RUNNERS_UP = 3
+_FIRST = ("missing", "one seed", "diverged", "untuned", "edge", "no test rows", "other place", "unmet", "slow network")
+"""The kinds of notes, the most important first."""
 
 
 def answer(results: Results) -> Answer:
@@ -31,7 +33,7 @@ def answer(results: Results) -> Answer:
     if single is None or not any(row.nodes > 1 for row in rows):
         return _made(results, "nothing to compare", notes=[_missing(results, rows, single)])
     evidence = Evidence(results, goal_of(results.table), single)
-    notes = [*_of_rows(evidence, rows), *_of_all(results, rows)]
+    notes = sorted([*_of_rows(evidence, rows), *_of_all(results)], key=lambda note: _FIRST.index(note.kind))
     decision, choice, doubtful = _decided(evidence, rows)
     questions = [question for row in doubtful for question in _questions(evidence, row)]
     gain = None if choice in (None, single) else Gain(speed=evidence.speed(choice), quality=evidence.pair(choice))
@@ -180,7 +182,7 @@ def _missing(results: Results, rows: Sequence[Row], single: Row | None) -> Note:
     return Note(kind="missing", key="strategies" if max(results.nodes) > 1 else "nodes", nodes=2)
 
 
-def _of_all(results: Results, rows: Sequence[Row]) -> Iterator[Note]:
+def _of_all(results: Results) -> Iterator[Note]:
     if len(results.seeds) < 2:
         yield Note(kind="one seed")
     entries = results.config.get("strategies")
