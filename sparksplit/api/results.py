@@ -14,7 +14,9 @@ from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_answer import Answer
 from sparksplit.comparison.run import REPORT
+from sparksplit.comparison.words import words
 from sparksplit.inference.writer import places_of
 from sparksplit.training.progress_record import Values, read_history
 from sparksplit.training.record import RunRecord
@@ -104,27 +106,26 @@ class TrainedRun:
                     raise InputError(f"{path}: cannot be loaded, even with the classes of {name}: {other}") from error
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
-    """What `compare` has found.
+    """What `compare` has found. Printed, it is the answer in at most six lines.
 
-    path: its folder. results: the content of results.json.
+    path: its folder. answer: what to do, as data (docs/compare.md). results: the content of results.json.
     """
 
     path: str
-    results: dict[str, Any] = field(repr=False)
+    answer: Answer
+    results: dict[str, Any]
 
     @classmethod
     def open(cls, path: str) -> Comparison:
         """The comparison in the folder `path`. Raises InputError if there is none, or it is not complete."""
         _check_complete(path, "comparison")
-        return cls(filesystem.absolute(path), Results.read(path).to_json())
+        results = Results.read(path)
+        return cls(filesystem.absolute(path), results.answer, results.to_json())
 
-    @property
-    def answer(self) -> str:
-        """Whether the strategies were tuned, which to use, and how certain that is."""
-        answer = self.results["answer"]
-        return " ".join([answer["headline"], *answer["text"], answer["certainty"]])
+    def __repr__(self) -> str:
+        return "\n".join([*words(self.answer), f"Report: {self.report}"])
 
     @property
     def table(self) -> pd.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -15,7 +15,7 @@ from sparksplit.comparison.content import RESULTS, Results
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent
 from sparksplit.comparison.run import REPORT, compare
-from sparksplit.comparison.tuning import said
+from sparksplit.comparison.words import words
 
 
 def run(config: CompareConfig, options: Options) -> None:
@@ -24,21 +24,8 @@ def run(config: CompareConfig, options: Options) -> None:
     Console(width=max(120, Console().width), highlight=False).print(table_of(results))
     for record in results.diverged:
         print(f"{record.key}: diverged: {record.diverged}")
-    print()
-    for sentence in sentences(results):
-        print(sentence)
+    print("", *words(results.answer, "".join(f"{key}." for key in config.origin.prefix)), sep="\n")
     print(f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}")
-
-
-def sentences(results: Results) -> Iterator[str]:
-    """The answer, how certain it is, and what each strategy was given by tuning."""
-    yield results.answer.headline
-    yield from results.answer.text
-    yield results.answer.certainty
-    if (tuning := results.tuning) is not None:
-        for tuned in tuning.strategies:
-            yield said.of_strategy(tuned, tuning)
-        yield said.cost(tuning, results.all_finished)
 
 
 def table_of(results: Results) -> Table:

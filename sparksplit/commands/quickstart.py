@@ -21,7 +21,6 @@ from sparksplit.base.shipped import shipped
 from sparksplit.commands import compare, predict, preprocess, train
 from sparksplit.commands.command import Command
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.comparison.needed import FIRST
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.config import PredictConfig
@@ -128,8 +127,6 @@ def _further(config: QuickstartConfig) -> Iterator[str]:
         f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.strategy=single"
         " --set train.nodes=1"
     )
-    if config.compare.seeds == 1:  # which decides nothing
-        yield f"  {_program('sparksplit')} quickstart --set output=quickstart-seeds --set compare.seeds={FIRST}"
     yield f"  {_program('sparksplit')} train --help"
 
 

@@ -1,151 +1,223 @@
-"""The answer: which strategy, the few worth having, a slow network, what diverged; its conditions, and how sure it is.
-
-Each sentence says only what the verdicts of all pairs together decide; tests/comparison/truth/ reads them back.
-"""
+"""The answer: what to use, what it gains, what is not decided, and what to run next. It says only what the verdicts
+of all differences together decide; what it says by the means alone is called so (`undecided`)."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from typing import cast
+from typing import Any
 
-from sparksplit.comparison.analysis.frontier import goal_of, seconds_of, single_of, worth_having
-from sparksplit.comparison.certainty import certainty
-from sparksplit.comparison.content import Answer, Results
-from sparksplit.comparison.content_table import Choice, Row
-from sparksplit.comparison.evidence import (
-    is_as_good,
-    pair_of,
-    quality_said,
-    seeds_said,
-    speed_of,
-    target_said,
-    times_said,
-    untimed_said,
-)
-from sparksplit.comparison.numbers import Quantity, compact, count, duration, node_time
-from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.recommendation import nothing, which
-from sparksplit.comparison.tuning.headline import headline
+from sparksplit.base.records import JsonObject
+from sparksplit.comparison.analysis.goals import goal_of, single_of
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_answer import Answer, Decision, Gain, Next, Note, Option, Question
+from sparksplit.comparison.content_table import TO_TARGET, Row
+from sparksplit.comparison.evidence import Evidence
+from sparksplit.comparison.needed import FIRST, about_quality, about_speed, in_time
+from sparksplit.comparison.tuning.space import learns_as_single, value_at
 
+_TRIES = 8
+"""Learning rates to try where none was tuned."""
+_LOWER = 0.1
+"""How much of its learning rate `single` should try where it diverges."""
 _FEWER = 1.05
-"""How many times fewer bytes than `batch` a strategy must send to be recommended for that."""
+"""How many times fewer bytes than `batch` a row must send to be named for a slow network."""
+_RUNNERS_UP = 3
+_FIRST = ("missing", "one seed", "diverged", "untuned", "edge", "no test rows", "other place", "unmet", "slow network")
+"""The kinds of notes, the most important first."""
 
 
 def answer(results: Results) -> Answer:
     """The `answer` of results.json, from everything else in it."""
-    quantity = Quantity(results.metric.name)
     rows = [row for row in results.table if not row.virtual]
-    several = [row for row in rows if row.nodes > 1]
     single = single_of(results.table)
-    first = which(results, single, several, quantity) if single and several else nothing(results, rows, several)
-    text = [
-        first,
-        *_alone(results, single, several, quantity),
-        *_few(results, quantity),
-        _slow_network(results, several, quantity),
-        *_diverged(rows),
-    ]
-    return Answer(text, _conditions(results), certainty(results, quantity), headline(results.tuning, results.config))
-
-
-def _sent(row: Row) -> float:
-    """Bytes that a node sends in a run."""
-    return row.bytes_per_node or 0.0
-
-
-def _few(results: Results, quantity: Quantity) -> Iterator[str]:
-    """The fastest, the cheapest and the best of what is decided."""
-    roles: dict[tuple[str, int], list[Choice]] = {}
-    for choice in worth_having(results.frontier):
-        roles.setdefault((choice.name, choice.nodes), []).append(choice)
-    if results.frontier and not roles:
-        own = results.frontier[0]
-        yield (
-            "Of the strategies that are decided to learn as well as `single`, none is decided to be faster, cheaper or "
-            f"better. `single` takes {_cost(results, own)}, {quantity.label} {quantity.value(own.metric)}."
-        )
-    elif roles:
-        parts = [
-            f"{' and '.join(choice.role for choice in some)} is `{strategy}` on {nodes} ({_cost(results, some[0])}, "
-            f"{quantity.label} {quantity.value(some[0].metric)})"
-            for (strategy, nodes), some in roles.items()
-        ]
-        yield f"Of what is decided, {'; '.join(parts)}."
-
-
-def _cost(results: Results, choice: Choice) -> str:
-    if choice.seconds is None:
-        whose = (choice.name, choice.nodes, False)
-        return untimed_said(
-            next(row for row in results.table if (row.name, row.nodes, row.virtual) == whose), choice.goal
-        )
-    return f"{duration(choice.seconds)} and {node_time(choice.node_hours)} {choice.goal}"
-
-
-def _alone(results: Results, single: Row | None, several: Sequence[Row], quantity: Quantity) -> Iterator[str]:
-    """What the other strategies on one node gain: that takes no second node."""
-    if single is None or not single.runs:
-        return
-    goal = goal_of(results.table)
-    rows = {row.name: row for row in results.table if row.nodes == 1 and not row.virtual}
-    for control in dict.fromkeys(control for row in several if not row.diverged for control in row.controls):
-        row, speed = rows[control], speed_of(results, rows[control], goal)
-        seconds, alone = (seconds_of(own, goal) for own in (row, single))
-        took = untimed_said(row, goal) if seconds is None else f"takes {duration(seconds)} {goal}"
-        if speed is not None:
-            unsure = ", undecided" if speed.verdict == "undecided" else ""
-            took += f", where `single` takes {duration(alone)} ({times_said(speed)}{unsure})"
-        yield (f"One node alone, by `{control}`, {took}, and {quality_said(results, row, SINGLE, quantity)}.")
-
-
-def _diverged(rows: Sequence[Row]) -> Iterator[str]:
-    """Which strategies must not be used, whatever those of their runs that ended well say."""
-    diverged = [f"`{row.name}` on {row.nodes} ({seeds_said(row)})" for row in rows if row.diverged]
-    if diverged:
-        yield f"Not recommended, because the loss or the metric was no longer a number: {', '.join(diverged)}."
-
-
-def _slow_network(results: Results, several: Sequence[Row], quantity: Quantity) -> str:
-    batch = {row.nodes: row for row in several if row.name == "batch" and row.runs}
-    others = [
-        row for row in several
-        if row.name != "batch" and not row.diverged and row.nodes in batch and _sent(row) > 0
-    ]  # fmt: skip
-    if not others:
-        steady = ", of which no run diverges" if any(row.diverged for row in several) else ""
-        return (
-            "What a slow network would change was not compared: that takes `batch` and another strategy on as many "
-            f"nodes{steady}."
-        )
-    sign = 1 if results.metric.higher_is_better else -1
-
-    def times(row: Row) -> float:
-        return _sent(batch[row.nodes]) / _sent(row)
-
-    def gain(row: Row) -> float:
-        pair = pair_of(results, row, "batch")
-        return sign * pair.mean if pair else -math.inf
-
-    fewer = [row for row in others if times(row) >= _FEWER]
-    if not fewer:
-        return "On a slow network nothing is gained: no strategy sends fewer bytes than `batch` on as many nodes."
-    # Of the strategies that lose nothing, the one that sends least, beside `batch`; otherwise the one that loses least.
-    good = [row for row in fewer if is_as_good(results, row, "batch")]
-    best = max(good, key=times) if good else max(fewer, key=gain)
-    return (
-        f"On a slow network `{best.name}` sends {compact(times(best))} times fewer bytes than `batch` on "
-        f"{best.nodes} nodes, and {quality_said(results, best, 'batch', quantity)}."
+    if single is None or not any(row.nodes > 1 for row in rows):
+        return _made(results, "nothing to compare", notes=[_missing(results, rows, single)])
+    evidence = Evidence(results, goal_of(results.table), single)
+    notes = sorted([*_of_rows(evidence, rows), *_of_all(results)], key=lambda note: _FIRST.index(note.kind))
+    decision, choice, doubtful = _decided(evidence, rows)
+    questions = [question for row in doubtful for question in _questions(evidence, row)]
+    gain = None if choice in (None, single) else Gain(speed=evidence.speed(choice), quality=evidence.pair(choice))
+    return _made(
+        results,
+        decision,
+        choice=None if choice is None else _option(evidence, choice),
+        gain=gain,
+        runners_up=[_option(evidence, row) for row in _runners_up(evidence, rows, decision, choice)],
+        open=questions,
+        notes=notes,
+        next=_next(results, single, questions, notes),
     )
 
 
-def _conditions(results: Results) -> str:
-    data, machine = results.data, results.machine
-    parts = [
-        f"{results.model} on {data.path} ({count(data.rows['train'])} training rows)",
-        f"{count(results.epochs.run)} passes, mini-batches of {count(cast(int, results.config['batch_size']))} rows",
-        f"{', '.join(map(str, results.nodes))} nodes, driver on a host with {machine.cores} cores",
-    ]
-    if results.target is not None:
-        parts.append(f"target {target_said(results, Quantity(results.metric.name))} on the validation rows")
-    return "; ".join(parts) + ". Another model, other data or another network may turn it round."
+def _made(results: Results, decision: Decision, **more: object) -> Answer:
+    target = None if results.target is None else results.target.value
+    common = {"goal": goal_of(results.table), "target": target, "metric": results.metric.name}
+    given = {"choice": None, "gain": None, **common, "seeds": len(results.seeds), **more}
+    return Answer(decision=decision, **given)  # type: ignore[arg-type]
+
+
+def _decided(evidence: Evidence, rows: Sequence[Row]) -> tuple[Decision, Row | None, list[Row]]:
+    """The decision, the choice, and the rows that are not decided and could change it, the most promising first."""
+    single = evidence.single
+    winners = _quickest(evidence, [row for row in rows if row is not single and evidence.wins(row)])
+    several = [row for row in winners if row.nodes > 1]
+    steady = [row for row in rows if row is not single and not row.diverged and evidence.seconds(row) is not None]
+    unsettled = _quickest(evidence, [row for row in steady if row not in winners and not evidence.is_ruled_out(row)])
+    if several:
+        first = evidence.seconds(several[0]) or 0.0
+        return "use", several[0], [row for row in unsettled if (evidence.seconds(row) or 0.0) < first]
+    is_comparable = single.runs > 0 and not single.diverged and evidence.seconds(single) is not None
+    promising = [row for row in unsettled if row.nodes > 1]
+    if not is_comparable or promising:
+        choice = next(iter(_as_good_by_mean(evidence, rows)), None)
+        return "undecided", choice, _most_promising(evidence, promising) if is_comparable else []
+    choice = winners[0] if winners else single
+    return "stay", choice, [row for row in unsettled if _is_quicker(evidence, row, choice)]
+
+
+def _quickest(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: (evidence.seconds(row) or 0.0, row.nodes))
+
+
+def _is_quicker(evidence: Evidence, row: Row, other: Row) -> bool:
+    own, others = evidence.seconds(row), evidence.seconds(other)
+    return own is not None and others is not None and own < others
+
+
+def _most_promising(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
+    """The row of which most is decided already, then the quickest."""
+
+    def missing(row: Row) -> tuple[bool, bool, float]:
+        is_faster = evidence.is_faster(row)
+        return not (is_faster and evidence.is_as_good(row)), not is_faster, evidence.seconds(row) or 0.0
+
+    return sorted(rows, key=missing)[:1]
+
+
+def _as_good_by_mean(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
+    """The rows that by the means learn as well as `single`, the quickest first. Of rows on several nodes only those
+    that no row on one node beats, by the means: as quick or quicker, and as good."""
+    metric = evidence.results.metric
+    sign = 1 if metric.higher_is_better else -1
+    steady = [row for row in rows if not row.diverged and evidence.seconds(row) is not None]
+
+    def learns(row: Row, other: Row) -> bool:
+        mean, others = row.metric.mean, other.metric.mean
+        return mean is not None and (others is None or sign * (mean - others) >= -metric.margin)
+
+    def is_beaten(row: Row) -> bool:
+        alone = [own for own in steady if own.nodes == 1 and learns(own, row)]
+        return row.nodes > 1 and not all(_is_quicker(evidence, row, own) for own in alone)
+
+    good = [row for row in steady if learns(row, evidence.single) and not evidence.is_ruled_out(row)]
+    return _quickest(evidence, [row for row in good if not is_beaten(row)])
+
+
+def _runners_up(evidence: Evidence, rows: Sequence[Row], decision: Decision, choice: Row | None) -> list[Row]:
+    """The quickest other rows that learn as well by the means, and `single`. Where one node stays, the quickest on
+    several nodes comes first, however it learns."""
+    single = evidence.single
+    rest = [row for row in _as_good_by_mean(evidence, rows) if row not in (choice, single)]
+    if decision == "stay":
+        several = [row for row in rows if row.nodes > 1 and not row.diverged and evidence.seconds(row) is not None]
+        rest = [*_quickest(evidence, several)[:1], *(row for row in rest if row.nodes == 1)]
+    has_time = single is not choice and evidence.seconds(single) is not None
+    return [*rest[: _RUNNERS_UP - 1], *([single] if has_time else [])]
+
+
+def _questions(evidence: Evidence, row: Row) -> Iterator[Question]:
+    """What must be decided before the row can be recommended."""
+    results, single, speed, pair = evidence.results, evidence.single.name, evidence.speed(row), evidence.pair(row)
+    is_faster, is_as_good = evidence.is_faster(row), evidence.is_as_good(row)
+    if not is_faster:  # None: faster seed by seed, but not over all runs
+        yield about_speed(results, row, single, None if speed is not None and speed.verdict == "faster" else speed)
+    if not is_as_good:
+        yield about_quality(results, row, single, pair)
+    if is_faster and is_as_good:
+        for control in evidence.behind(row):
+            beside = evidence.speed_beside(row, control)
+            if beside is not None and beside.verdict == "slower":
+                yield about_quality(results, row, control, evidence.pair(row, control))
+            else:
+                known = beside is None or beside.verdict == "faster"
+                yield about_speed(results, row, control, None if known else beside)
+
+
+def _option(evidence: Evidence, row: Row) -> Option:
+    return Option(
+        name=row.name,
+        nodes=row.nodes,
+        settings=row.settings,
+        seconds=evidence.seconds(row),
+        metric=row.metric.mean,
+    )
+
+
+def _next(results: Results, single: Row, questions: Sequence[Question], notes: Sequence[Note]) -> Next | None:
+    rate = value_at(results.config, "optimizer.learning_rate")
+    if single.diverged:
+        lower: JsonObject | None = (
+            {"optimizer.learning_rate": float(f"{_LOWER * rate:.3g}")} if isinstance(rate, float) else None
+        )
+        return None if lower is None else Next(settings=lower, seconds=in_time(results, len(results.seeds)))
+    if len(results.seeds) < 2:
+        return Next(settings={"seeds": FIRST}, seconds=in_time(results, FIRST))
+    if seeds := [question.seeds for question in questions if question.seeds is not None]:
+        return Next(settings={"seeds": max(seeds)}, seconds=in_time(results, max(seeds)))
+    if any(note.kind == "untuned" for note in notes):
+        once, whole = (in_time(results, seeds) for seeds in (1, len(results.seeds)))
+        return Next(settings={"tune": _TRIES}, seconds=None if once is None or whole is None else _TRIES * once + whole)
+    return None
+
+
+# Notes.
+
+
+def _missing(results: Results, rows: Sequence[Row], single: Row | None) -> Note:
+    """Which key of the comparison lacks what."""
+    has_several = any(row.nodes > 1 for row in rows)
+    if single is None and (has_several or max(results.nodes) > 1):
+        is_alone = any(row.nodes == 1 for row in rows)
+        return Note(kind="missing", key="strategies" if is_alone else "nodes", name="single", nodes=1)
+    return Note(kind="missing", key="strategies" if max(results.nodes) > 1 else "nodes", nodes=2)
+
+
+def _of_all(results: Results) -> Iterator[Note]:
+    if len(results.seeds) < 2:
+        yield Note(kind="one seed")
+    entries = results.config.get("strategies")
+    if results.tuning is None and not all(map(learns_as_single, entries if isinstance(entries, list) else [None])):
+        yield Note(kind="untuned")
+    for tuned in results.tuning.strategies if results.tuning is not None else ():
+        for key in tuned.edges if not tuned.virtual else ():
+            yield Note(kind="edge", name=tuned.name, nodes=tuned.nodes, key=key)
+    if results.metric.split != "test":
+        yield Note(kind="no test rows")
+
+
+def _of_rows(evidence: Evidence, rows: Sequence[Row]) -> Iterator[Note]:
+    for row in rows:
+        own: dict[str, Any] = {"name": row.name, "nodes": row.nodes}
+        if row.diverged:
+            yield Note(kind="diverged", **own, number=row.diverged, of=row.runs + row.diverged)
+        elif evidence.seconds(row) is None:
+            to = row.to_target
+            if evidence.goal == TO_TARGET and to is not None and to.reached < to.of:
+                yield Note(kind="unmet", **own, number=to.of - to.reached, of=to.of)
+            else:
+                yield Note(kind="other place", **own)
+    yield from _slow_network(evidence, rows)
+
+
+def _slow_network(evidence: Evidence, rows: Sequence[Row]) -> Iterator[Note]:
+    """The row that sends least of those that learn as well as `batch` on as many nodes."""
+    steady = [row for row in rows if row.nodes > 1 and not row.diverged and row.bytes_per_node]
+    batch = {row.nodes: row.bytes_per_node or 0.0 for row in steady if row.name == "batch"}
+    times = {
+        (row.name, row.nodes): batch[row.nodes] / (row.bytes_per_node or 1.0)
+        for row in steady
+        if row.name != "batch" and row.nodes in batch and evidence.is_as_good(row, "batch")
+    }
+    if times and max(times.values()) >= _FEWER:
+        name, nodes = max(times, key=times.__getitem__)
+        yield Note(kind="slow network", name=name, nodes=nodes, number=times[name, nodes])

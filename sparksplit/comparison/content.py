@@ -8,13 +8,14 @@ from typing import ClassVar, Self
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
+from sparksplit.comparison.content_answer import Answer
 from sparksplit.comparison.content_costs import CostModel
-from sparksplit.comparison.content_table import Choice, OnHosts, Pair, Row, TimePair
+from sparksplit.comparison.content_table import OnHosts, Pair, Row, TimePair
 from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.tuning.record import Tuning
 
 RESULTS = "results.json"
-FORMAT_VERSION = 8
+FORMAT_VERSION = 9
 """The version of results.json and of the records in runs/. Files of another version are not used."""
 
 
@@ -121,20 +122,6 @@ class Machine:
     """The names of a node's GPUs."""
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer of a comparison, in sentences."""
-
-    text: list[str]
-    """The sentences."""
-    conditions: str
-    """The conditions under which the sentences hold."""
-    certainty: str
-    """How sure the sentences are."""
-    headline: str = ""
-    """Whether each strategy was tuned: the sentences hold only for such runs."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Results(Record):
     """The whole of results.json."""
@@ -192,14 +179,12 @@ class Results(Record):
     """The differences of the metric between strategies."""
     times: list[TimePair]
     """The speed-ups between strategies."""
-    frontier: list[Choice]
-    """The fastest, the cheapest and the best strategy; empty where they are unknown."""
     cost_model: CostModel | None
     """The cost model; None without a run whose times count."""
     scale: list[OnHosts]
     """Each strategy on the hosts at hand, and predicted for as many hosts as nodes."""
     answer: Answer
-    """The answer, in sentences."""
+    """What to do, what it gains and what is not decided."""
     tuning: Tuning | None = None
     """How the hyperparameters were tuned; None where nothing was tuned."""
 

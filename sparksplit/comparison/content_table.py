@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from sparksplit.base.records import JsonObject
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -90,6 +92,8 @@ class Row:
     """The lower end of the 95 % confidence interval of the geometric mean of the seconds."""
     seconds_high: float | None = None
     """The upper end of the 95 % confidence interval of the geometric mean of the seconds."""
+    settings: JsonObject = field(default_factory=dict)
+    """The keys of `train` that make this line, by dotted key. Keys that all lines share are left out."""
     handoff: float | None = None
     """Mean seconds until Spark had handed over the rows; None where nodes read the rows themselves.
 
@@ -175,26 +179,6 @@ class TimePair:
     """faster, slower or undecided, over all pairs together."""
     error: float | None = None
     """The standard error of the mean of the logarithms."""
-
-
-@dataclass(frozen=True)
-class Choice:
-    """One of the few strategies worth having."""
-
-    role: str
-    """fastest, cheapest or best."""
-    name: str
-    """The strategy, as reports call it."""
-    nodes: int
-    """The number of nodes."""
-    goal: str
-    """What `seconds` and `node_hours` count: "to the target" or "in all"."""
-    seconds: float | None
-    """Seconds; None where the best strategy has no time that counts."""
-    node_hours: float | None
-    """The seconds of all nodes together, in hours; None where `seconds` is None."""
-    metric: float
-    """The mean of the metric that decides."""
 
 
 @dataclass(frozen=True, kw_only=True)

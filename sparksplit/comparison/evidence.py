@@ -1,77 +1,89 @@
-"""What is decided about one strategy beside another, and how the answer says it."""
+"""What is decided about the rows of the table, looked up in the differences."""
 
 from __future__ import annotations
 
-from sparksplit.comparison.analysis.verdicts import GOOD
+from dataclasses import dataclass
+
+from sparksplit.comparison.analysis.goals import seconds_of
+from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair, Row, TimePair
-from sparksplit.comparison.numbers import Quantity, bound, compact
+from sparksplit.comparison.content_table import IN_ALL, Pair, Row, TimePair
 from sparksplit.comparison.plan import SINGLE
 
 
-def pair_of(results: Results, row: Row, against: str) -> Pair | None:
-    for pair in results.pairs:
-        if not pair.virtual and (pair.name, pair.nodes, pair.against) == (row.name, row.nodes, against):
-            return pair
-    return None
+@dataclass(frozen=True)
+class Evidence:
+    """The verdicts about rows on the nodes at hand. goal: which seconds count. single: the row that all are compared
+    with."""
 
+    results: Results
+    goal: str
+    single: Row
 
-def is_as_good(results: Results, row: Row, against: str) -> bool:
-    pair = pair_of(results, row, against)
-    return pair is not None and pair.verdict in GOOD
+    def seconds(self, row: Row) -> float | None:
+        """The row's seconds; None where it has none that count."""
+        return seconds_of(row, self.goal)
 
+    def pair(self, row: Row, against: str = SINGLE) -> Pair | None:
+        """The difference of the metric between the row and `against`."""
+        rows = [pair for pair in self.results.pairs if not pair.virtual and pair.against == against]
+        return next((pair for pair in rows if (pair.name, pair.nodes) == (row.name, row.nodes)), None)
 
-def speed_of(results: Results, row: Row, goal: str, against: str = SINGLE) -> TimePair | None:
-    for pair in results.times:
-        if (pair.name, pair.nodes, pair.what, pair.against) == (row.name, row.nodes, goal, against):
-            return pair
-    return None
+    def speed(self, row: Row, against: str = SINGLE, goal: str | None = None) -> TimePair | None:
+        """How many times as fast the row is as `against`, by the seconds that count or those of `goal`."""
+        own = row.name, row.nodes, goal or self.goal, against
+        return next(
+            (pair for pair in self.results.times if (pair.name, pair.nodes, pair.what, pair.against) == own), None
+        )
 
+    def speed_beside(self, row: Row, control: str) -> TimePair | None:
+        """`speed` beside another row on one node. Where that row missed the target, all passes count."""
+        return self.speed(row, control) or self.speed(row, control, IN_ALL)
 
-def speed_beside(results: Results, row: Row, control: str, goal: str) -> TimePair | None:
-    """How fast a strategy on several nodes is beside another on one. Where that has missed the target, all passes
-    count."""
-    return speed_of(results, row, goal, control) or speed_of(results, row, IN_ALL, control)
+    def is_as_good(self, row: Row, against: str = SINGLE) -> bool:
+        """Whether it is decided that the row learns as well as `against`."""
+        pair = self.pair(row, against)
+        return pair is not None and pair.verdict in GOOD
 
+    def is_faster(self, row: Row) -> bool:
+        """Whether it is decided that the row is faster than `single`. The table must not show the opposite."""
+        speed, own, alone = self.speed(row), self.seconds(row), self.seconds(self.single)
+        is_shown = own is not None and alone is not None and own < alone
+        return is_shown and speed is not None and speed.verdict == "faster"
 
-def times_said(speed: TimePair) -> str:
-    """Such as `2.1 times as fast, 95 % interval 1.9 to 2.3, at least 1.8 times`."""
-    interval = "" if speed.low is None else f", 95 % interval {compact(speed.low)} to {compact(speed.high)}"
-    least = "" if speed.at_least is None else f", and at least {bound(speed.at_least)} times"
-    some = "" if speed.seeds == speed.of else f", over {speed.seeds} of {speed.of} seeds"
-    return f"{compact(speed.times)} times as fast{interval}{least}{some}"
+    def behind(self, row: Row) -> list[str]:
+        """The rows on one node, `single` aside, that a row on several nodes is not decided to be ahead of: neither
+        faster, nor learning better."""
+        return [control for control in row.controls if not self._is_ahead(row, control)]
 
+    def _is_ahead(self, row: Row, control: str) -> bool:
+        pair, speed = self.pair(row, control), self.speed_beside(row, control)
+        if pair is not None and pair.verdict == BETTER:
+            return True
+        if speed is None or speed.verdict != "faster":
+            return False
+        # Paired by seed it is faster. The table must not show the opposite.
+        others = (
+            other for other in self.results.table if (other.name, other.nodes, other.virtual) == (control, 1, False)
+        )
+        own, alone = self.seconds(row), self.seconds(next(others))
+        return alone is None or (own is not None and own < alone)
 
-def untimed_said(row: Row, goal: str) -> str:
-    """Why a strategy has no time: `reached the target in 3 of 5 runs`."""
-    to = row.to_target
-    if goal == TO_TARGET and to is not None and to.reached < to.of:
-        return f"reached the target in {to.reached} of {to.of} runs"
-    return "was not timed where most runs were"
+    def wins(self, row: Row) -> bool:
+        """Whether the row may be recommended: no run of it diverged, and it is decided that the row is faster than
+        `single`, learns as well, and is ahead of every other row on one node if it is itself on several."""
+        return not row.diverged and self.is_faster(row) and self.is_as_good(row) and not self.behind(row)
 
+    def is_ruled_out(self, row: Row) -> bool:
+        """Whether it is decided that the row is not worth having: slower than `single`, worse, or beaten by another
+        row on one node, which is faster and learns as well."""
+        speed, pair = self.speed(row), self.pair(row)
+        is_slower, is_worse = (
+            speed is not None and speed.verdict == "slower",
+            pair is not None and pair.verdict == WORSE,
+        )
+        return is_slower or is_worse or any(self._is_beaten(row, control) for control in row.controls)
 
-def quality_said(results: Results, row: Row, against: str, quantity: Quantity) -> str:
-    pair = pair_of(results, row, against)
-    if pair is None:
-        return f"there is nothing to compare its {quantity.label} with"
-    interval = "" if pair.low is None else f", 95 % interval {quantity.interval(pair.low, pair.high)}"
-    some = "" if pair.seeds == pair.of else f", over the {pair.seeds} of {pair.of} seeds that both finished"
-    difference = f"({quantity.difference(pair.mean)}{interval}{some})"
-    what = {
-        "no difference": f"its {quantity.label} is the same as `{against}`'s within the margin {difference}",
-        "not worse": f"its {quantity.label} is not worse than `{against}`'s by more than the margin {difference}",
-        "better": f"its {quantity.label} is better than `{against}`'s {difference}",
-        "worse": f"its {quantity.label} is worse than `{against}`'s {difference}",
-        "undecided": f"whether its {quantity.label} differs from `{against}`'s is undecided {difference}",
-    }
-    return what[pair.verdict]
-
-
-def seeds_said(row: Row) -> str:
-    """Such as `2 of 5 seeds`: with how many of them the strategy diverged."""
-    planned = row.runs + row.diverged
-    return f"{row.diverged} of {planned} seed{'s' if planned > 1 else ''}"
-
-
-def target_said(results: Results, quantity: Quantity) -> str:
-    return f"{quantity.value(None if results.target is None else results.target.value)} {quantity.label}"
+    def _is_beaten(self, row: Row, control: str) -> bool:
+        pair, speed = self.pair(row, control), self.speed(row, control)
+        return speed is not None and speed.verdict == "slower" and pair is not None and pair.verdict in (WORSE, SAME)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
+from sparksplit.base.config import Config, merged
+from sparksplit.base.records import JsonObject
 from sparksplit.base.version import __version__
 from sparksplit.comparison import answer, calibration, scale
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.runs import AnyRun, finished, timed
 from sparksplit.comparison.analysis.verdicts import level_at
 from sparksplit.comparison.config import CompareConfig
-from sparksplit.comparison.content import FORMAT_VERSION, Answer, DataFacts, Deciding, Epochs, Results
+from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Deciding, Epochs, Results
+from sparksplit.comparison.content_answer import NO_ANSWER
 from sparksplit.comparison.machine import machine
+from sparksplit.comparison.plan import Run
 from sparksplit.comparison.record import Measured
 from sparksplit.comparison.tuning.record import Tuning
 from sparksplit.dataset.manifest import Manifest
@@ -23,7 +28,7 @@ from sparksplit.training.config import TrainConfig
 
 def results(
     config: CompareConfig,
-    run: TrainConfig,
+    planned: Sequence[Run],
     data: PreparedDataSet,
     records: Sequence[AnyRun],
     references: Sequence[AnyRun],
@@ -35,15 +40,18 @@ def results(
 ) -> Results:
     """The content of results.json.
 
-    run: any run's configuration. records: those of all runs that are compared, including diverged ones; references:
-    those of the others. created: when, in ISO 8601. config_hash: the output's. seeds: how
-    many were run. tuning: what the runs' own values come from.
+    planned: all runs of the plan. records: the records of all runs that are compared, diverged ones too. references:
+    the records of the other runs. created: the time, in ISO 8601. config_hash: the output's. seeds: the number of seeds
+    that were run. tuning: the source of tuned values.
     """
     manifest = data.manifest
     level = level_at(config.looks, seeds)
     found = analyse(records, references, deciding(config, manifest), config.margin, config.target, level)
     trained = finished(found.runs)
     real, virtual = ([record for record in trained if record.virtual == which] for which in (False, True))
+    settings = {run.group: settings_of(run.config, config) for run in planned if not run.reference}
+    table = [replace(row, settings=settings.get((row.name, row.nodes, row.virtual), {})) for row in found.table]
+    epochs = planned[0].config.epochs
     model = calibration.cost_model(found.table, timed(real, found.place), virtual, measured)
     whole = Results(
         format_version=FORMAT_VERSION,
@@ -62,8 +70,8 @@ def results(
         metric=found.metric,
         epochs=Epochs(
             config.epochs,
-            run.epochs,
-            None if run.epochs == config.epochs else "every number of nodes must divide them",
+            epochs,
+            None if epochs == config.epochs else "every number of nodes must divide them",
         ),
         seeds=[config.seed + place for place in range(seeds)],
         looks=config.looks,
@@ -77,16 +85,40 @@ def results(
         virtual=virtual,
         diverged=[record for record in found.runs if record.diverged is not None],
         references=found.references,
-        table=found.table,
+        table=table,
         pairs=found.pairs,
         times=found.times,
-        frontier=found.frontier,
         cost_model=model,
         scale=scale.scale(found.table, model),
-        answer=Answer([], "", ""),
+        answer=NO_ANSWER,
         tuning=tuning,
     )
     return replace(whole, answer=answer.answer(whole))
+
+
+def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
+    """The keys of `train` in which a run differs from what all runs of the comparison share, by dotted key."""
+    own = dict(_dotted(run.model_dump(mode="json", exclude={"seed", "epochs", "output"})))
+    defaults = {
+        key: field.get_default(call_default_factory=True)
+        for key, field in TrainConfig.model_fields.items()
+        if not field.is_required()
+    }
+    plain = {
+        key: value.model_dump(mode="json") if isinstance(value, Config) else value for key, value in defaults.items()
+    }
+    shared = dict(_dotted(merged(plain, config.model_dump(mode="json", exclude={"nodes"}))))
+    always = ("strategy", "nodes", "nodes.virtual")
+    return {key: value for key, value in own.items() if key in always or value != shared.get(key)}
+
+
+def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings by dotted key."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _dotted(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
 
 
 def deciding(config: CompareConfig, manifest: Manifest) -> Deciding:

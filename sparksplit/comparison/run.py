@@ -18,10 +18,10 @@ from sparksplit.base.errors import Diverged, NodeFailed, NotStarted, Passing, Ru
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.comparison import results as analysis
-from sparksplit.comparison.certainty import undecided
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
+from sparksplit.comparison.needed import undecided
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_plan
 from sparksplit.comparison.record import (
@@ -391,9 +391,9 @@ class _Comparison:
             for which in (False, True)
         )
         created = datetime.now(UTC).isoformat(timespec="seconds")
-        run, config_hash = self.work[0].run.config, self.output.config_hash
+        planned, config_hash = [one.run for one in self.work], self.output.config_hash
         seeds = self.seeds or self.config.looks[-1]
         return analysis.results(
-            self.config, run, self.data, records, references, self.measured, created, config_hash, seeds,
+            self.config, planned, self.data, records, references, self.measured, created, config_hash, seeds,
             self.tuning,
         )  # fmt: skip

@@ -12,7 +12,10 @@ import pytest
 import sparksplit
 from sparksplit import ConfigError, InputError
 from sparksplit.api import results
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.words import words
 from sparksplit.dataset.prepared import PreparedDataSet
+from tests.comparison import sample
 
 PARTS = {"BatchSplit", "EpochSplit", "LaneSplit", "LocalSync", "RoundSync", "Split", "StepSync", "Strategy", "Sync"}
 RESULTS = {"Comparison", "Predictions", "PreparedDataSet", "TrainedRun"}
@@ -75,9 +78,11 @@ def test_what_is_wrong_is_told_by_its_key(call, message) -> None:  # type: ignor
         call()
 
 
-def test_a_notebook_shows_one_line_of_an_output() -> None:
+def test_a_notebook_shows_one_line_of_a_run_and_the_answer_of_a_comparison() -> None:
     assert repr(results.TrainedRun("runs/1", record=None)) == "TrainedRun(path='runs/1')"  # type: ignore[arg-type]
-    assert repr(results.Comparison("compared/1", {"runs": [{}]})) == "Comparison(path='compared/1')"
+    answer = Results.from_json(sample.results(1), "a test").answer
+    shown = repr(results.Comparison("compared/1", answer, {"runs": [{}]})).splitlines()
+    assert shown == [*words(answer), "Report: compared/1/report.html"]
 
 
 @pytest.mark.parametrize("kind", [results.TrainedRun, results.Comparison, results.Predictions, PreparedDataSet])

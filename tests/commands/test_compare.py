@@ -2,7 +2,7 @@
 
 from rich.console import Console
 
-from sparksplit.commands.compare import sentences, table_of
+from sparksplit.commands.compare import table_of
 from sparksplit.comparison.content import Results
 from tests.comparison import sample
 
@@ -49,17 +49,3 @@ def test_without_test_rows_it_says_whose_metric_it_is():
     results = sample.results(seeds=3)
     results["metric"]["split"] = "validation"
     assert printed(results)[0] == "validation"
-
-
-def test_the_text_begins_with_whether_strategies_were_tuned_and_ends_with_how():
-    results = sample.results(seeds=3)
-    first, *_, single, epoch, local, cost = sentences(Results.from_json(results, "a test"))
-    assert first == results["answer"]["headline"]
-    assert single.startswith("`single` on 1 (and `batch` on 2) has learning rate 0.0316: accuracy 97.00 %")
-    assert epoch.startswith("`epoch` on 2 has learning rate 0.0316") and "wider range" in epoch
-    assert local.startswith("`local, H = 32, nesterov` on 2 has learning rate 0.1") and "wider range" not in local
-    assert cost.startswith("Tuning took 9 runs") and "the runs that are compared took" in cost
-    del results["tuning"]
-    results["answer"]["headline"] = "Untuned: one rate for all."
-    untuned = list(sentences(Results.from_json(results, "a test")))
-    assert untuned == ["Untuned: one rate for all.", *results["answer"]["text"], results["answer"]["certainty"]]

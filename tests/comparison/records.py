@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from sparksplit.comparison.content import FORMAT_VERSION, Answer, DataFacts, Epochs, Machine, Metric, Results, Target
+from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Epochs, Machine, Metric, Results, Target
+from sparksplit.comparison.content_answer import NO_ANSWER
 from sparksplit.comparison.content_table import Interval, Pair, Row
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.training.progress_record import CurvePoint
@@ -69,7 +70,7 @@ def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **
         "sparksplit": "0",
         "created": "2026-11-21T22:00:00+00:00",
         "config_hash": "c",
-        "config": {"batch_size": 64},
+        "config": {"batch_size": 64, "strategies": ["single", "batch"]},
         "data": DataFacts("d", "e", {"train": 1000}),
         "model": "m:build",
         "epochs": Epochs(10, 10, None),
@@ -86,9 +87,8 @@ def some_results(table: Sequence[Row], pairs: Sequence[Pair], metric: Metric, **
         "grid": [],
         "place": None,
         "times": [],
-        "frontier": [],
         "cost_model": None,
         "scale": [],
-        "answer": Answer([], "", ""),
+        "answer": NO_ANSWER,
     }
     return Results(table=list(table), pairs=list(pairs), metric=metric, **{**content, **fields})

@@ -53,9 +53,15 @@ def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iter
 
 @contextmanager
 def opened(
-    browser: Browser, report: Path, width: int, height: int, scheme: Literal["light", "dark"] = "light"
+    browser: Browser,
+    report: Path,
+    width: int,
+    height: int,
+    scheme: Literal["light", "dark"] = "light",
+    *,
+    closed: bool = False,
 ) -> Iterator[Page]:
-    """A window with `report`; fails where that complains or asks for anything but its file."""
+    """A window with `report`, and its details unless `closed`. Fails where it complains, or asks for other files."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
     complaints: list[str] = []
@@ -64,6 +70,8 @@ def opened(
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: requests.append(request.url))
     page.goto(report.as_uri())
+    if not closed:
+        page.evaluate("document.querySelectorAll('#details').forEach(it => it.open = true)")
     yield page
     assert complaints == []
     assert requests == [report.as_uri()]
@@ -83,8 +91,19 @@ def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
     widths = """[...document.querySelectorAll('section > .scroll, .predicted > .scroll')]
         .map(it => it.scrollWidth - it.clientWidth)"""
     inner = page.evaluate(widths)
-    assert len(inner) == 9
+    assert len(inner) == 10
     assert any(inner) == (page.viewport_size["width"] == PHONE[0])
+
+
+def test_the_details_are_closed_until_asked_for_and_on_paper_they_are_there(browser, report, tmp_path):
+    with opened(browser, report, *PHONE, closed=True) as page:
+        answer, evidence = page.locator("#answer"), page.locator("#evidence")
+        assert answer.is_visible() and not evidence.is_visible()
+        page.get_by_text("Details", exact=True).click()
+        assert evidence.is_visible()
+    with opened(browser, report, *WIDE, closed=True) as page:
+        page.pdf(path=tmp_path / "page.pdf")
+        assert page.locator("#evidence").is_visible()
 
 
 def test_every_picture_is_seen_whole(page):

@@ -71,8 +71,12 @@ def test_every_strategy_runs_on_every_number_of_nodes_and_seed(done, digits):
     assert places == [results["place"]] * len(places) and results["grid"] == [2, 4]
     page = (output / "report.html").read_text()
     assert all(part in page for part in ("epoch-delayed", "local, H = 8, nesterov", results["config_hash"]))
-    alone = [sentence for sentence in results["answer"]["text"] if sentence.startswith("One node alone, by ")]
-    assert len(alone) == 3 and len(results["answer"]["text"]) == 6
+    assert results["answer"]["decision"] != "nothing to compare" and results["answer"]["seeds"] == 2
+    settings = {(row["name"], row["nodes"]): row["settings"] for row in results["table"]}
+    assert settings["batch", 2] == {"strategy": "batch", "nodes": 2}
+    assert settings["local, H = 8, nesterov", 2] == {
+        "strategy": "local", "nodes": 2, "sync.every": 8, "sync.outer": "nesterov"
+    }  # fmt: skip
     local = next(row for row in results["table"] if row["name"].startswith("local") and row["nodes"] == 2)
     assert local["controls"] == [row["name"] for row in results["table"][1:4]]
     # Every sum's seconds at every size, on the only number of nodes above one.
@@ -169,9 +173,8 @@ def test_a_loss_that_is_no_number_counts_as_diverged_and_the_others_go_on(forked
     assert "the loss is" in results["diverged"][0]["diverged"]
     wild_rows = [row for row in results["table"] if row["diverged"]]
     assert [(row["nodes"], row["runs"], row["metric"]["mean"]) for row in wild_rows] == [(1, 0, None), (2, 0, None)]
-    assert results["answer"]["text"][-1].startswith(
-        "Not recommended, because the loss or the metric was no longer a number: `"
-    )
+    lost = [note for note in results["answer"]["notes"] if note["kind"] == "diverged"]
+    assert [(note["nodes"], note["number"], note["of"]) for note in lost] == [(1, 1, 1), (2, 1, 1)]
 
 
 @pytest.mark.slow
@@ -271,7 +274,9 @@ def test_each_strategy_is_tuned_before_it_is_compared_and_tries_are_not_repeated
     assert len(tries) == 4 and {one["seed"] for one in tries.values()} == {2_000_001}
     # Nobody has looked at the test rows for these.
     assert all(one["metrics"]["test"] == {} and one["metrics"]["validation"] for one in tries.values())
-    assert results["answer"]["headline"].startswith("Tuned: each strategy has the best of 2 learning rates")
+    assert "untuned" not in {note["kind"] for note in results["answer"]["notes"]}
+    rates = {row["name"]: row["settings"].get("optimizer.learning_rate", given) for row in results["table"]}
+    assert rates == {name: chosen[name] for name in rates}
     assert "7 runs will take at least" in capsys.readouterr().err  # with those that tune
     done = {path: path.stat().st_mtime_ns for path in tries}
     (output / "_SUCCESS").unlink()
@@ -306,6 +311,5 @@ def test_a_try_that_diverges_is_shown_and_never_chosen_on_virtual_nodes_too(fork
     tries = words[words.index("Every try.") :]
     assert "single 1 1.00e+14 diverged" in tries and "epoch (virtual) 2 1.00e+14 diverged" in tries
     # It says neither that several nodes help nor that they do not.
-    first, *_ = results["answer"]["text"]
-    assert first.startswith("Whether several nodes help was not compared") and first.endswith("above 1 to `nodes`.")
-    assert results["answer"]["headline"].startswith("Tuned: each strategy has the best of 2 learning rates")
+    assert results["answer"]["decision"] == "nothing to compare"
+    assert results["answer"]["notes"][0] == {"kind": "missing", "key": "nodes", "nodes": 2}

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sparksplit.comparison.analysis.differences import compared
-from sparksplit.comparison.analysis.frontier import frontier
 from sparksplit.comparison.analysis.runs import (
     AnyRun,
     finished,
@@ -19,7 +18,7 @@ from sparksplit.comparison.analysis.runs import (
 )
 from sparksplit.comparison.analysis.table import row
 from sparksplit.comparison.content import Deciding, Metric, Target
-from sparksplit.comparison.content_table import Choice, Pair, Row, TimePair
+from sparksplit.comparison.content_table import Pair, Row, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.record import Place
 
@@ -38,7 +37,6 @@ class Analysis:
     table: list[Row]
     pairs: list[Pair]
     times: list[TimePair]
-    frontier: list[Choice]
 
 
 def analyse(
@@ -58,5 +56,4 @@ def analyse(
     goal = target_of(target, groups, alone, metric, passes)
     table = [row(group, groups, metric, goal, passes, place) for group in groups]
     pairs, times = compared(groups, metric, goal, passes, place, level)
-    few = frontier(table, pairs, times, metric)
-    return Analysis(runs, references, metric, goal, passes, place, table, pairs, times, few)
+    return Analysis(runs, references, metric, goal, passes, place, table, pairs, times)

@@ -16,8 +16,10 @@ import yaml
 from sparksplit.comparison.analysis.runs import ALL_RUNS
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, size, steps
-from sparksplit.comparison.report import charts, charts_cost, charts_nodes, charts_time, tables, terms, tuned
+from sparksplit.comparison.report import charts, charts_cost, charts_nodes, overview, tables, terms, tuned
+from sparksplit.comparison.report.certainty import how_sure
 from sparksplit.comparison.tuning import said
+from sparksplit.comparison.words import words
 from sparksplit.pages import rendered, sentence
 from sparksplit.strategies import STRATEGIES
 
@@ -27,10 +29,12 @@ def render(results: Results) -> str:
     return rendered(
         "sparksplit.comparison.report",
         "report.html.jinja",
-        title=f"How to split the work: {results.model}",
+        title=f"Which strategy to train {results.model} with",
         subtitle=list(_subtitle(results)),
-        answer=results.answer,
-        overview=charts_time.overview(results),
+        said=words(results.answer),
+        overview=overview.overview(results),
+        first=overview.first_rows(results),
+        how_sure=list(how_sure(results)),
         notes=list(_notes(results)),
         pairs=tables.pairs(results),
         times=tables.times(results),
@@ -38,6 +42,7 @@ def render(results: Results) -> str:
         strategies=list(_strategies(results)),
         measured=tables.strategies(results, virtual=False),
         virtual=tables.strategies(results, virtual=True),
+        conditions=list(_conditions(results)),
         tuned=tuned.chosen(results),
         tries=tuned.tries(results),
         tuning_cost="" if results.tuning is None else said.cost(results.tuning, results.all_finished),
@@ -69,16 +74,21 @@ def _subtitle(results: Results) -> Iterator[str]:
     yield f"sparksplit {results.sparksplit}"
 
 
+def _conditions(results: Results) -> Iterator[str]:
+    """What the answer holds for."""
+    yield f"{results.model} on {results.data.path}: {count(results.data.rows['train'])} training rows"
+    yield f"{count(results.epochs.run)} passes, mini-batches of {results.config['batch_size']} rows"
+    yield f"{', '.join(map(str, results.nodes))} nodes, driver on a host with {count(results.machine.cores)} cores"
+
+
 def _notes(results: Results) -> Iterator[str]:
     """What a reader must know before the numbers."""
-    epochs, target, seeds = results.epochs, results.target, results.seeds
+    epochs, target = results.epochs, results.target
     if results.tuning is not None:
         yield from said.doubts(results.tuning)
     if epochs.run != epochs.asked:
         reason = f": {epochs.reason}" if epochs.reason else ""
         yield f"Of {count(epochs.asked)} epochs asked for, {count(epochs.run)} were run{reason}."
-    if len(seeds) < 2:
-        yield "Only one seed was run, so there are no intervals: a difference may be chance."
     if target:
         quantity = Quantity(target.metric)
         yield f"The target is {quantity.label} {quantity.value(target.value)} of the validation rows."
@@ -93,9 +103,6 @@ def _notes(results: Results) -> Iterator[str]:
             f"Times that do not count, because they were not measured where most were, which is {results.place}: "
             f"{', '.join(elsewhere)}."
         )
-    if results.metric.split != "test":
-        also = ", and by which each strategy was tuned" if results.tuning is not None else ""
-        yield f"There are no test rows: the validation rows decide, from which the target comes too{also}."
     if diverged := results.diverged:
         keys = ", ".join(run.key for run in diverged)
         yield f"Left out of all means, because the loss or the metric was no longer a number: {keys}."

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from sparksplit.comparison.numbers import Quantity, compact, count, duration
+from sparksplit.comparison.numbers import compact, count, duration
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.comparison.tuning.choice import node_seconds
 from sparksplit.comparison.tuning.record import TunedStrategy, Tuning
 from sparksplit.comparison.tuning.tries import name_of
-
-
-def of_strategy(tuned: TunedStrategy, tuning: Tuning) -> str:
-    """Which values a strategy has, and whether others should be tried."""
-    quantity = Quantity(tuning.metric)
-    who = where(tuned)
-    also = f" (and {', '.join(tuned.also)})" if tuned.also else ""
-    if tuned.chosen is None:
-        return f"{who}{also} keeps the values that were given: all {len(tuned.tries)} tries diverged."
-    best = tuned.tries[tuned.chosen]
-    return (
-        f"{who}{also} has {values(best.values)}: {quantity.label} {quantity.value(best.metric)} of the validation "
-        f"rows{_others(tuned, quantity)}{_beyond(tuned)}."
-    )
 
 
 def doubts(tuning: Tuning) -> Iterator[str]:
@@ -41,29 +27,6 @@ def doubts(tuning: Tuning) -> Iterator[str]:
 def where(tuned: TunedStrategy) -> str:
     """Such as `epoch` on 4 virtual."""
     return f"`{tuned.name}` on {tuned.nodes}{' virtual' if tuned.virtual else ''}"
-
-
-def values(own: Mapping[str, float]) -> str:
-    """Such as `learning rate 0.1, H 32`."""
-    return ", ".join(f"{name_of(key)} {compact(value)}" for key, value in own.items())
-
-
-def _others(tuned: TunedStrategy, quantity: Quantity) -> str:
-    """How much there was to choose: what the others came to."""
-    known = [one.metric for place, one in enumerate(tuned.tries) if one.metric is not None and place != tuned.chosen]
-    lost = sum(one.metric is None for one in tuned.tries)
-    parts = []
-    if known:
-        parts.append(f"the others {quantity.value(min(known))} to {quantity.value(max(known))}")
-    if lost:
-        parts.append(f"{lost} diverged")
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _beyond(tuned: TunedStrategy) -> str:
-    if not tuned.edges:
-        return ""
-    return f"; a better value may lie beyond {' and '.join(edges_of(tuned))}: {_remedy([tuned])}"
 
 
 def edges_of(tuned: TunedStrategy) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from sparksplit.base.config import merged, nested
 from sparksplit.comparison.config import TuneConfig
 from sparksplit.comparison.numbers import compact
-from sparksplit.strategies import Strategy
+from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.training.config import TrainConfig
 
 RATE = "optimizer.learning_rate"
@@ -121,6 +121,13 @@ def value_at(values: Any, key: str) -> Any:
     for part in key.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
+
+
+def learns_as_single(entry: Any) -> bool:
+    """Whether an entry of `strategies` makes the same updates as `single`, so that no learning rate favours it."""
+    values = entry if isinstance(entry, Mapping) else {"strategy": entry}
+    known = STRATEGIES.get(str(values.get("strategy")))
+    return known is not None and known.any_nodes and set(values) <= {"strategy", "collective"}
 
 
 def called(said: dict[str, Any], ranges: Mapping[str, Range], every: bool) -> dict[str, Any]:

@@ -13,10 +13,11 @@ from collections import Counter
 import pytest
 
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.numbers import MISSING, duration
+from sparksplit.comparison.numbers import MISSING
 from sparksplit.comparison.report import charts_nodes, render
 from sparksplit.comparison.report.charts import learning
-from sparksplit.comparison.report.charts_time import overview
+from sparksplit.comparison.report.overview import first_rows, overview
+from sparksplit.comparison.words import words as said
 from sparksplit.operations.archives import project_zip
 from tests.comparison import sample
 from tests.comparison.report import pages
@@ -110,37 +111,26 @@ def overview_of(**parts):
     return overview(Results.from_json(changed(**parts), "a test"))
 
 
-def test_the_first_picture_has_times_and_costs_the_quickest_first():
+def test_the_first_picture_has_a_point_and_both_intervals_for_each_row_and_says_what_beats_what():
     picture = overview_of()
-    assert picture.columns == ["strategy", "time to the target", "interval", "reached by", "node time"]
-    seconds = {f"{row['name']}, N = {row['nodes']}": row for row in sample.results(3)["table"] if not row["virtual"]}
-    times = [seconds[cells[0]]["to_target"]["seconds"] for cells in picture.rows]
-    assert times == sorted(times) and len(times) == len(seconds)
-    for strategy, time, interval, reached, cost in picture.rows:
-        row = seconds[strategy]
-        assert (time, reached) == (duration(row["to_target"]["seconds"]), "3 of 3")
-        assert interval == f"{duration(row['to_target']['low'])} to {duration(row['to_target']['high'])}"
-        number, unit = cost.split(" ")
-        assert unit == "node-seconds"
-        assert float(number) == pytest.approx(row["to_target"]["seconds"] * row["nodes"], rel=0.01)
-    texts = [element.text for element in pictures(picture.svg)[0].iter() if element.tag.endswith("}text")]
-    assert {"fastest, best", "cheapest"} <= set(texts)
+    rows = [row for row in sample.results(3)["table"] if not row["virtual"]]
+    (svg,) = pictures(picture.svg)
+    texts = [element.text for element in svg.iter() if element.tag.endswith("}text")]
+    assert {row["name"] for row in rows} <= set(texts) and "N = 1" in texts
+    assert picture.caption == "Left and higher is better. Lines: 95 % intervals."
+    # What learns best is slower now: nothing beats it either.
+    table = sample.results(3)["table"]
+    next(row for row in table if row["name"] == sample.LOCAL)["to_target"].update(seconds=9.0, low=8.0, high=10.0)
+    assert "No row beats those on the dashed line in both." in overview_of(table=table).caption
 
 
-def test_where_nothing_but_single_is_decided_no_dot_is_called_the_best():
-    """Others may lie left of it, and are not decided to be slower."""
-    frontier = [{**choice, "name": sample.SINGLE, "nodes": 1} for choice in sample.results(3)["frontier"]]
-    svg = overview_of(frontier=frontier).svg
-    assert not re.search("fastest|cheapest|best", svg)
-
-
-def test_a_strategy_that_misses_the_target_has_no_dot_and_is_last():
+def test_a_row_that_misses_the_target_has_no_point_and_is_the_last_of_the_table():
     table = sample.results(3)["table"]
     row = next(row for row in table if row["name"] == sample.LOCAL)
     row["to_target"].update(seconds=0.1, low=None, high=None, reached=2)
-    picture = overview_of(table=table)
-    assert picture.rows[-1] == [f"{sample.LOCAL}, N = 2", MISSING, MISSING, "2 of 3", MISSING]
-    assert ", N = 2: reached by 2 of 3<" in picture.svg
+    assert "Without a time: 2 nodes with local, H 32, nesterov." in overview_of(table=table).caption
+    last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
+    assert [last[0].text, last[1].text] == ["2 nodes with local, H 32, nesterov", MISSING]
 
 
 def test_where_even_single_misses_the_target_the_first_picture_is_of_all_passes():
@@ -149,10 +139,22 @@ def test_where_even_single_misses_the_target_the_first_picture_is_of_all_passes(
     for row in table:
         if not row["virtual"]:
             row.update(seconds_low=row["seconds"] * 0.9, seconds_high=row["seconds"] * 1.1)
-    picture = overview_of(table=table)
-    assert picture.title == "Time for all passes, and its cost"
-    assert picture.columns == ["strategy", "time in all", "interval", "node time"]
-    assert overview_of(table=[]).note == "No time in all counts."
+    assert overview_of(table=table).title == "Time for all passes against accuracy"
+    assert overview_of(table=[]).note == "No row has a time that counts."
+
+
+def test_the_first_table_has_ten_rows_with_the_choice_and_single_among_them():
+    results = sample.results(3)
+    row = next(row for row in results["table"] if row["name"] == sample.BATCH)
+    for nodes in range(3, 15):
+        quick = {**row["to_target"], "seconds": 0.1 * nodes}
+        results["table"].append({**row, "nodes": nodes, "to_target": quick})
+    slow = next(row for row in results["table"] if row["name"] == sample.SINGLE)
+    slow["to_target"].update(seconds=50.0, low=None, high=None)
+    table = first_rows(Results.from_json({**results, "answer": sample.answer_of(results)}, "a test"))
+    times = [cells[1].value for cells in table.rows]
+    assert len(table.rows) == 10 and times == sorted(times)
+    assert table.rows[-1][0].text == "1 node as configured"
 
 
 def test_lines_that_coincide_are_drawn_once_and_have_both_names():
@@ -177,13 +179,15 @@ def test_what_nothing_was_spent_on_is_not_among_what_the_time_went_to():
     assert "hand-off" not in picture.svg
 
 
-def test_the_answer_comes_first(page):
+def test_the_answer_comes_first_and_all_else_is_closed(page):
     words = visible(page)
-    results = sample.results()
-    places = [words.index(text.replace("'", "&#39;")) for text in results["answer"]["text"]]
-    places += [words.index(heading) for heading in ("The differences", "All strategies", "Pictures", "To repeat it")]
+    lines = [line.replace("`", "") for line in said(Results.from_json(sample.results(), "a test").answer)]
+    places = [words.replace("  ", " ").replace(" ,", ",").index(line.split(":")[0]) for line in lines]
+    places += [words.index(heading) for heading in ("Details", "The differences", "All strategies", "Pictures")]
     assert places == sorted(places)
     assert "Of 11 epochs asked for, 12 were run: a multiple of 1 and 2 nodes" in words
+    (details,) = (attributes for tag, attributes in Tags(page).found if attributes.get("id") == "details")
+    assert "open" not in details
 
 
 def test_numbers_are_those_of_the_results(page):
@@ -244,9 +248,7 @@ def test_ideal_scaling_starts_from_single_with_the_comparisons_own_keys():
 def test_names_of_users_are_text():
     text = json.dumps(sample.results(seeds=3)).replace(json.dumps(sample.LOCAL), json.dumps(sample.NASTY))
     results = json.loads(text)
-    results["data"]["path"] = results["model"] = results["answer"]["text"][0] = results["cost_model"]["text"] = (
-        sample.NASTY
-    )
+    results["data"]["path"] = results["model"] = results["cost_model"]["text"] = sample.NASTY
     results["config"]["data"] = sample.NASTY
     page = rendered(results)
     tags = Tags(page).found
@@ -263,16 +265,12 @@ def test_names_that_begin_with_an_underscore_are_in_legends():
 
 
 def test_names_in_the_answer_are_set_apart_and_harmless():
-    answer = {
-        **sample.results()["answer"],
-        "text": ["Take `local` on `<b>2</b>` nodes.", "Or not."],
-        "certainty": "More `seeds`.",
-    }
     gone = {"key": "epoch-n2-s1", "name": "epoch", "nodes": 2, "virtual": False, "seed": 1}
     gone |= {"config_hash": "c", "diverged": "the loss is nan"}
+    results = json.loads(json.dumps(changed(diverged=[gone])).replace(json.dumps(sample.LOCAL), '"<b>mine</b>"'))
     with pages.unpainted():
-        page = rendered(changed(answer=answer, diverged=[gone]))
-    assert "Take <code>local</code> on <code>&lt;b&gt;2&lt;/b&gt;</code> nodes." in page
+        page = rendered(results)
+    assert "2 nodes with <code>&lt;b&gt;mine&lt;/b&gt;</code>" in page
     assert "no longer a number: epoch-n2-s1." in visible(page)
     assert "`" not in visible(page)
 
@@ -305,7 +303,6 @@ def test_the_hand_off_is_shown_where_spark_made_one():
 
 def test_how_the_strategies_were_tuned_and_that_they_were_not():
     words = pages.words(changed())
-    assert words.index("Tuned: each strategy has the best of 3") < words.index("Split the lanes and synchronise")
     assert (
         "Tuning took 9 runs on a seed of their own, 96 passes and 88.5 s of node time, without 1 that diverged" in words
     )
@@ -315,12 +312,9 @@ def test_how_the_strategies_were_tuned_and_that_they_were_not():
     assert f"single 1 0.0316 97.00 % 91.00 % to 97.00 % 0 {edge} batch on 2" in tuned
     tries = words[words.index("Every try.") : words.index("Pictures")]
     assert "epoch 2 0.0316 95.00 % chosen" in tries and "epoch 2 0.316 diverged" in tries
-    notes = words[words.index("To know") : words.index("The differences")]
+    notes = words[words.index("to know") : words.index("The differences")]
     assert f"beyond the best that was tried, for single on 1 ({edge}); epoch on 2 ({edge}): try more values" in notes
-    untuned = changed(tuning=None)
-    untuned["answer"]["headline"] = "Untuned: one rate for all."
-    words = pages.words(untuned)
-    assert words.index("Untuned: one rate for all.") < words.index("Split the lanes and synchronise")
+    words = pages.words(changed(tuning=None))
     assert "How each strategy was tuned" not in words and "Every try" not in words
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from statistics import median
-
-import numpy as np
+from statistics import fmean, median
 
 from sparksplit.comparison.numbers import Quantity
 from sparksplit.comparison.record import DivergedRun
@@ -31,7 +28,7 @@ class Truth:
         here = [one for one in self.groups[group] if not isinstance(one, DivergedRun)]
         timed = [one for one in here if one.place == self.found.place]
         if goal == "in all":
-            return sum(one.history[-1].seconds for one in timed) / len(timed) if timed else None
+            return fmean(one.history[-1].seconds for one in timed) if timed else None
         hits = [self.hit(one) for one in here]
         if None in hits or len(here) < len(self.groups[group]) or not timed:
             return None
@@ -79,68 +76,21 @@ class Truth:
             or any(self.is_beaten(group, control) for control in self.controls(group))
         )
 
-    def looks_best(self):
-        """The fastest of the strategies that are not ruled out and, by the means, faster than `single`, without
-        learning worse by more than the margin; on several nodes none that another on one beats. None if there is
-        none."""
-        goal, single = self.goal(), ("single", 1)
-        times = {
-            group: self.seconds(group, goal) for group in self.groups if not self.diverged(group) or group == single
-        }
-        times = {group: seconds for group, seconds in times.items() if seconds is not None}
-
-        def is_beaten(group, other):
-            return times[other] <= times[group] and self.learns(other, group)
-
-        found = [
-            group for group, seconds in times.items()
-            if group != single and seconds < times[single] and self.learns(group, single)
-            and not self.is_ruled_out(group)
-            and not (group[1] > 1 and any(is_beaten(group, own) for own in self.controls(group) if own in times))
-        ]  # fmt: skip
-        return min(found, key=lambda group: self.seconds(group, goal), default=None)
-
     def learns(self, group, other):
         """Whether a strategy learns as well as another, by the means."""
         sign = 1 if self.metric.higher_is_better else -1
         return sign * (self.mean(group) - self.mean(other)) >= -self.found.metric.margin
 
-    def is_same(self, pair):
-        """Whether its difference in the metric is the same with every seed, but for rounding; never where the metric's
-        own steps are known, which may hide what differs."""
-        both = [
-            {
-                one.seed: one.metrics.test[self.metric.name]
-                for one in self.groups[group]
-                if not isinstance(one, DivergedRun)
-            }
-            for group in ((pair.name, pair.nodes), (pair.against, pair.against_nodes))
-        ]
-        found = [both[0][seed] - both[1][seed] for seed in both[0].keys() & both[1].keys()]
-        return self.metric.resolution is None and max(found) - min(found) <= 1e-5 * max(map(abs, found))
-
-    def by_rows(self, pair):
-        """The standard error of a mean difference by rows, by analysis of variance; None where a run cannot tell."""
-        groups = (pair.name, pair.nodes), (pair.against, pair.against_nodes)
-        runs = [{one.seed: one for one in self.groups[group] if not isinstance(one, DivergedRun)} for group in groups]
-        seeds = sorted(runs[0].keys() & runs[1].keys())
-        told = [[(one[seed].jackknife or {}).get(self.metric.name) for seed in seeds] for one in runs]
-        if len(seeds) < 2 or None in told[0] or None in told[1]:
-            return None
-        table = np.array(told[0]) - np.array(told[1])
-        both = table.var(axis=0, ddof=1).mean()
-        return math.sqrt(max(0.0, (table.mean(axis=0) ** 2).mean() - both / len(seeds)))
-
-    def ready(self):
-        """Strategies on several nodes that are decided to be faster than `single`, and to learn as well."""
+    def ready(self, several=True):
+        """Strategies on several nodes, or on one, that are decided to be faster than `single`, and to learn as well."""
         goal, alone = self.goal(), self.seconds(("single", 1), self.goal())
         return [
             group for group in self.groups
-            if group[1] > 1 and not self.diverged(group) and self.is_good(group)
+            if (group[1] > 1) == several and not self.diverged(group) and self.is_good(group)
             and (speed := self.speed.get((*group, goal))) is not None and speed.verdict == "faster"
             and self.seconds(group, goal) < alone
         ]  # fmt: skip
 
     def mean(self, group):
         done = [one for one in self.groups[group] if not isinstance(one, DivergedRun)]
-        return sum(one.metrics.test[self.metric.name] for one in done) / len(done)
+        return fmean(one.metrics.test[self.metric.name] for one in done)

@@ -15,7 +15,6 @@ from sparksplit.comparison.plan import plan
 from sparksplit.comparison.record import DivergedRun
 from sparksplit.comparison.tuning import said
 from sparksplit.comparison.tuning.choice import best, choice, tuning
-from sparksplit.comparison.tuning.headline import headline
 from sparksplit.comparison.tuning.record import Tried, TunedStrategy
 from sparksplit.comparison.tuning.space import Range, extremes, tried
 from sparksplit.comparison.tuning.tries import tries
@@ -98,9 +97,6 @@ def test_a_try_with_one_seed_that_diverged_is_worse_than_any_other():
     assert [each.metric for each in result.strategies[0].tries] == [None, pytest.approx(0.3), pytest.approx(0.25)]
     chosen = best(found, result)
     assert chosen[SINGLE] == {RATE: 0.00316} and EPOCH not in chosen
-    assert said.of_strategy(next(tuned for tuned in result.strategies if tuned.name == "epoch"), result) == (
-        "`epoch` on 2 keeps the values that were given: all 3 tries diverged."
-    )
     assert list(said.doubts(result)) == [
         "A better value may lie beyond the best that was tried, for `single` on 1 (learning rate 0.00316, the lowest "
         "tried of a range down to 0.001): try more values (`tune.tries`), or give a wider range in `tune.keys`.",
@@ -118,19 +114,6 @@ def test_what_it_cost():
     )
     compared = [compared_run(nodes=2, seconds=run_seconds(30.0, 0.0))]
     assert said.cost(result, compared).endswith("1 that diverged; the runs that are compared took 60.0 s.")
-
-
-def test_the_sentence_of_a_strategy():
-    _, result = made({SINGLE: [0.7, math.nan, 0.9], EPOCH: [0.8, 0.7, 0.6]})
-    single, epoch = (next(tuned for tuned in result.strategies if tuned.name == name) for name in ("single", "epoch"))
-    assert said.of_strategy(single, result) == (
-        "`single` on 1 (and `batch` on 2) has learning rate 0.0316: accuracy 90.00 % of the validation rows (the "
-        "others 70.00 % to 70.00 %, 1 diverged); a better value may lie beyond learning rate 0.0316, the highest tried "
-        "of a range up to 0.1: try more values (`tune.tries`), or give a wider range in `tune.keys`."
-    )
-    assert said.of_strategy(epoch, result) == (
-        "`epoch` on 2 has learning rate 0.01: accuracy 80.00 % of the validation rows (the others 60.00 % to 70.00 %)."
-    )
 
 
 ENDS = st.tuples(st.floats(1e-5, 1e2), st.floats(1.5, 1e3), st.booleans())
@@ -161,27 +144,3 @@ def test_an_edge_is_of_what_was_tried_and_says_what_is_left_of_the_range(ends, n
     )
     (doubt,) = said.doubts(replace(made({})[1], strategies=[tuned]))
     assert ("more values (`tune.tries`)" in doubt) == ("the end of its range" not in text)
-
-
-def test_the_headline():
-    _, result = made({})
-    assert headline(result, {}) == (
-        "Tuned: each strategy has the best of 3 learning rates, by the validation rows, on its number of nodes; what "
-        "learns the same on any number of nodes is tuned once (`batch` on 2 has that of `single` on 1)."
-    )
-    _, both = made({}, tune={"tries": 3, "keys": {"sync.every": [2, 64]}}, strategies=["batch", {"strategy": "local"}])
-    assert "the best of 3 tries (learning rate, H where a strategy has it), by the" in headline(both, {})
-    alone, same = (made({}, strategies=own, virtual=[])[1] for own in (["single"], ["batch"]))
-    assert headline(alone, {}) == "Tuned: `single` on 1 has the best of 3 learning rates, by the validation rows."
-    assert headline(same, {}) == (
-        "Tuned: `single` on 1 and `batch` on 2 make their updates of the same mini-batches, and have the best of 3 "
-        "learning rates, by the validation rows: tuned once for all."
-    )
-    plain = {"optimizer": {"learning_rate": 0.1}, "strategies": ["single", {"strategy": "local", "sync": {"every": 8}}]}
-    assert headline(None, plain).startswith("Untuned: one rate for all (0.1). ")
-    own = {**plain, "strategies": ["single", {"strategy": "batch", "optimizer": {"learning_rate": 0.2}}]}
-    assert headline(None, own).startswith("Untuned: the rates as they were given. ")
-    assert headline(None, {"strategies": ["single", "batch"], "optimizer": {"learning_rate": 0.1}}) == (
-        "Untuned: one rate for all (0.1). `single` and `batch` make their updates of the same mini-batches, so that "
-        "the rate favours none; `tune: 8` tries eight."
-    )

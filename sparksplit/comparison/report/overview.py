@@ -1,0 +1,138 @@
+"""The page's first screen beside the answer: time against quality as a picture, and the quickest rows as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
+from sparksplit.comparison.numbers import MISSING, Quantity, compact, duration, node_time, usable
+from sparksplit.comparison.report.charts import strategy_marks, survivors
+from sparksplit.comparison.words import named
+from sparksplit.pages import drawing
+from sparksplit.pages.drawing import GREY, Picture, canvas, legend
+from sparksplit.pages.tables import Table, number, text
+
+_WIDE = 10
+"""Where the longest time is so many times the shortest, the axis is logarithmic."""
+_MOST = 10
+"""Rows of the first table."""
+
+
+def overview(results: Results) -> Picture:
+    """Time against quality: a point for each strategy and number of nodes, with both 95 % intervals."""
+    goal, quantity, key = goal_of(results.table), Quantity(results.metric.name), "overview"
+    title = f"{'Time to the target' if goal == TO_TARGET else 'Time for all passes'} against {quantity.label}"
+    rows = [row for row in _measured(results) if seconds_of(row, goal) and usable(row.metric.mean) is not None]
+    if not rows:
+        return Picture(key, title, note="No row has a time that counts.")
+    times = [seconds_of(row, goal) or 0.0 for row in rows]
+    values = [quantity.scale * (row.metric.mean or 0.0) for row in rows]
+    known = strategy_marks(results)
+    with canvas() as (figure, axes):
+        if max(times) > _WIDE * min(times):
+            axes.set_xscale("log")
+        best = _unbeaten(times, values, results.metric.higher_is_better)
+        axes.step(*zip(*best, strict=True), where="post", color=GREY, linewidth=1, linestyle="--")
+        ends = []
+        for row, seconds, value in zip(rows, times, values, strict=True):
+            across, upwards = _spans(row, goal, quantity.scale)
+            mark = known[row.name]
+            if across:
+                axes.plot(across, [value, value], color=mark.colour, linewidth=1)
+            if upwards:
+                axes.plot([seconds, seconds], upwards, color=mark.colour, linewidth=1)
+            axes.plot([seconds], [value], color=mark.colour, marker=mark.marker, linestyle="none")
+            ends.append((upwards[0], upwards[1]) if upwards else (value, value))
+        axes.set_xlabel("seconds")
+        axes.set_ylabel(f"{results.metric.split} {quantity.axis}")
+        axes.margins(0.12)
+        if axes.get_xscale() == "log":
+            drawing.log_axis(axes.xaxis, compact)
+        else:
+            axes.set_xlim(left=0)
+            axes.locator_params(axis="x", nbins=5)
+        names = dict.fromkeys(row.name for row in rows)
+        legend(figure, [(name, drawing.line(known[name], dash=False)) for name in names])
+        points = list(zip(times, values, strict=True))
+        drawing.label_points(axes, points, [f"N = {row.nodes}" for row in rows], ends)
+        svg = drawing.to_svg(figure, key, f"{title}: a point for each strategy and number of nodes N")
+    return Picture(key, title, _caption(results, rows, len(best)), svg)
+
+
+def _measured(results: Results) -> list[Row]:
+    return [row for row in results.table if not row.virtual and row.runs]
+
+
+def _spans(row: Row, goal: str, scale: float) -> tuple[list[float], list[float]]:
+    """The ends of both intervals; empty where there is none."""
+    times = (row.seconds_low, row.seconds_high)
+    if goal == TO_TARGET:
+        times = (None, None) if row.to_target is None else (row.to_target.low, row.to_target.high)
+    found = []
+    for ends, factor in ((times, 1.0), ((row.metric.low, row.metric.high), scale)):
+        known = [end * factor for end in ends if end is not None]
+        found.append(known if len(known) == len(ends) else [])
+    return found[0], found[1]
+
+
+def _unbeaten(times: list[float], values: list[float], higher: bool) -> list[tuple[float, float]]:
+    """The points that no other point beats in both, the quickest first."""
+    best: list[tuple[float, float]] = []
+    for seconds, value in sorted(
+        zip(times, values, strict=True), key=lambda one: (one[0], -one[1] if higher else one[1])
+    ):
+        if not best or ((value > best[-1][1]) == higher and value != best[-1][1]):
+            best.append((seconds, value))
+    return best
+
+
+def _caption(results: Results, rows: list[Row], unbeaten: int) -> str:
+    better = "higher" if results.metric.higher_is_better else "lower"
+    lines = any(any(_spans(row, goal_of(results.table), 1.0)) for row in rows)
+    caption = f"Left and {better} is better. "
+    caption += "No row beats those on the dashed line in both. " if unbeaten > 1 else ""
+    caption += "Lines: 95 % intervals. " if lines else "One run each tells no interval. "
+    missing = [named(row.name, row.nodes) for row in _measured(results) if row not in rows]
+    caption += f"Without a time: {'; '.join(missing)}. " if missing else ""
+    return f"{caption}{survivors(rows)}".strip().replace("`", "")
+
+
+def first_rows(results: Results) -> Table | None:
+    """The quickest rows, at most ten, with the choice and `single` among them."""
+    goal, quantity = goal_of(results.table), Quantity(results.metric.name)
+    rows = sorted(_measured(results), key=lambda row: (seconds_of(row, goal) or float("inf"), row.nodes))
+    if not rows:
+        return None
+    choice, single = results.answer.choice, single_of(results.table)
+    kept = [row for row in rows if row is single or (choice and (row.name, row.nodes) == (choice.name, choice.nodes))]
+    shown = {id(row) for row in [*kept, *(row for row in rows if row not in kept)][:_MOST]}
+    speeds = {(pair.name, pair.nodes): pair for pair in results.times if (pair.what, pair.against) == (goal, "single")}
+    cells = [
+        [
+            text(named(row.name, row.nodes).replace("`", "")),
+            number(seconds := seconds_of(row, goal), duration(seconds)),
+            number(row.metric.mean, quantity.value(row.metric.mean)),
+            _times(speeds.get((row.name, row.nodes))),
+            number(hours := None if seconds is None else seconds * row.nodes / 3600, node_time(hours)),
+        ]
+        for row in rows
+        if id(row) in shown
+    ]
+    columns = [
+        ("", ""),
+        ("time", "to the target" if goal == TO_TARGET else "for all passes"),
+        (f"{results.metric.split} {quantity.label}", ""),
+        ("times as fast", "as 1 node as configured, with the 95 % interval"),
+        ("node time", "of all nodes together"),
+    ]
+    caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
+    return Table("first", caption, columns, cells, filled_only=True)
+
+
+def _times(speed: TimePair | None) -> Any:
+    if speed is None:
+        return number(None, MISSING)
+    interval = "" if speed.low is None else f" ({compact(speed.low)} to {compact(speed.high)})"
+    return number(speed.times, f"{compact(speed.times)}{interval}")

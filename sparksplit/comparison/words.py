@@ -1,0 +1,165 @@
+"""The answer in words: at most six lines, for the terminal, the page's first screen and Python's repr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from sparksplit.comparison.content_answer import Answer, Note, Option, Question
+from sparksplit.comparison.content_table import TO_TARGET, Pair
+from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
+
+_QUALITY = {"no difference": "same", "not worse": "no worse", "better": "better", "worse": "worse"}
+_NOTES = {
+    "untuned": "all strategies used one learning rate; {option}tune=8 tries eight for each.",
+    "diverged": "{row} diverged with {number} of {of} seeds.",
+    "unmet": "{row} missed the target with {number} of {of} seeds.",
+    "other place": "{row} was not timed where most runs were.",
+    "edge": "a better {key} for {row} may lie beyond those tried.",
+    "no test rows": "there are no test rows, so the validation rows decide.",
+    "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
+}
+"""The sentences of notes. The headline tells what the other kinds say."""
+_OBSTACLES = {
+    "no pair": "More seeds with which both finish would decide it.",
+    "same with every seed": "All seeds differ by the same, so more seeds do not decide it.",
+    "too small": "The difference is too small to be decided.",
+}
+
+
+def words(answer: Answer, within: str = "") -> list[str]:
+    """The answer in at most six lines. within: what comes before a key in `--set`, such as `compare.` in quickstart."""
+    option = f"--set {within}"
+    lines = [headline(answer), *_figures(answer), *_how_sure(answer)]
+    if answer.next is not None:
+        long = "" if answer.next.seconds is None else f", {duration(answer.next.seconds)}"
+        keys = " ".join(f"{option}{key}={_written(value)}" for key, value in answer.next.settings.items())
+        lines.append(f"Next{long}: {keys} --overwrite")
+    shown = {"untuned"} if answer.next is not None and "tune" in answer.next.settings else set()
+    told = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
+    if told and len(lines) < 6:
+        more = f" (The report has {len(told) - 1} more.)" if len(told) > 1 else ""
+        lines.append(f"Note: {noted(told[0], option)}{more}")
+    return lines
+
+
+def headline(answer: Answer) -> str:
+    """What to do, in a sentence."""
+    choice = answer.choice
+    if answer.decision == "nothing to compare":
+        return f"Nothing to compare: {_missing(answer.notes[0])}"
+    if answer.decision == "use" and choice is not None:
+        return f"Use {called(choice)}: {_gain(answer, '1 node')}."
+    if answer.decision == "stay" and choice is not None:
+        if answer.gain is None:
+            return "Stay on 1 node: no strategy on several nodes is faster and learns as well."
+        return f"Stay on {called(choice)}: {_gain(answer, 'configured')}."
+    return _undecided(answer)
+
+
+def _undecided(answer: Answer) -> str:
+    if answer.seeds < 2:
+        return "No winner yet: one seed cannot tell a real difference from luck."
+    if answer.open:
+        first = answer.open[0]
+        one, several = ("is faster than", "are faster than") if first.about == "speed" else ("learns", "learn")
+        what = (one if first.nodes == 1 else several) + ("" if first.about == "speed" else " as well as")
+        row, against = named(first.name, first.nodes), named(first.against, 1)
+        return f"No winner yet: {answer.seeds} seeds do not decide whether {row} {what} {against}."
+    alone = [note for note in answer.notes if (note.name, note.nodes) == ("single", 1) and note.kind in _NOTES]
+    return f"No winner: {noted(alone[0], '')}" if alone else "No winner: no strategy on several nodes has a time."
+
+
+def called(option: Option) -> str:
+    """Such as `2 nodes with local, H 32`."""
+    return named(option.name, option.nodes)
+
+
+def named(name: str, nodes: int) -> str:
+    """A row's strategy and nodes, such as `1 node, batch_size 64` and `2 nodes with local, H 32`."""
+    strategy, *settings = name.replace(" = ", " ").split(", ")
+    rows = f"{nodes} node{'s' if nodes > 1 else ''}"
+    if strategy == "single":
+        return ", ".join([rows, *settings]) if settings else f"{rows} as configured"
+    return ", ".join([f"{rows} with `{strategy}`", *settings])
+
+
+def noted(note: Note, option: str = "--set ") -> str:
+    """The sentence of a note; empty for kinds that the headline tells. option: what comes before a key."""
+    row = named(note.name or "", note.nodes or 1)
+    key = (note.key or "").rpartition(".")[2]
+    return _NOTES.get(note.kind, "").format(row=row, number=compact(note.number), of=note.of, key=key, option=option)
+
+
+def _gain(answer: Answer, base: str) -> str:
+    """Such as `1.6 times as fast as 1 node (at least 1.5), same accuracy (97.72 %)`."""
+    assert answer.gain is not None and answer.gain.speed is not None and answer.gain.quality is not None
+    speed = answer.gain.speed
+    least = "" if speed.at_least is None else f" (at least {bound(speed.at_least)})"
+    return f"{compact(speed.times)} times as fast as {base}{least}, {_quality(answer, answer.gain.quality)}"
+
+
+def _quality(answer: Answer, pair: Pair) -> str:
+    quantity, choice = Quantity(answer.metric), answer.choice
+    value = quantity.value(None if choice is None else choice.metric)
+    by = f", {quantity.difference(pair.mean)}" if pair.verdict in ("better", "worse") else ""
+    return f"{_QUALITY.get(pair.verdict, 'undecided')} {quantity.label} ({value}{by})"
+
+
+def _figures(answer: Answer) -> Iterator[str]:
+    """The times of the choice and of the rows beside it, what it costs, and the keys that make it."""
+    choice, quantity = answer.choice, Quantity(answer.metric)
+    if choice is None:
+        return
+    goal = "for all passes"
+    if answer.goal == TO_TARGET:
+        goal = f"to {quantity.value(answer.target)} validation {quantity.label}"
+    if answer.decision == "use":
+        single = answer.runners_up[-1]
+        yield (
+            f"Time {goal}: {duration(choice.seconds)}; 1 node: {duration(single.seconds)}. "
+            f"Cost: {_cost(choice)}; 1 node: {_cost(single)}."
+        )
+    else:
+        begin = "Fastest so far: " if answer.decision == "undecided" else ""
+        yield f"{begin}{called(choice)}: {duration(choice.seconds)} {goal}."
+        if rest := [*answer.runners_up[:1], *answer.runners_up[1:][-1:]]:
+            yield " ".join(f"{called(own)}: {duration(own.seconds)}, {quantity.value(own.metric)}." for own in rest)
+    if answer.decision != "undecided" and choice.name != "single":
+        yield f"To train so: {' '.join(f'--set {key}={_written(value)}' for key, value in choice.settings.items())}"
+
+
+def _cost(option: Option) -> str:
+    return node_time(None if option.seconds is None else option.seconds * option.nodes / 3600)
+
+
+def _how_sure(answer: Answer) -> Iterator[str]:
+    if answer.decision in ("use", "stay"):
+        yield f"How sure: {answer.seeds} seeds; of 100 such answers at most 5 are wrong."
+    elif answer.decision == "undecided" and answer.open and answer.seeds > 1:
+        yield needed(answer.open[0])
+
+
+def needed(question: Question) -> str:
+    """What would decide a question."""
+    if question.obstacle == "one seed":
+        return f"It takes more seeds, such as {question.seeds}."
+    if question.seeds is not None:
+        return f"About {count(question.seeds)} seeds would decide it."
+    if question.rows is not None:
+        return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."
+    return _OBSTACLES.get(question.obstacle or "", "")
+
+
+def _missing(note: Note) -> str:
+    """What to add so that there is something to compare."""
+    if note.name == "single":
+        return "add `single` to `strategies`." if note.key == "strategies" else "add 1 to `nodes`."
+    return "add a strategy for several nodes to `strategies`." if note.key == "strategies" else "add 2 to `nodes`."
+
+
+def _written(value: object) -> str:
+    """A value as `--set` takes it."""
+    if isinstance(value, Mapping | list):
+        return f"'{json.dumps(value)}'"
+    return value if isinstance(value, str) else json.dumps(value)

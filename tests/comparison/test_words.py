@@ -1,0 +1,95 @@
+"""The answer in words: at most six lines, the same facts as its data."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparksplit.comparison.content_answer import Answer, Gain, Next, Note, Option, Question
+from sparksplit.comparison.content_table import TO_TARGET
+from sparksplit.comparison.words import named, words
+from tests.comparison.test_answer import pair, row, speed
+
+COMMON = {"goal": TO_TARGET, "target": 0.9697, "metric": "accuracy", "seeds": 5}
+SINGLE = Option(name="single", nodes=1, settings={"strategy": "single", "nodes": 1}, seconds=0.076, metric=0.9697)
+BATCH = Option(name="batch", nodes=2, settings={"strategy": "batch", "nodes": 2}, seconds=0.0475, metric=0.9772)
+LARGE = Option(
+    name="single, batch_size = 64, learning_rate = 0.2", nodes=1, seconds=0.062, metric=0.9697,
+    settings={"strategy": "single", "nodes": 1, "batch_size": 64, "optimizer.learning_rate": 0.2},
+)  # fmt: skip
+FASTER = Gain(
+    speed=speed(row("batch", 2, 4.75, 0.97), 15.2, TO_TARGET), quality=pair("batch", "single", "no difference")
+)
+
+
+def test_decided():
+    found = Answer(decision="use", choice=BATCH, gain=FASTER, runners_up=[SINGLE], **COMMON)
+    assert words(found) == [
+        "Use 2 nodes with `batch`: 1.6 times as fast as 1 node (at least 1.36), same accuracy (97.72 %).",
+        "Time to 96.97 % validation accuracy: 47.5 ms; 1 node: 76.0 ms. "
+        "Cost: 0.0950 node-seconds; 1 node: 0.0760 node-seconds.",
+        "To train so: --set strategy=batch --set nodes=2",
+        "How sure: 5 seeds; of 100 such answers at most 5 are wrong.",
+    ]
+
+
+def test_one_seed():
+    found = Answer(
+        decision="undecided", choice=LARGE, gain=None, runners_up=[BATCH, SINGLE], **{**COMMON, "seeds": 1},
+        open=[Question(name="batch", nodes=2, against="single", about="speed", seeds=5, obstacle="one seed")],
+        notes=[Note(kind="one seed"), Note(kind="untuned")], next=Next(settings={"seeds": 5}, seconds=40.0),
+    )  # fmt: skip
+    assert words(found, "compare.") == [
+        "No winner yet: one seed cannot tell a real difference from luck.",
+        "Fastest so far: 1 node, batch_size 64, learning_rate 0.2: 62.0 ms to 96.97 % validation accuracy.",
+        "2 nodes with `batch`: 47.5 ms, 97.72 %. 1 node as configured: 76.0 ms, 96.97 %.",
+        "Next, 40.0 s: --set compare.seeds=5 --overwrite",
+        "Note: all strategies used one learning rate; --set compare.tune=8 tries eight for each.",
+    ]
+
+
+def test_undecided():
+    question = Question(name="batch", nodes=2, against="single", about="quality", seeds=12, seconds=90.0)
+    notes = [Note(kind="diverged", name="epoch", nodes=2, number=2, of=5), Note(kind="no test rows")]
+    found = Answer(decision="undecided", choice=SINGLE, gain=None, open=[question], notes=notes,
+                   next=Next(settings={"seeds": 12}, seconds=90.0), **COMMON)  # fmt: skip
+    lines = words(found)
+    assert lines[0] == (
+        "No winner yet: 5 seeds do not decide whether 2 nodes with `batch` learn as well as 1 node as configured."
+    )
+    assert lines[2:] == [
+        "About 12 seeds would decide it.",
+        "Next, 90.0 s: --set seeds=12 --overwrite",
+        "Note: 2 nodes with `epoch` diverged with 2 of 5 seeds. (The report has 1 more.)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "begin"),
+    [
+        ({"decision": "stay", "choice": SINGLE, "runners_up": [BATCH]}, "Stay on 1 node: no strategy on several nodes"),
+        ({"decision": "stay", "choice": LARGE, "gain": FASTER},
+         "Stay on 1 node, batch_size 64, learning_rate 0.2: 1.6 times as fast as configured (at least 1.36), same"),
+        ({"decision": "undecided", "choice": None, "notes": [Note(kind="diverged", name="single", nodes=1, number=5,
+          of=5)]}, "No winner: 1 node as configured diverged with 5 of 5 seeds."),
+        ({"decision": "nothing to compare", "choice": None, "notes": [Note(kind="missing", key="nodes", nodes=2)]},
+         "Nothing to compare: add 2 to `nodes`."),
+        ({"decision": "nothing to compare", "choice": None,
+          "notes": [Note(kind="missing", key="strategies", name="single", nodes=1)]},
+         "Nothing to compare: add `single` to `strategies`."),
+    ],
+)  # fmt: skip
+def test_the_headline(fields, begin):
+    assert words(Answer(**{"gain": None, **COMMON, **fields}))[0].startswith(begin)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "said"),
+    [
+        ("single", 1, "1 node as configured"),
+        ("single, batch_size = 64", 1, "1 node, batch_size 64"),
+        ("local, H = 32, nesterov", 4, "4 nodes with `local`, H 32, nesterov"),
+        ("local, H = 32, nesterov", 1, "1 node with `local`, H 32, nesterov"),
+    ],
+)
+def test_a_rows_name_leaves_out_what_all_share(name, nodes, said):
+    assert named(name, nodes) == said
