@@ -45,13 +45,18 @@ def answer(results: Results) -> Answer:
         runners_up=[_option(evidence, row) for row in _runners_up(evidence, rows, decision, choice)],
         open=questions,
         notes=notes,
-        next=_next(results, single, questions, notes),
+        next=_next(results, single, decision, questions, notes),
     )
 
 
 def _made(results: Results, decision: Decision, **more: object) -> Answer:
     target = None if results.target is None else results.target.value
-    common = {"goal": goal_of(results.table), "target": target, "metric": results.metric.name}
+    common = {
+        "goal": goal_of(results.table),
+        "target": target,
+        "metric": results.metric.name,
+        "split": results.metric.split,
+    }
     given = {"choice": None, "gain": None, **common, "seeds": len(results.seeds), **more}
     return Answer(decision=decision, **given)  # type: ignore[arg-type]
 
@@ -153,9 +158,11 @@ def _option(evidence: Evidence, row: Row) -> Option:
     )
 
 
-def _next(results: Results, single: Row, questions: Sequence[Question], notes: Sequence[Note]) -> Next | None:
+def _next(
+    results: Results, single: Row, decision: Decision, questions: Sequence[Question], notes: Sequence[Note]
+) -> Next | None:
     rate = value_at(results.config, "optimizer.learning_rate")
-    if single.diverged:
+    if single.diverged and decision != "use":
         lower: JsonObject | None = (
             {"optimizer.learning_rate": float(f"{_LOWER * rate:.3g}")} if isinstance(rate, float) else None
         )

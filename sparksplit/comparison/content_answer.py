@@ -107,6 +107,8 @@ class Answer(Record):
     """The metric's value on the validation rows that is to be reached; None where no run was validated."""
     metric: str
     """The name of the metric that decides."""
+    split: str
+    """The split whose rows the metric is computed on: test or validation."""
     seeds: int
     """The number of seeds that were run."""
     choice: Option | None
@@ -127,6 +129,6 @@ class Answer(Record):
 
 
 NO_ANSWER = Answer(
-    decision="nothing to compare", goal="in all", target=None, metric="", seeds=0, choice=None, gain=None
+    decision="nothing to compare", goal="in all", target=None, metric="", split="", seeds=0, choice=None, gain=None
 )
 """Stands in results until their answer is made of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 
 from sparksplit.comparison.content_answer import Answer, Note, Option, Question
@@ -20,6 +21,12 @@ _NOTES = {
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
 """The sentences of notes. The headline tells what the other kinds say."""
+_WHY = {
+    "seeds": "to be surer",
+    "tune": "to try other learning rates",
+    "optimizer.learning_rate": "with a lower learning rate",
+}
+"""What the next command is for, by its key."""
 _OBSTACLES = {
     "no pair": "More seeds with which both finish would decide it.",
     "same with every seed": "All seeds differ by the same, so more seeds do not decide it.",
@@ -27,18 +34,21 @@ _OBSTACLES = {
 }
 
 
-def words(answer: Answer, within: str = "") -> list[str]:
-    """The answer in at most six lines. within: what comes before a key in `--set`, such as `compare.` in quickstart."""
+def words(answer: Answer, within: str = "", elsewhere: str = "in the report") -> list[str]:
+    """The answer in at most six lines. within: what comes before a key in `--set`, such as `compare.` in quickstart.
+    elsewhere: where the notes are that have no room."""
     option = f"--set {within}"
     lines = [headline(answer), *_figures(answer), *_how_sure(answer)]
     if answer.next is not None:
-        long = "" if answer.next.seconds is None else f", {duration(answer.next.seconds)}"
         keys = " ".join(f"{option}{key}={_written(value)}" for key, value in answer.next.settings.items())
-        lines.append(f"Next{long}: {keys} --overwrite")
+        long = "" if answer.next.seconds is None else f" All of its runs take {duration(answer.next.seconds)}."
+        why = next(_WHY[key] for key in answer.next.settings)
+        lines.append(f"Next, {why}: the same command with {keys} --overwrite.{long}")
     shown = {"untuned"} if answer.next is not None and "tune" in answer.next.settings else set()
     told = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
     if told and len(lines) < 6:
-        more = f" (The report has {len(told) - 1} more.)" if len(told) > 1 else ""
+        left = len(told) - 1
+        more = f" ({left} more note{'s' if left > 1 else ''} {elsewhere}.)" if left else ""
         lines.append(f"Note: {noted(told[0], option)}{more}")
     return lines
 
@@ -52,7 +62,7 @@ def headline(answer: Answer) -> str:
         return f"Use {called(choice)}: {_gain(answer, '1 node')}."
     if answer.decision == "stay" and choice is not None:
         if answer.gain is None:
-            return "Stay on 1 node: no strategy on several nodes is faster and learns as well."
+            return "Stay on 1 node: no strategy on several nodes is faster without learning worse."
         return f"Stay on {called(choice)}: {_gain(answer, 'configured')}."
     return _undecided(answer)
 
@@ -71,13 +81,13 @@ def _undecided(answer: Answer) -> str:
 
 
 def called(option: Option) -> str:
-    """Such as `2 nodes with local, H 32`."""
+    """Such as `2 nodes with local, sync every 32 steps`."""
     return named(option.name, option.nodes)
 
 
 def named(name: str, nodes: int) -> str:
-    """A row's strategy and nodes, such as `1 node, batch_size 64` and `2 nodes with local, H 32`."""
-    strategy, *settings = name.replace(" = ", " ").split(", ")
+    """A row's strategy and nodes: `1 node, batch_size 64`, and `2 nodes with local, sync every 32 steps`."""
+    strategy, *settings = re.sub(r"\bH = (\d+)", r"sync every \1 steps", name).replace(" = ", " ").split(", ")
     rows = f"{nodes} node{'s' if nodes > 1 else ''}"
     if strategy == "single":
         return ", ".join([rows, *settings]) if settings else f"{rows} as configured"
@@ -103,7 +113,7 @@ def _quality(answer: Answer, pair: Pair) -> str:
     quantity, choice = Quantity(answer.metric), answer.choice
     value = quantity.value(None if choice is None else choice.metric)
     by = f", {quantity.difference(pair.mean)}" if pair.verdict in ("better", "worse") else ""
-    return f"{_QUALITY.get(pair.verdict, 'undecided')} {quantity.label} ({value}{by})"
+    return f"{_QUALITY.get(pair.verdict, 'undecided')} {answer.split} {quantity.label} ({value}{by})"
 
 
 def _figures(answer: Answer) -> Iterator[str]:
@@ -122,11 +132,13 @@ def _figures(answer: Answer) -> Iterator[str]:
         )
     else:
         begin = "Fastest so far: " if answer.decision == "undecided" else ""
-        yield f"{begin}{called(choice)}: {duration(choice.seconds)} {goal}."
+        metric = f"{answer.split} {quantity.label}"
+        yield f"{begin}{called(choice)}: {duration(choice.seconds)} {goal}; {metric} {quantity.value(choice.metric)}."
         if rest := [*answer.runners_up[:1], *answer.runners_up[1:][-1:]]:
-            yield " ".join(f"{called(own)}: {duration(own.seconds)}, {quantity.value(own.metric)}." for own in rest)
+            told = (f"{called(own)}: {duration(own.seconds)}; {metric} {quantity.value(own.metric)}." for own in rest)
+            yield " ".join(told)
     if answer.decision != "undecided" and choice.name != "single":
-        yield f"To train so: {' '.join(f'--set {key}={_written(value)}' for key, value in choice.settings.items())}"
+        yield f"Train with: {' '.join(f'--set {key}={_written(value)}' for key, value in choice.settings.items())}"
 
 
 def _cost(option: Option) -> str:

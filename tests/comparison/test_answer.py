@@ -221,7 +221,8 @@ def test_where_single_diverged_staying_is_no_advice_and_a_lower_rate_is_next(div
 def test_what_wins_although_single_diverged_is_used():
     pairs = [pair("batch", "single", "no difference", seeds=3)]
     found = answered([row("single", 1, 10.0, 0.97, diverged=2), row("batch", 2, 6.0, 0.97, 1e9)], pairs)
-    assert (found.decision, found.gain.quality.seeds) == ("use", 3) and kinds(found)[0] == "diverged"
+    assert (found.decision, found.gain.quality.seeds, found.next) == ("use", 3, None)
+    assert kinds(found)[0] == "diverged"
 
 
 def test_the_fastest_so_far_is_on_one_node_where_that_is_as_fast():

@@ -9,7 +9,7 @@ from sparksplit.comparison.content_table import TO_TARGET
 from sparksplit.comparison.words import named, words
 from tests.comparison.test_answer import pair, row, speed
 
-COMMON = {"goal": TO_TARGET, "target": 0.9697, "metric": "accuracy", "seeds": 5}
+COMMON = {"goal": TO_TARGET, "target": 0.9697, "metric": "accuracy", "split": "test", "seeds": 5}
 SINGLE = Option(name="single", nodes=1, settings={"strategy": "single", "nodes": 1}, seconds=0.076, metric=0.9697)
 BATCH = Option(name="batch", nodes=2, settings={"strategy": "batch", "nodes": 2}, seconds=0.0475, metric=0.9772)
 LARGE = Option(
@@ -24,10 +24,10 @@ FASTER = Gain(
 def test_decided():
     found = Answer(decision="use", choice=BATCH, gain=FASTER, runners_up=[SINGLE], **COMMON)
     assert words(found) == [
-        "Use 2 nodes with `batch`: 1.6 times as fast as 1 node (at least 1.36), same accuracy (97.72 %).",
+        "Use 2 nodes with `batch`: 1.6 times as fast as 1 node (at least 1.36), same test accuracy (97.72 %).",
         "Time to 96.97 % validation accuracy: 47.5 ms; 1 node: 76.0 ms. "
         "Cost: 0.0950 node-seconds; 1 node: 0.0760 node-seconds.",
-        "To train so: --set strategy=batch --set nodes=2",
+        "Train with: --set strategy=batch --set nodes=2",
         "How sure: 5 seeds; of 100 such answers at most 5 are wrong.",
     ]
 
@@ -40,9 +40,10 @@ def test_one_seed():
     )  # fmt: skip
     assert words(found, "compare.") == [
         "No winner yet: one seed cannot tell a real difference from luck.",
-        "Fastest so far: 1 node, batch_size 64, learning_rate 0.2: 62.0 ms to 96.97 % validation accuracy.",
-        "2 nodes with `batch`: 47.5 ms, 97.72 %. 1 node as configured: 76.0 ms, 96.97 %.",
-        "Next, 40.0 s: --set compare.seeds=5 --overwrite",
+        "Fastest so far: 1 node, batch_size 64, learning_rate 0.2: 62.0 ms to 96.97 % validation accuracy; "
+        "test accuracy 96.97 %.",
+        "2 nodes with `batch`: 47.5 ms; test accuracy 97.72 %. 1 node as configured: 76.0 ms; test accuracy 96.97 %.",
+        "Next, to be surer: the same command with --set compare.seeds=5 --overwrite. All of its runs take 40.0 s.",
         "Note: all strategies used one learning rate; --set compare.tune=8 tries eight for each.",
     ]
 
@@ -58,8 +59,8 @@ def test_undecided():
     )
     assert lines[2:] == [
         "About 12 seeds would decide it.",
-        "Next, 90.0 s: --set seeds=12 --overwrite",
-        "Note: 2 nodes with `epoch` diverged with 2 of 5 seeds. (The report has 1 more.)",
+        "Next, to be surer: the same command with --set seeds=12 --overwrite. All of its runs take 90.0 s.",
+        "Note: 2 nodes with `epoch` diverged with 2 of 5 seeds. (1 more note in the report.)",
     ]
 
 
@@ -87,8 +88,8 @@ def test_the_headline(fields, begin):
     [
         ("single", 1, "1 node as configured"),
         ("single, batch_size = 64", 1, "1 node, batch_size 64"),
-        ("local, H = 32, nesterov", 4, "4 nodes with `local`, H 32, nesterov"),
-        ("local, H = 32, nesterov", 1, "1 node with `local`, H 32, nesterov"),
+        ("local, H = 32, nesterov", 4, "4 nodes with `local`, sync every 32 steps, nesterov"),
+        ("local, H = 32, nesterov", 1, "1 node with `local`, sync every 32 steps, nesterov"),
     ],
 )
 def test_a_rows_name_leaves_out_what_all_share(name, nodes, said):

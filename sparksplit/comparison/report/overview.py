@@ -34,7 +34,7 @@ def overview(results: Results) -> Picture:
         if max(times) > _WIDE * min(times):
             axes.set_xscale("log")
         best = _unbeaten(times, values, results.metric.higher_is_better)
-        axes.step(*zip(*best, strict=True), where="post", color=GREY, linewidth=1, linestyle="--")
+        axes.step(*zip(*best, strict=True), where="post", color=GREY, linewidth=1.5, linestyle="--", zorder=1)
         ends = []
         for row, seconds, value in zip(rows, times, values, strict=True):
             across, upwards = _spans(row, goal, quantity.scale)
@@ -92,8 +92,8 @@ def _caption(results: Results, rows: list[Row], unbeaten: int) -> str:
     better = "higher" if results.metric.higher_is_better else "lower"
     lines = any(any(_spans(row, goal_of(results.table), 1.0)) for row in rows)
     caption = f"Left and {better} is better. "
-    caption += "No row beats those on the dashed line in both. " if unbeaten > 1 else ""
-    caption += "Lines: 95 % intervals. " if lines else "One run each tells no interval. "
+    caption += "Dashed: the rows that no other row beats in both. " if unbeaten > 1 else ""
+    caption += "Lines: 95 % intervals. " if lines else "One run each: no intervals. "
     missing = [named(row.name, row.nodes) for row in _measured(results) if row not in rows]
     caption += f"Without a time: {'; '.join(missing)}. " if missing else ""
     return f"{caption}{survivors(rows)}".strip().replace("`", "")
@@ -109,6 +109,7 @@ def first_rows(results: Results) -> Table | None:
     kept = [row for row in rows if row is single or (choice and (row.name, row.nodes) == (choice.name, choice.nodes))]
     shown = {id(row) for row in [*kept, *(row for row in rows if row not in kept)][:_MOST]}
     speeds = {(pair.name, pair.nodes): pair for pair in results.times if (pair.what, pair.against) == (goal, "single")}
+    intervals = ", with the 95 % interval" if any(speed.low is not None for speed in speeds.values()) else ""
     cells = [
         [
             text(named(row.name, row.nodes).replace("`", "")),
@@ -124,7 +125,7 @@ def first_rows(results: Results) -> Table | None:
         ("", ""),
         ("time", "to the target" if goal == TO_TARGET else "for all passes"),
         (f"{results.metric.split} {quantity.label}", ""),
-        ("times as fast", "as 1 node as configured, with the 95 % interval"),
+        ("times as fast", f"compared with 1 node as configured{intervals}"),
         ("node time", "of all nodes together"),
     ]
     caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"

@@ -44,7 +44,7 @@ def test_a_cost_model_without_a_part(part, said):
 
 def test_one_seed_has_no_intervals():
     page = words(sample.results(seeds=1))
-    assert "one seed cannot tell a real difference from luck" in page and "One run each tells no interval" in page
+    assert "one seed cannot tell a real difference from luck" in page and "One run each: no intervals" in page
     assert "too few seeds for an interval" in page
 
 

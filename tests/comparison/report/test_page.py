@@ -121,16 +121,16 @@ def test_the_first_picture_has_a_point_and_both_intervals_for_each_row_and_says_
     # What learns best is slower now: nothing beats it either.
     table = sample.results(3)["table"]
     next(row for row in table if row["name"] == sample.LOCAL)["to_target"].update(seconds=9.0, low=8.0, high=10.0)
-    assert "No row beats those on the dashed line in both." in overview_of(table=table).caption
+    assert "Dashed: the rows that no other row beats in both." in overview_of(table=table).caption
 
 
 def test_a_row_that_misses_the_target_has_no_point_and_is_the_last_of_the_table():
     table = sample.results(3)["table"]
     row = next(row for row in table if row["name"] == sample.LOCAL)
     row["to_target"].update(seconds=0.1, low=None, high=None, reached=2)
-    assert "Without a time: 2 nodes with local, H 32, nesterov." in overview_of(table=table).caption
+    assert "Without a time: 2 nodes with local, sync every 32 steps, nesterov." in overview_of(table=table).caption
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
-    assert [last[0].text, last[1].text] == ["2 nodes with local, H 32, nesterov", MISSING]
+    assert [last[0].text, last[1].text] == ["2 nodes with local, sync every 32 steps, nesterov", MISSING]
 
 
 def test_where_even_single_misses_the_target_the_first_picture_is_of_all_passes():
