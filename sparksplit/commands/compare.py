@@ -24,8 +24,13 @@ def run(config: CompareConfig, options: Options) -> None:
     Console(width=max(120, Console().width), highlight=False).print(table_of(results))
     for record in results.diverged:
         print(f"{record.key}: diverged: {record.diverged}")
-    print("", *words(results.answer, "".join(f"{key}." for key in config.origin.prefix)), sep="\n")
+    print("", *words(results.answer, within(config)), sep="\n")
     print(f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}")
+
+
+def within(config: CompareConfig) -> str:
+    """What comes before a key of `compare` in `--set`: the section of the file that has it, as in quickstart's."""
+    return "".join(f"{key}." for key in config.origin.prefix)
 
 
 def table_of(results: Results) -> Table:

@@ -11,7 +11,8 @@ import pytest
 
 from sparksplit.base.config import load
 from sparksplit.base.shipped import shipped
-from sparksplit.commands import quickstart
+from sparksplit.commands import compare, quickstart
+from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
 
 
@@ -29,12 +30,12 @@ def test_a_path_that_the_user_sets_stays() -> None:
     assert (config.train.output, config.train.data) == ("elsewhere", "quickstart-output/prepared")
 
 
-def test_it_says_how_to_compare_on_more_seeds_where_one_decides_nothing() -> None:
+def test_the_answer_names_keys_as_quickstart_takes_them() -> None:
     config = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"), [])
-    (line,) = (line for line in quickstart._further(config) if "compare.seeds" in line)
-    more = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"), line.split(" --set ")[1:])
-    assert (config.compare.seeds, more.compare.seeds) == (1, 5) and more.output != config.output
-    assert not any("compare.seeds" in line for line in quickstart._further(more))
+    key = f"{compare.within(config.compare)}seeds"
+    more = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"), [f"{key}=5"])
+    assert (key, config.compare.seeds, more.compare.seeds) == ("compare.seeds", 1, 5)
+    assert compare.within(load(CompareConfig, shipped("conf/compare-mlp.yaml"), ["data=d", "output=o"])) == ""
 
 
 @pytest.mark.parametrize(
