@@ -125,27 +125,10 @@ class Picture:
 @contextmanager
 def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
     """(figure, axes), `height` inches without the legend; draw and save inside the block."""
-    with _figure(height) as figure:
-        yield figure, figure.add_subplot()
-
-
-@contextmanager
-def beside(height: float, widths: Sequence[float]) -> Iterator[tuple[Figure, list[Any]]]:
-    """(figure, several axes with the same rows, from left to right), `height` inches without the legend; draw and save
-    inside the block. The labels of the first axes' rows lie over all."""
-    with _figure(height) as figure:
-        axes = list(figure.subplots(1, len(widths), width_ratios=widths))
-        axes[0].set_zorder(1)
-        axes[0].patch.set_visible(False)
-        yield figure, axes
-
-
-@contextmanager
-def _figure(height: float) -> Iterator[Figure]:
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
-        yield figure
+        yield figure, figure.add_subplot()
 
 
 def legend(figure: Figure, entries: Sequence[tuple[str, Any]]) -> None:

@@ -8,7 +8,6 @@ from matplotlib.transforms import Bbox
 from sparksplit.comparison.numbers import compact
 from sparksplit.pages.drawing import (
     Picture,
-    beside,
     canvas,
     coinciding,
     label_points,
@@ -63,14 +62,14 @@ def test_labels_beside_points_cover_neither_points_nor_each_other():
 
 
 @pytest.mark.parametrize("high", [90.0, 3e3, 28e3, 1e5])
-def test_ticks_of_a_logarithmic_axis_have_room_beside_another_picture(high):
-    with beside(2.0, (3, 2)) as (figure, axes):
-        axes[-1].set_xscale("log")
-        axes[-1].set_xlim(0.9 * high / 60, 1.5 * high)
-        log_axis(axes[-1].xaxis, compact)
+def test_ticks_of_a_logarithmic_axis_have_room(high):
+    with canvas(2.0) as (figure, axes):
+        axes.set_xscale("log")
+        axes.set_xlim(0.9 * high / 60, 1.5 * high)
+        log_axis(axes.xaxis, compact)
         figure.draw_without_rendering()
-        ticks = [label.get_window_extent() for label in axes[-1].get_xticklabels()]
-        inside = [box for box in ticks if axes[-1].bbox.x0 <= (box.x0 + box.x1) / 2 <= axes[-1].bbox.x1]
+        ticks = [label.get_window_extent() for label in axes.get_xticklabels()]
+        inside = [box for box in ticks if axes.bbox.x0 <= (box.x0 + box.x1) / 2 <= axes.bbox.x1]
     assert len(inside) > 1
     assert not any(box.count_overlaps(inside[:place]) for place, box in enumerate(inside))
 
