@@ -37,9 +37,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparksplit.base.errors import NodeFailed
 from sparksplit.cluster import NodeCluster
-from sparksplit.cluster.channel.seal import MARK, NONCE, Seal, seals
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.channel.wire import BEAT, LONGEST_LINE, text_of
+from sparksplit.network.seal import MARK, NONCE, Seal, seals
+from sparksplit.network.wire import BEAT, LONGEST_LINE, text_of
 
 PLAYERS = 2
 START_SECONDS = 120.0

@@ -76,6 +76,7 @@ MAY_IMPORT = {
     "operations": {
         "base",
         "hdfs_io",
+        "network",
         "spark",
         "dataset",
         "rows",

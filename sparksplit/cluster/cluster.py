@@ -18,7 +18,6 @@ from sparksplit.base.progress import Lines, say
 from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import Fault, bracketed, culprit, driver_at_fault
@@ -26,6 +25,7 @@ from sparksplit.cluster.last_words import level_of
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.starting import Starting
 from sparksplit.network.listening import ANY, Network
+from sparksplit.network.wire import BEAT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from sparksplit.base.errors import NodeFailed, NotStarted
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.channel.wire import BEAT
 from sparksplit.cluster.pulse import MOST, Pulse
 from sparksplit.cluster.stuck import replace
+from sparksplit.network.wire import BEAT
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.cluster import launcher, placing
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.channel.wire import own_address_towards
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck, tasks_failed
+from sparksplit.network.wire import own_address_towards
 from sparksplit.spark.executors import lost_executors
 from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_MODULE, is_raised, spark_reason

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sparksplit.base.errors import RunError
-from sparksplit.cluster.channel.seal import Text
-from sparksplit.cluster.channel.wire import BEAT, ORPHAN, Wire, text_of
 from sparksplit.cluster.failures import Failure
 from sparksplit.network.listening import ANY, Network
+from sparksplit.network.seal import Text
 from sparksplit.network.tls import Connection, wrap_call
+from sparksplit.network.wire import BEAT, ORPHAN, Wire, text_of
 
 DELIVERY = 5.0
 """Seconds within which the driver must acknowledge a report before the process that sent it ends."""

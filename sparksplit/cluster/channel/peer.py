@@ -10,8 +10,8 @@ import logging
 import threading
 from collections import deque
 
-from sparksplit.cluster.channel.seal import Text
-from sparksplit.cluster.channel.wire import Wire, text_of
+from sparksplit.network.seal import Text
+from sparksplit.network.wire import Wire, text_of
 
 log = logging.getLogger(__name__)
 

@@ -14,11 +14,11 @@ from typing import Any
 
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster.channel.peer import Peer
-from sparksplit.cluster.channel.wire import BACKLOG, DEAD, ORPHAN, SILENT, Wire, accept, limit_until, text_of
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.node_record import Link, NodeRecord
 from sparksplit.network.listening import ANY, Network
 from sparksplit.network.tls import Connection, Served
+from sparksplit.network.wire import BACKLOG, DEAD, ORPHAN, SILENT, Wire, accept, limit_until, text_of
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from sparksplit.cluster.channel import wire
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.member import NodeMember, Start
+from sparksplit.network import wire
 
 
 def post(channel: Channel, rank: int = 0, kind: Any = "node") -> Post:

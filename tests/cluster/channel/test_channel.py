@@ -16,12 +16,13 @@ import pytest
 
 from hdfs_io import activity
 from sparksplit.base.errors import ConfigError, RunError
-from sparksplit.cluster.channel import line, wire
+from sparksplit.cluster.channel import line
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import culprit
 from sparksplit.cluster.node_record import Link, NodeRecord
+from sparksplit.network import wire
 from tests.cluster.channel.ends import as_node, join, post, until
 from tests.descriptors import no_descriptors
 from tests.relay import Relay

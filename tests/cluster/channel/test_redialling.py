@@ -16,8 +16,8 @@ from typing import Any
 from sparksplit.cluster.channel import line
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.channel.wire import Wire
 from sparksplit.cluster.member import NodeMember, Start
+from sparksplit.network.wire import Wire
 from tests.cluster.channel.ends import post, until
 from tests.relay import Relay, at_random
 

@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.cluster.channel import line, wire
+from sparksplit.cluster.channel import line
 from sparksplit.cluster.channel.line import Line, Refused
-from sparksplit.cluster.channel.seal import NONCE, Text, seals
 from sparksplit.cluster.channel.server import Channel, Hello
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.member import NodeMember, Start
+from sparksplit.network import wire
 from sparksplit.network.listening import Network
+from sparksplit.network.seal import NONCE, Text, seals
 from tests.cluster.channel.ends import as_node, join, post, said, until
 from tests.relay import Relay
 

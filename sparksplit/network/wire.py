@@ -20,7 +20,7 @@ from typing import Any
 
 from sparksplit.base.errors import RunError
 from sparksplit.base.reading import read_exactly
-from sparksplit.cluster.channel.seal import NONCE, Seal, Text, seals
+from sparksplit.network.seal import NONCE, Seal, Text, seals
 from sparksplit.network.tls import Connection
 
 log = logging.getLogger(__name__)
