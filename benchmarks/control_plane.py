@@ -37,9 +37,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from sparksplit.base.errors import NodeFailed
 from sparksplit.cluster import NodeCluster
+from sparksplit.cluster.channel.limits import BEAT
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.network.seal import MARK, NONCE, Seal, seals
-from sparksplit.network.wire import BEAT, LONGEST_LINE, text_of
+from sparksplit.network.wire import LONGEST_LINE, text_of
 
 PLAYERS = 2
 START_SECONDS = 120.0
@@ -65,7 +66,7 @@ class Player:
         for kind in ("launcher", "node"):
             reader, self._writers[kind] = await asyncio.open_connection(*self._address, limit=LONGEST_LINE)
             challenge, answer = await reader.readexactly(NONCE), os.urandom(NONCE)
-            self._seals[kind] = seals(self._secret, challenge, answer)[1]
+            self._seals[kind] = seals(self._secret.encode(), challenge, answer)[1]
             self._writers[kind].write(answer)
             self._send(kind, rank=self.rank, kind=kind, life=kind, pid=os.getpid(), host=f"h{self.rank}", heard=0)
             self._reading = asyncio.create_task(self._read(reader))

@@ -21,8 +21,8 @@ from contextlib import suppress
 from typing import Any
 
 from sparksplit.cluster import node_main
+from sparksplit.cluster.channel.orphans import die_with_parent
 from sparksplit.model.tensorflow import import_tensorflow
-from sparksplit.network.wire import die_with_parent
 
 _LATER = (
     "collectives.auto",

@@ -16,6 +16,7 @@ from sparksplit.base import descriptors
 from sparksplit.base.errors import Cancelled, ConfigError, NodeFailed, NotStarted
 from sparksplit.base.progress import Lines, say
 from sparksplit.cluster import placing, requirements
+from sparksplit.cluster.channel.limits import BEAT
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.deadlines import Limits
@@ -25,7 +26,6 @@ from sparksplit.cluster.last_words import level_of
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.starting import Starting
 from sparksplit.network.listening import ANY, Network
-from sparksplit.network.wire import BEAT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from sparksplit.network.wire import BEAT
+from sparksplit.cluster.channel.limits import BEAT
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 if TYPE_CHECKING:

@@ -24,11 +24,12 @@ from typing import IO, Any
 from sparksplit.base.own_folders import own_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.cluster import memory
+from sparksplit.cluster.channel.limits import ORPHAN
 from sparksplit.cluster.channel.line import Line, Post
+from sparksplit.cluster.channel.orphans import ORPHANED
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.member import Start
 from sparksplit.cluster.place import own_place
-from sparksplit.network.wire import ORPHAN, ORPHANED
 
 OUTPUT_LINES = 30
 STACK_SECONDS = 0.2

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 from hdfs_io import activity
 from sparksplit.cluster.channel.line import Line, Post
+from sparksplit.cluster.channel.orphans import ORPHANED
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.leaving import Leaving
 from sparksplit.network.listening import Network
-from sparksplit.network.wire import ORPHANED
 
 log = logging.getLogger(__name__)
 

@@ -20,11 +20,11 @@ from typing import Any
 
 from sparksplit.base.errors import UsageError
 from sparksplit.cluster.channel.line import Post
+from sparksplit.cluster.channel.orphans import ORPHANED, die_with_parent
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.leaving import ASKING, reason_of, signals
 from sparksplit.cluster.member import Member, NodeMember, Start
-from sparksplit.network.wire import ORPHANED, die_with_parent
 
 
 def main() -> int:

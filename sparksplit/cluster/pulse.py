@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from sparksplit.network.wire import BEAT, DEAD
+from sparksplit.cluster.channel.limits import BEAT, DEAD
 from sparksplit.spark.settings.requirements import mebibytes
 
 if TYPE_CHECKING:

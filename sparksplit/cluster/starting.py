@@ -6,10 +6,10 @@ import time
 from typing import TYPE_CHECKING
 
 from sparksplit.base.errors import NodeFailed, NotStarted
+from sparksplit.cluster.channel.limits import BEAT
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.pulse import MOST, Pulse
 from sparksplit.cluster.stuck import replace
-from sparksplit.network.wire import BEAT
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

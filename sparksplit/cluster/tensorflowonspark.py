@@ -31,7 +31,7 @@ from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck, tasks_failed
-from sparksplit.network.wire import own_address_towards
+from sparksplit.network.listening import own_address_towards
 from sparksplit.spark.executors import lost_executors
 from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_MODULE, is_raised, spark_reason

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import select
-import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -41,9 +40,6 @@ class Links:
     ) -> None:
         self._next, self._previous, self._waiting = to_next, from_previous, waiting
         self._names = following, previous
-        for connection in (to_next, from_previous):
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def close(self) -> None:
         self._next.close()

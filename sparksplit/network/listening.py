@@ -114,3 +114,10 @@ def own_addresses() -> Iterator[tuple[str, str]]:
     for at in range(0, size, _ENTRY):
         name = bytes(room[at : at + 16]).split(b"\0", 1)[0].decode(errors="replace")
         yield name.partition(":")[0], socket.inet_ntoa(bytes(room[at + 20 : at + 24]))
+
+
+def own_address_towards(driver: tuple[str, int]) -> str:
+    """The address of this host on the network that leads to the driver; no packet is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect(driver)
+        return str(probe.getsockname()[0])

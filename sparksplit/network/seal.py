@@ -1,10 +1,10 @@
-"""How the two ends of the driver's channel prove that they know the run's secret, which never crosses the wire.
+"""How the two ends of a connection prove that they know the run's secret, which never crosses the wire.
 
-The driver sends a challenge of random bytes; who calls answers with random bytes of its own and a sealed hello. Both
-make the same two keys from the secret and these bytes, one for each direction. Every line is sealed: it begins with a
-MAC, under its direction's key, of its number and its text. So a line that was invented, altered, repeated, left out or
-taken from another connection is refused, a driver's first line proves the driver, and a stranger's bytes are never
-parsed.
+The called end sends a challenge of random bytes. The caller answers with random bytes of its own and a sealed hello.
+Both ends make the same two keys from the secret and these bytes, one for each direction. Every line is sealed: it
+begins with a MAC, under its direction's key, of its number and its text. So a line that was invented, altered,
+repeated, left out or taken from another connection is refused, the called end's first line proves the called end, and a
+stranger's bytes are never parsed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Seal:
         return text
 
 
-def seals(secret: str, challenge: bytes, answer: bytes) -> tuple[Seal, Seal]:
-    """(the driver's seal, the caller's) of a connection that began with these bytes."""
-    key = derived(secret.encode(), "channel")
-    return tuple(Seal(derived(key, end, challenge + answer)) for end in ("driver", "caller"))  # type: ignore[return-value]
+def seals(secret: bytes, challenge: bytes, answer: bytes) -> tuple[Seal, Seal]:
+    """(the called end's seal, the caller's) of a connection that began with these bytes."""
+    key = derived(secret, "channel")
+    return tuple(Seal(derived(key, end, challenge + answer)) for end in ("called", "caller"))  # type: ignore[return-value]

@@ -1,50 +1,30 @@
-"""What both ends of the driver's channel share: limits in seconds, messages, a process's ties to its parent.
+"""Sealed JSON lines over a connection: the channel between the driver and its nodes, and how nodes meet each other.
 
-The wire is TCP, or TLS over it, with one JSON object per line, sealed as in seal.py. Every line of a client's
-has an `id` and is answered by `{"received": id}`, so each end knows that the other one is alive. Nothing is unpickled.
+The wire is TCP, a Unix socket, or TLS over TCP, with one JSON object per line, sealed as in seal.py. Nothing is
+unpickled.
 """
 
 from __future__ import annotations
 
-import ctypes
 import json
-import logging
 import secrets
-import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from sparksplit.base.errors import RunError
 from sparksplit.base.reading import read_exactly
 from sparksplit.network.seal import NONCE, Seal, Text, seals
-from sparksplit.network.tls import Connection
-
-log = logging.getLogger(__name__)
-
-BEAT = 2.0
-"""How often a node and its launcher each send their state."""
-SILENT = 5.0
-"""Silence that makes a node the culprit when another node has failed."""
-DEAD = 10.0
-"""Silence that is a failure in itself."""
-ORPHAN = 20.0
-"""A node ends itself after hearing nothing from the driver for this long."""
-
-ORPHANED = 113
-"""Exit status of a node that ended itself because the driver or its launcher was gone."""
-
-BACKLOG = 4096
-"""Calls that wait to be accepted: all nodes of a run call at once, and the system turns away what is too many."""
+from sparksplit.network.tls import Connection, wrap_call
 
 _PIECE = 64 << 10
-_SHORTEST = 0.001  # as a time-out, 0 would mean not to wait at all
-_ACCEPT_PAUSE = 0.1
+_SHORTEST = 0.1  # seconds that a call is tried for, however late it is
 
 LONGEST_HELLO = 4 << 10
+"""Bytes of a hello, and of its answer."""
 LONGEST_LINE = 64 << 20
 """Bytes; a longer line ends the connection. `text_of` makes none: it would be sent again over every next connection."""
 _SPARE = 1 << 10
@@ -64,28 +44,30 @@ class Wire:
         self._sends: Seal | None = None
         self._receives: Seal | None = None
         self.heard = time.monotonic()
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-    def challenge(self, secret: str, deadline: float) -> dict[str, Any] | None:
-        """The hello of a caller that knows `secret`; None where it ends first. Raises like `line`.
+    def challenge(self, secret: bytes, deadline: float) -> dict[str, Any]:
+        """The hello of a caller that knows `secret`; what is sent from then on proves this end.
 
-        What is sent from then on proves this end.
+        No byte behind the hello is read, so the connection can go on without this wire.
+        Raises OSError, ValueError where the caller is a stranger.
         """
         own = secrets.token_bytes(NONCE)
         limit_until(self._socket, deadline)
         self._socket.sendall(own)
         self._sends, self._receives = seals(secret, own, self._exactly(NONCE, deadline))
-        return self.line(LONGEST_HELLO, max(0.0, deadline - time.monotonic()))
+        return self._greeting(deadline)
 
-    def introduce(self, secret: str, hello: dict[str, Any], deadline: float) -> dict[str, Any] | None:
-        """Say `hello` to the driver; returns its answer, which proves that it knows `secret`. None where it ends first.
-        Raises like `line`."""
+    def introduce(self, secret: bytes, hello: dict[str, Any], deadline: float) -> dict[str, Any]:
+        """Say `hello` to the end that was called; returns its answer, which proves that it knows `secret`.
+
+        No byte behind the answer is read. Raises like `challenge`.
+        """
         theirs, own = self._exactly(NONCE, deadline), secrets.token_bytes(NONCE)
         self._receives, self._sends = seals(secret, theirs, own)
         limit_until(self._socket, deadline)
         self._socket.sendall(own)
         self.send(hello)
-        return self.line(LONGEST_HELLO, max(0.0, deadline - time.monotonic()))
+        return self._greeting(deadline)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; raises OSError if the other end is gone."""
@@ -103,39 +85,24 @@ class Wire:
                 self._sends = None
                 raise
 
-    def line(self, longest: int = LONGEST_LINE, within: float | None = None) -> dict[str, Any] | None:
-        """The next message; None at the end. OSError and ValueError (not sealed, not a JSON object, too long) end the
-        wire.
-
-        within: seconds for the whole line, however its bytes arrive; afterwards it is also the limit for each further
-        one.
-        """
-        deadline = None if within is None else time.monotonic() + within
+    def lines(self) -> Iterator[dict[str, Any]]:
+        """All messages up to the end; OSError and ValueError (not sealed, not a JSON object, too long) end the wire."""
         searched = 0
-        while (end := self._read.find(b"\n", searched)) < 0:
+        while True:
+            if (end := self._read.find(b"\n", searched)) >= 0:
+                text, searched = bytes(self._read[: end + 1]), 0
+                del self._read[: end + 1]
+                yield self._opened(text)
+                continue
             searched = len(self._read)
-            if searched >= longest:
+            if searched >= LONGEST_LINE:
                 raise ValueError("a line is too long")
-            if deadline is not None:
-                limit_until(self._socket, deadline)
-            piece = self._received(min(_PIECE, longest - searched))
+            piece = self._received(min(_PIECE, LONGEST_LINE - searched))
             if not piece:
                 if self._read:
                     raise ConnectionResetError("a line is cut")
-                return None
+                return
             self._read += piece
-        text = bytes(self._read[: end + 1])
-        del self._read[: end + 1]
-        if within is not None:
-            self._socket.settimeout(max(within, _SHORTEST))
-        if self._receives is None:
-            raise ValueError("a line came before the other end had begun")
-        return parsed(self._receives.opened(text))
-
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """All messages up to the end."""
-        while (message := self.line()) is not None:
-            yield message
 
     def limit(self, seconds: float) -> None:
         """Let every further send or receive fail after this many seconds."""
@@ -169,8 +136,44 @@ class Wire:
 
         data = read_exactly(receive, size)
         if len(data) < size:
-            raise ConnectionResetError("the other end ended the connection before its beginning")
+            raise ConnectionResetError("it ended the connection during the handshake")
         return data
+
+    def _greeting(self, deadline: float) -> dict[str, Any]:
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            if len(line) >= LONGEST_HELLO:
+                raise ValueError("a line is too long")
+            line += self._exactly(1, deadline)
+        return self._opened(bytes(line))
+
+    def _opened(self, line: bytes) -> dict[str, Any]:
+        if self._receives is None:
+            raise ValueError("a line came before the other end had begun")
+        return parsed(self._receives.opened(line))
+
+
+def dialled(address: Sequence[Any], deadline: float, fingerprint: str | None = None) -> Connection:
+    """A connection to (host, port), encrypted where the other end's certificate has a `fingerprint`.
+
+    deadline: in monotonic seconds. Raises OSError.
+    """
+    left = max(_SHORTEST, deadline - time.monotonic())
+    plain = socket.create_connection((str(address[0]), int(address[1])), timeout=left)
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if fingerprint is None:
+        return plain
+    try:
+        opened = wrap_call(plain, fingerprint)
+    except BaseException:
+        plain.close()
+        raise
+    try:
+        opened.greet()
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 def text_of(message: dict[str, Any], share: int = 1) -> Text:
@@ -205,45 +208,6 @@ def parsed(text: bytes) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise ValueError("a line is not a JSON object")
     return message
-
-
-def accept(
-    take: Callable[[], tuple[socket.socket, Any]], ended: Callable[[], bool] = lambda: False
-) -> tuple[socket.socket, Any] | None:
-    """The next connection and its address from `take`, a listening socket's `accept`; None once `ended`.
-
-    Whatever keeps the kernel from handing one out (no descriptors, no memory) will pass: it is logged once and waited
-    out.
-    """
-    said = False
-    while not ended():
-        try:
-            return take()
-        except ConnectionAbortedError:
-            continue  # gone before anyone looked at it
-        except OSError as error:
-            if ended():
-                break
-            if not said:
-                said = True
-                log.warning("nodes cannot connect at the moment, trying again: %s", error.strerror or error)
-            time.sleep(_ACCEPT_PAUSE)
-    return None
-
-
-def own_address_towards(driver: tuple[str, int]) -> str:
-    """The address of this host on the network that leads to the driver; no packet is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.connect(driver)
-        return str(probe.getsockname()[0])
-
-
-def die_with_parent() -> None:
-    """Have the kernel kill this process when the thread that started it ends, even if this process is stopped.
-
-    Linux only (prctl PR_SET_PDEATHSIG); a program that starts after its parent's end must compare getppid().
-    """
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 
 def _plain(value: Any) -> Any:

@@ -13,6 +13,7 @@ from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import segment, together
 from sparksplit.collectives.shared import Shared
 from sparksplit.collectives.together import Apart
+from sparksplit.network.seal import NONCE
 from sparksplit.network.tls import Served
 from tests.collectives.formed import SECRET, closed, formed_as
 from tests.collectives.processes import in_use
@@ -80,7 +81,7 @@ def test_strangers_get_nothing_and_disturb_nobody():
         stranger.settimeout(5)
         with suppress(ConnectionError):
             data, descriptors, *_ = socket.recv_fds(stranger, 100, 10)
-            assert len(data) <= 16 and not descriptors  # the challenge
+            assert len(data) <= NONCE and not descriptors  # the challenge
         stranger.close()
     closed(formed)
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from sparksplit.base.errors import RunError
+from sparksplit.cluster.channel.limits import BEAT, ORPHAN
 from sparksplit.cluster.failures import Failure
 from sparksplit.network.listening import ANY, Network
 from sparksplit.network.seal import Text
-from sparksplit.network.tls import Connection, wrap_call
-from sparksplit.network.wire import BEAT, ORPHAN, Wire, text_of
+from sparksplit.network.wire import Wire, dialled, text_of
 
 DELIVERY = 5.0
 """Seconds within which the driver must acknowledge a report before the process that sent it ends."""
@@ -229,17 +229,11 @@ class Line:
 
     def _called(self, until: float) -> _Call:
         post = self._post
-        plain = socket.create_connection(post.driver, timeout=max(0.1, until - time.monotonic()))
-        opened: Connection = plain
+        opened = dialled(post.driver, until, post.fingerprint)
         try:
-            if post.fingerprint is not None:
-                opened = encrypted = wrap_call(plain, post.fingerprint)
-                encrypted.greet()
             wire, named = Wire(opened), {"rank": post.rank, "kind": post.kind, "life": self._life}
             hello = {**named, "pid": os.getpid(), "host": socket.gethostname(), "heard": self._heard}
-            answer = wire.introduce(post.secret, hello, until)
-            if answer is None:
-                raise ConnectionResetError("the driver closed its connection")
+            answer = wire.introduce(post.secret.encode(), hello, until)
             if "refused" in answer:
                 raise Refused(f"the driver closed its connection: {answer['refused']}")
             self._acknowledged(int(answer["received"]))

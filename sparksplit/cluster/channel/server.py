@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Collection
@@ -13,15 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparksplit.base.errors import ConfigError
+from sparksplit.cluster.channel.limits import ORPHAN, SILENT
 from sparksplit.cluster.channel.peer import Peer
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.node_record import Link, NodeRecord
+from sparksplit.network.callers import Callers
 from sparksplit.network.listening import ANY, Network
 from sparksplit.network.tls import Connection, Served
-from sparksplit.network.wire import BACKLOG, DEAD, ORPHAN, SILENT, Wire, accept, limit_until, text_of
+from sparksplit.network.wire import Wire, text_of
 
 log = logging.getLogger(__name__)
 
+BACKLOG = 4096
+"""Calls that wait to be accepted: all nodes of a run call at once, and the system turns away what is too many."""
 KINDS = ("node", "launcher", "task")
 CALLS = 2
 """Of each node's processes, that may come at the same time."""
@@ -42,13 +45,12 @@ class Hello:
     heard: int
 
     @classmethod
-    def of(cls, message: dict[str, Any] | None, ranks: int) -> Hello | None:
+    def of(cls, message: dict[str, Any], ranks: int) -> Hello | None:
         """`message` as a hello; None where it is not one of this run."""
-        values = message or {}
-        kind, rank, pid, heard = (values.get(name, 0) for name in ("kind", "rank", "pid", "heard"))
+        kind, rank, pid, heard = (message.get(name, 0) for name in ("kind", "rank", "pid", "heard"))
         if kind not in KINDS or any(type(value) is not int for value in (rank, pid, heard)) or not 0 <= rank < ranks:
             return None
-        return cls(kind, rank, pid, str(values.get("host")), str(values.get("life")), heard)
+        return cls(kind, rank, pid, str(message.get("host")), str(message.get("life")), heard)
 
 
 class Channel:
@@ -73,23 +75,19 @@ class Channel:
         self.lock = threading.Lock()
         self.changed = threading.Event()
         self._peers: dict[tuple[str, int], Peer] = {}
-        self._unproven: dict[socket.socket, Connection] = {}
-        self._most_unproven = STRANGERS + CALLS * nodes
-        self._served = Served(known_as or host) if network.tls else None
-        self.fingerprint = self._served.fingerprint if self._served else None
+        served = Served(known_as or host) if network.tls else None
+        self.fingerprint = served.fingerprint if served else None
         self._gathers: dict[str, dict[int, Any]] = {}
-        self._threads: list[threading.Thread] = []
         self._closing = False
         try:
-            self._server = network.listen(host, BACKLOG)
+            server = network.listen(host, BACKLOG)
         except OSError as error:
             raise ConfigError(
                 f"spark.driver.host: the nodes' channel cannot listen on {host} ({error.strerror or error}); "
                 "set it to an address of this machine that the executors reach, or spark.driver.bindAddress to its own"
             ) from None
-        self.address: tuple[str, int] = (known_as or host, self._server.getsockname()[1])
-        self._accepting = threading.Thread(target=self._accept, name="nodes-accept", daemon=True)
-        self._accepting.start()
+        self.address: tuple[str, int] = (known_as or host, server.getsockname()[1])
+        self.callers = Callers(server, self.secret.encode(), self._serve, STRANGERS + CALLS * nodes, served)
 
     def tell(self, kind: str, ranks: Collection[int] | None = None, **message: Any) -> None:
         """Send to every node or launcher that has called, or to those of `ranks`: now, or when it calls again."""
@@ -140,69 +138,20 @@ class Channel:
     def close(self) -> None:
         """End every connection and free the port; idempotent."""
         self._closing = True
-        # Closing alone would leave `accept` waiting.
-        try:
-            self._server.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            log.debug("the channel was closed before")
-        self._server.close()
+        self.callers.close()
         with self.lock:
-            peers, strangers = list(self._peers.values()), list(self._unproven.values())
-            threads = list(self._threads)
+            peers = list(self._peers.values())
         for peer in peers:
             peer.close()
-        for stranger in strangers:
-            _end(stranger)
-        end = time.monotonic() + 1
-        for thread in (self._accepting, *threads):
-            thread.join(max(0.0, end - time.monotonic()))
+        self.callers.join(1)
 
-    def _accept(self) -> None:
-        while (accepted := accept(self._server.accept, lambda: self._closing)) is not None:
-            connection = accepted[0]
-            with self.lock:
-                if len(self._unproven) >= self._most_unproven:
-                    _end(self._unproven.pop(next(iter(self._unproven))))
-                self._unproven[connection] = connection
-            thread = threading.Thread(target=self._serve, args=(connection,), name="nodes-serve", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError as error:  # no room for another thread, for the moment
-                log.warning("a node was turned away: %s", error)
-                with self.lock:
-                    self._unproven.pop(connection, None)
-                connection.close()
-                continue
-            with self.lock:
-                self._threads = [old for old in self._threads if old.is_alive()] + [thread]
-
-    def _serve(self, connection: socket.socket) -> None:
-        opened: Connection = connection
-        try:
-            try:
-                deadline = time.monotonic() + DEAD
-                if self._served is not None:
-                    limit_until(connection, deadline)
-                    opened = encrypted = self._served.wrap(connection)
-                    with self.lock:
-                        if connection not in self._unproven:
-                            raise ConnectionAbortedError("others have called meanwhile")
-                        self._unproven[connection] = opened
-                    encrypted.greet()
-                wire = Wire(opened)
-                hello = Hello.of(wire.challenge(self.secret, deadline), len(self.records))
-            finally:
-                with self.lock:
-                    self._unproven.pop(connection, None)
-            if hello is not None:
-                wire.limit(ORPHAN)
-                self._listen(wire, self.records[hello.rank], hello)
-        except (OSError, ValueError, TypeError, OverflowError) as error:
-            log.debug("a connection of the nodes' channel ended: %s", error)
-        finally:
-            with suppress(OSError):
-                opened.shutdown(socket.SHUT_RDWR)
-            opened.close()
+    def _serve(self, _: Connection, wire: Wire, message: dict[str, Any]) -> bool:
+        """Listen to a caller that has proven itself, until its connection ends."""
+        hello = Hello.of(message, len(self.records))
+        if hello is not None:
+            wire.limit(ORPHAN)
+            self._listen(wire, self.records[hello.rank], hello)
+        return False
 
     def _listen(self, wire: Wire, record: NodeRecord, hello: Hello) -> None:
         peer = self._admitted(record, hello)
@@ -300,9 +249,3 @@ class Channel:
         if "beat" not in message or message["beat"]:
             self.changed.set()
         return None
-
-
-def _end(connection: Connection) -> None:
-    """Have the thread that waits for it wake up and close it."""
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)

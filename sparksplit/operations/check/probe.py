@@ -26,7 +26,7 @@ from pyarrow import fs
 from hdfs_io import filesystem
 from sparksplit.base.shipped import FOLDER
 from sparksplit.base.version import __version__
-from sparksplit.network.wire import own_address_towards
+from sparksplit.network.listening import own_address_towards
 from sparksplit.operations.check.facts import Facts
 
 PACKAGES = (

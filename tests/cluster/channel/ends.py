@@ -32,7 +32,7 @@ def until(condition: Callable[[], Any], seconds: float = 5) -> None:
 def said(channel: Channel, hello: Any, secret: str | None = None) -> dict[str, Any] | None:
     """The driver's answer to a hello, as whoever knows the secret (or `secret`) may give it."""
     with socket.create_connection(channel.address, 5) as connection:
-        return wire.Wire(connection).introduce(secret or channel.secret, hello, time.monotonic() + 5)
+        return wire.Wire(connection).introduce((secret or channel.secret).encode(), hello, time.monotonic() + 5)
 
 
 def as_node(rank: int = 0, **other: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 
 from hdfs_io import activity
 from sparksplit.base.errors import ConfigError, RunError
-from sparksplit.cluster.channel import line
+from sparksplit.cluster.channel import limits, line
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.failures import Failure
@@ -54,7 +54,7 @@ def test_a_lack_of_descriptors_passes_and_is_said(channel: Channel, caplog: pyte
         with no_descriptors():
             late.connect(channel.address)
             until(lambda: "nodes cannot connect at the moment, trying again: Too many open files" in caplog.text)
-        assert wire.Wire(late).introduce(channel.secret, as_node(), time.monotonic() + 10) == {
+        assert wire.Wire(late).introduce(channel.secret.encode(), as_node(), time.monotonic() + 10) == {
             "received": -1,
             "behind": 0,
         }
@@ -274,7 +274,7 @@ def test_descriptors_do_not_pile_up(channel: Channel) -> None:
 
 
 def test_the_limits_are_those_of_the_design() -> None:
-    assert (wire.BEAT, wire.SILENT, wire.DEAD, wire.ORPHAN) == (2.0, 5.0, 10.0, 20.0)
+    assert (limits.BEAT, limits.SILENT, limits.DEAD, limits.ORPHAN) == (2.0, 5.0, 10.0, 20.0)
 
 
 def test_a_driver_that_stands_still_again_and_again_still_sees_who_hangs(channel: Channel) -> None:

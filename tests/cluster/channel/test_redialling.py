@@ -37,6 +37,7 @@ def test_connections_that_are_cut_in_the_middle_of_messages_lose_and_double_noth
     sizes, told, rendezvous = (0, 10, 3000, 20_000), 60, 60
     heard: dict[int, list[Any]] = {0: [], 1: []}
     gathered: dict[int, list[Any]] = {0: [], 1: []}
+    listening = [threading.Event() for _ in range(2)]
     with Relay(channel.address, at_random(50_000)) as relay:
 
         def live(rank: int) -> None:
@@ -50,6 +51,7 @@ def test_connections_that_are_cut_in_the_middle_of_messages_lose_and_double_noth
                 message(received)
 
             node._line._on_message = noted
+            listening[rank].set()
             for number in range(rendezvous):
                 values = node.gather(f"g{number}", [rank, number, "x" * sizes[number % len(sizes)]])
                 gathered[rank].append([value[:2] for value in values])
@@ -60,7 +62,7 @@ def test_connections_that_are_cut_in_the_middle_of_messages_lose_and_double_noth
         threads = [threading.Thread(target=live, args=(rank,)) for rank in range(2)]
         for thread in threads:
             thread.start()
-        until(lambda: len(channel._peers) == 2, 30)
+        assert all(each.wait(30) for each in listening)
         for number in range(told):
             channel.tell("node", told="news", value=number)
             time.sleep(0.005)

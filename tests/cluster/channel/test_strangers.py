@@ -105,7 +105,7 @@ def test_a_driver_that_does_not_know_the_secret_is_not_obeyed(channel: Channel, 
 @given(st.data())
 def test_only_the_lines_that_were_sealed_are_opened_and_in_their_order(data: st.DataObject) -> None:
     texts = data.draw(st.lists(st.binary(max_size=20), min_size=1, max_size=4))
-    sends, receives = seals("s", b"a", b"b")[0], seals("s", b"a", b"b")[0]
+    sends, receives = seals(b"s", b"a", b"b")[0], seals(b"s", b"a", b"b")[0]
     lines = [sends.mark(Text.of(text)) + text for text in texts]
     tampered = data.draw(
         st.one_of(
@@ -155,7 +155,7 @@ def test_a_hello_is_one_of_this_run_or_refused(message: dict[str, Any], fits: bo
 @pytest.mark.parametrize("beginning", [b"", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"])
 def test_who_sends_its_hello_byte_by_byte_is_turned_away(monkeypatch: pytest.MonkeyPatch, beginning: bytes) -> None:
     """In clear, or within TLS's own greeting."""
-    monkeypatch.setattr("sparksplit.cluster.channel.server.DEAD", 0.2)
+    monkeypatch.setattr("sparksplit.network.callers.SECONDS", 0.2)
     channel, sent = Channel("127.0.0.1", 1, Network(tls=bool(beginning))), 0
     with socket.create_connection(channel.address, 5) as stranger, suppress(OSError):
         stranger.sendall(beginning)
@@ -197,9 +197,9 @@ def test_strangers_are_many_and_real_nodes_join_all_the_same(tls: bool) -> None:
             thread.join(20)
         assert len(channel.alive()) == 20
         crowding.join(20)
-        until(lambda: len(channel._unproven) <= channel._most_unproven)
-        serving = [thread for thread in threading.enumerate() if thread.name == "nodes-serve"]
-        assert len(serving) <= channel._most_unproven + 20 + 5, "some may be ending"
+        until(lambda: channel.callers.unproven <= channel.callers.most)
+        serving = [thread for thread in threading.enumerate() if thread.name == "callers-serve"]
+        assert len(serving) <= channel.callers.most + 20 + 5, "some may be ending"
     finally:
         ended.set()
         for each in lines:

@@ -15,10 +15,10 @@ from dataclasses import asdict
 from typing import Any
 
 from sparksplit.base.errors import UsageError
+from sparksplit.cluster.channel.orphans import ORPHANED, die_with_parent
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.model.tensorflow import import_tensorflow
-from sparksplit.network.wire import ORPHANED, die_with_parent
 from sparksplit.operations.devices.ask import Order
 
 
