@@ -13,10 +13,10 @@ from hdfs_io import filesystem
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.base.user_functions import FunctionError, is_own
+from sparksplit.comparison.answer.content import Answer
+from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_answer import Answer
 from sparksplit.comparison.run import REPORT
-from sparksplit.comparison.words import words
 from sparksplit.inference.writer import places_of
 from sparksplit.training.progress_record import Values, read_history
 from sparksplit.training.record import RunRecord

@@ -10,12 +10,12 @@ from rich.table import Table
 from hdfs_io import filesystem
 from sparksplit.base.options import Options
 from sparksplit.commands.command import Command
+from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import RESULTS, Results
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent
 from sparksplit.comparison.run import REPORT, compare
-from sparksplit.comparison.words import words
 
 
 def run(config: CompareConfig, options: Options) -> None:

@@ -8,7 +8,7 @@ from typing import ClassVar, Self
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
-from sparksplit.comparison.content_answer import Answer
+from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.content_table import OnHosts, Pair, Row, TimePair
 from sparksplit.comparison.record import ComparedRun, DivergedRun, Place

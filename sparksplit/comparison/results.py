@@ -9,13 +9,14 @@ from typing import Any
 from sparksplit.base.config import Config, merged
 from sparksplit.base.records import JsonObject
 from sparksplit.base.version import __version__
-from sparksplit.comparison import answer, calibration, scale
+from sparksplit.comparison import calibration, scale
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.runs import AnyRun, finished, timed
 from sparksplit.comparison.analysis.verdicts import level_at
+from sparksplit.comparison.answer.content import NO_ANSWER
+from sparksplit.comparison.answer.decide import answer
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Deciding, Epochs, Results
-from sparksplit.comparison.content_answer import NO_ANSWER
 from sparksplit.comparison.machine import machine
 from sparksplit.comparison.plan import Run
 from sparksplit.comparison.record import Measured
@@ -93,7 +94,7 @@ def results(
         answer=NO_ANSWER,
         tuning=tuning,
     )
-    return replace(whole, answer=answer.answer(whole))
+    return replace(whole, answer=answer(whole))
 
 
 def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:

@@ -18,10 +18,10 @@ from sparksplit.base.errors import Diverged, NodeFailed, NotStarted, Passing, Ru
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.comparison import results as analysis
+from sparksplit.comparison.answer.needed import undecided
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
-from sparksplit.comparison.needed import undecided
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_plan
 from sparksplit.comparison.record import (

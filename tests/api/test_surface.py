@@ -12,8 +12,8 @@ import pytest
 import sparksplit
 from sparksplit import ConfigError, InputError
 from sparksplit.api import results
+from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.words import words
 from sparksplit.dataset.prepared import PreparedDataSet
 from tests.comparison import sample
 

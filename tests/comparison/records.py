@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import Any
 
+from sparksplit.comparison.answer.content import NO_ANSWER
 from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Epochs, Machine, Metric, Results, Target
-from sparksplit.comparison.content_answer import NO_ANSWER
 from sparksplit.comparison.content_table import Interval, Pair, Row
 from sparksplit.comparison.record import ComparedRun
 from sparksplit.training.progress_record import CurvePoint

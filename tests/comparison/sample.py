@@ -6,9 +6,9 @@ import math
 from dataclasses import fields
 from typing import Any
 
-from sparksplit.comparison.answer import answer
+from sparksplit.comparison.answer.content import NO_ANSWER
+from sparksplit.comparison.answer.decide import answer
 from sparksplit.comparison.content import FORMAT_VERSION, Results
-from sparksplit.comparison.content_answer import NO_ANSWER
 from sparksplit.training.record import RunSeconds
 from tests.training.records import RUN_JSON
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
+from sparksplit.comparison.answer.content import Question
+from sparksplit.comparison.answer.words import named, needed, noted
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_answer import Question
-from sparksplit.comparison.words import named, needed, noted
 from sparksplit.pages import sentence
 
 _DEPENDENT = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
+from sparksplit.comparison.answer.words import named
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
 from sparksplit.comparison.numbers import MISSING, Quantity, compact, duration, node_time, usable
 from sparksplit.comparison.report.charts import strategy_marks, survivors
-from sparksplit.comparison.words import named
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import GREY, Picture, canvas, legend
 from sparksplit.pages.tables import Table, number, text

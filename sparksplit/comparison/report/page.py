@@ -14,12 +14,12 @@ from typing import Any
 import yaml
 
 from sparksplit.comparison.analysis.runs import ALL_RUNS
+from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, size, steps
 from sparksplit.comparison.report import charts, charts_cost, charts_nodes, overview, tables, terms, tuned
 from sparksplit.comparison.report.certainty import how_sure
 from sparksplit.comparison.tuning import said
-from sparksplit.comparison.words import words
 from sparksplit.pages import rendered, sentence
 from sparksplit.strategies import STRATEGIES
 

@@ -12,12 +12,12 @@ from collections import Counter
 
 import pytest
 
+from sparksplit.comparison.answer.words import words as said
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import MISSING
 from sparksplit.comparison.report import charts_nodes, render
 from sparksplit.comparison.report.charts import learning
 from sparksplit.comparison.report.overview import first_rows, overview
-from sparksplit.comparison.words import words as said
 from sparksplit.operations.archives import project_zip
 from tests.comparison import sample
 from tests.comparison.report import pages

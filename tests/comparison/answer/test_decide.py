@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sparksplit.comparison.answer import answer
-from sparksplit.comparison.content_answer import Next, Note
+from sparksplit.comparison.answer.content import Next, Note
+from sparksplit.comparison.answer.decide import answer
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Interval, Pair, TimePair, ToTarget
 from tests.comparison.records import compared_run, metric_of, run_seconds, some_results, table_row
 

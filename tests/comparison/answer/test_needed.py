@@ -10,12 +10,12 @@ from scipy import special
 
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
+from sparksplit.comparison.answer.needed import about_quality, about_speed, in_time, undecided
 from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET
-from sparksplit.comparison.needed import about_quality, about_speed, in_time, undecided
 from sparksplit.comparison.record import DivergedRun
+from tests.comparison.answer.test_decide import SINGLE, answered, pair, ran, row, speed
 from tests.comparison.records import metric_of, some_results
-from tests.comparison.test_answer import SINGLE, answered, pair, ran, row, speed
 from tests.comparison.truth.made_up import made_up
 
 UNSURE = replace(pair("batch", "single", "undecided", 0.002), low=-0.003, high=0.007)

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 
-from sparksplit.comparison.content_answer import Answer, Note, Option, Question
+from sparksplit.comparison.answer.content import Answer, Note, Option, Question
 from sparksplit.comparison.content_table import TO_TARGET, Pair
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
 

@@ -9,8 +9,8 @@ from scipy import special
 
 from sparksplit.comparison.analysis.goals import goal_of
 from sparksplit.comparison.analysis.verdicts import NOT_WORSE, UNDECIDED, Errors, rows_to_decide, seeds_to_decide
+from sparksplit.comparison.answer.content import Question
 from sparksplit.comparison.content import Metric, Results
-from sparksplit.comparison.content_answer import Question
 from sparksplit.comparison.content_table import Pair, Row, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.record import ComparedRun

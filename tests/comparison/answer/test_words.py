@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.comparison.content_answer import Answer, Gain, Next, Note, Option, Question
+from sparksplit.comparison.answer.content import Answer, Gain, Next, Note, Option, Question
+from sparksplit.comparison.answer.words import named, words
 from sparksplit.comparison.content_table import TO_TARGET
-from sparksplit.comparison.words import named, words
-from tests.comparison.test_answer import pair, row, speed
+from tests.comparison.answer.test_decide import pair, row, speed
 
 COMMON = {"goal": TO_TARGET, "target": 0.9697, "metric": "accuracy", "split": "test", "seeds": 5}
 SINGLE = Option(name="single", nodes=1, settings={"strategy": "single", "nodes": 1}, seconds=0.076, metric=0.9697)

@@ -8,11 +8,11 @@ from typing import Any
 
 from sparksplit.base.records import JsonObject
 from sparksplit.comparison.analysis.goals import goal_of, single_of
+from sparksplit.comparison.answer.content import Answer, Decision, Gain, Next, Note, Option, Question
+from sparksplit.comparison.answer.evidence import Evidence
+from sparksplit.comparison.answer.needed import FIRST, about_quality, about_speed, in_time
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_answer import Answer, Decision, Gain, Next, Note, Option, Question
 from sparksplit.comparison.content_table import TO_TARGET, Row
-from sparksplit.comparison.evidence import Evidence
-from sparksplit.comparison.needed import FIRST, about_quality, about_speed, in_time
 from sparksplit.comparison.tuning.space import learns_as_single, value_at
 
 _TRIES = 8
