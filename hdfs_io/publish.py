@@ -132,6 +132,12 @@ class Output:
         except (SparksplitError, OSError) as error:  # the output is complete all the same
             log.debug("%s: %s", self.path, error)
 
+    def made_with(self) -> Mapping[str, Any] | None:
+        """The keys that a complete output in its place was made with; None where there is none. Raises UsageError where
+        another command's is."""
+        found = self._look(self.path)
+        return found.keys if found is not None and found.complete else None
+
     def decide(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Decision:
         """What to do, without doing it.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -45,6 +47,14 @@ def _rises_above_0(ends: list[float]) -> list[float]:
 
 
 _Ends = Annotated[list[float], pydantic.Field(min_length=2, max_length=2), pydantic.AfterValidator(_rises_above_0)]
+
+
+def adds_seeds(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether a comparison with the keys `now` has all runs of one with the keys `then`, and those of further seeds."""
+    numbers = ("seeds", "max_seeds")
+    before, after = ({key: value for key, value in keys.items() if key not in numbers} for keys in (then, now))
+    least, most = (max(keys.get(key) or 0 for key in numbers) for keys in (then, now))
+    return before == json.loads(json.dumps(after)) and least <= most and any(then[key] != now[key] for key in numbers)
 
 
 class TuneConfig(Config):

@@ -19,7 +19,8 @@ from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.answer.needed import undecided
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.checks import check
+from sparksplit.comparison.config import CompareConfig, adds_seeds
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan
@@ -42,7 +43,6 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import BatchSplit, owned_together
-from sparksplit.training import metrics
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.restarts import Restarts, in_seconds, waited_out
@@ -64,25 +64,39 @@ def compare(config: CompareConfig, options: Options) -> Results:
     """
     runs = plan(config)
     data = open_data(runs[0].config)
-    _check(config, runs, data)
+    check(config, runs, data)
     search = _Search.of(config, runs, data)
     work = [_Work.of(run, data) for run in runs]
     config_hash = _hash(config, work, search)
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
     keys = config.keys | {key: value for one in work for key, value in one.inputs.contents.items()}
     output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file}, keys=keys)
+    made_with = None if options.overwrite else output.made_with()
+    is_more = bool(made_with) and adds_seeds(made_with or {}, keys)
+    overwrite = options.overwrite or is_more
     # Where it replaces a comparison, only runs that the same command has finished count as done.
-    going_on = {config_hash} if options.overwrite else None
-    with output.claimed(options.overwrite, going_on) as decision:
+    going_on = {config_hash} if overwrite else None
+    with output.claimed(overwrite, going_on) as decision:
         if decision == "done":
             say(f"{output.path} is up to date: it was made from the same input and configuration")
             return Results.read(output.path)
-        if decision == "resume" or (not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
+        if decision == "resume" or (not overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
             output.go_on()
         else:
             output.begin()
+        if is_more:
+            _take_over(output, [*work, *search.work])
         say_plan(config, runs)
         return _fill(_Comparison(config, data, output, work), search)
+
+
+def _take_over(output: Output, work: Sequence[_Work]) -> None:
+    """Begin with what a finished comparison of fewer seeds has measured. A run whose configuration has changed is made
+    again all the same."""
+    for name in (Measured.FILE, *(f"{RUNS}/{one.run.key}.json" for one in work)):
+        there, here = (filesystem.join(folder, name) for folder in (output.path, output.folder))
+        if filesystem.exists(there) and not filesystem.exists(here):
+            output.fence.write_bytes(here, filesystem.read_bytes(there))
 
 
 def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
@@ -155,31 +169,6 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
     comparison.measured, comparison.tuning = trying.measured, tuning
     comparison.pace, comparison.handed = trying.pace, trying.handed
     return spark
-
-
-def _check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> None:
-    """Raise ConfigError for mistakes that only the data set can show, before anything runs."""
-    manifest = data.manifest
-    for key in ("nodes", "virtual"):
-        most = max(getattr(config, key), default=0)
-        if most > manifest.lanes:
-            raise config.error(
-                key, f"{most} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
-            )
-    if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
-        raise config.error("data", f"{data.path}: has neither validation nor test rows to compare strategies by")
-    if config.tuning is not None and not manifest.splits["validation"].rows:
-        raise config.error(
-            "tune", f"{data.path}: has no validation rows, by which values are chosen; prepare it with validation: 0.1"
-        )
-    metric = analysis.deciding(config, manifest).name
-    for run in runs:
-        if metric not in (metrics.LOSS, *metrics.measured(run.config.metrics, manifest)):
-            raise config.error("metric", f"is {metric}, which {run.name} does not measure: add it to its `metrics`")
-        if metric == metrics.LOSS and run.config.loss != runs[0].config.loss:
-            raise config.error(
-                "metric", f"is loss, and {run.name} has another loss than {runs[0].name}: compare by one of the metrics"
-            )
 
 
 def _samples_rows(run: Run, manifest: Manifest) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, NotStarted, Passing
 from sparksplit.comparison import run
+from sparksplit.comparison.checks import check
 from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.record import Measured
@@ -119,7 +120,7 @@ def test_without_validation_rows_nothing_is_tuned_and_it_says_what_to_do():
     data = SimpleNamespace(path="here", manifest=SimpleNamespace(lanes=96, splits=splits))
     config = CompareConfig(data="d", output="o", tune=2, strategies=["batch"])
     with pytest.raises(ConfigError, match=r"tune: here: has no validation rows, .* prepare it with validation: 0.1"):
-        run._check(config, plan(config), data)
+        check(config, plan(config), data)
 
 
 def test_runs_on_rows_that_depend_on_each_other_tell_nothing_of_them():

@@ -1,5 +1,6 @@
 """Which runs a comparison has."""
 
+import json
 import math
 import re
 
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.keys import unhashed
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.config import CompareConfig, adds_seeds
 from sparksplit.comparison.plan import epochs, label, plan
 from sparksplit.strategies import STRATEGIES
 
@@ -297,3 +298,20 @@ def test_neither_the_folder_nor_what_only_costs_time_makes_another_comparison() 
     free = unhashed(CompareConfig)
     assert {"data", "output", "ports", "readers", "cache_mb", "start_timeout"} <= free
     assert not free & {"input_mode", "seed", "strategies", "nodes", "batch_size", "epochs", "seeds"}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "adds"),
+    [
+        ({"seeds": 1}, {"seeds": 5}, True),
+        ({"seeds": 5}, {"seeds": 1}, False),
+        ({"seeds": 5}, {"seeds": 5}, False),
+        ({"seeds": 5}, {"seeds": 5, "max_seeds": 20}, True),
+        ({"seeds": 5, "max_seeds": 20}, {"seeds": 10}, False),
+        ({"seeds": 5}, {"seeds": 6, "margin": 0.01}, False),
+        ({"seeds": 5}, {"seeds": 6, "nodes": [1, 2, 4]}, False),
+    ],
+)
+def test_a_comparison_adds_seeds_to_another(then, now, adds):
+    before, after = (CompareConfig(data="d", output="o", **keys).keys for keys in (then, now))
+    assert adds_seeds(json.loads(json.dumps(before)), after) == adds

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -130,6 +131,51 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         run(digits, tmp_path / "out", Options(overwrite=True))
     with pytest.raises(UsageError, match="lies within what the command reads"):
         compared(digits, digits / "comparison")
+
+
+def test_more_seeds_begin_with_a_copy_and_the_finished_comparison_stays_until_they_are_there(
+    digits, tmp_path, monkeypatch
+):
+    record, there = tmp_path / "out" / "runs" / "single-n1-s1.json", []
+
+    def finished(comparison, search):
+        comparison.output.fence.write_bytes(comparison._path(comparison.work[0]), b"measured")
+        comparison.output.complete()
+        return SimpleNamespace(to_json=dict)
+
+    def killed(comparison, search):
+        runs = tmp_path / ".out.next" / "runs"
+        there.append({path.name: path.read_bytes() for path in runs.iterdir()})
+        (runs / "another.json").write_bytes(b"since")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sparksplit.comparison.run._fill", finished)
+    compared(digits, tmp_path / "out", seeds=1)
+    assert record.read_bytes() == b"measured"
+    monkeypatch.setattr("sparksplit.comparison.run._fill", killed)
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            compared(digits, tmp_path / "out", seeds=1, max_seeds=4)
+    assert there == [{record.name: b"measured"}, {record.name: b"measured", "another.json": b"since"}]
+    assert record.read_bytes() == b"measured"
+    with pytest.raises(UsageError, match="another configuration"):
+        compared(digits, tmp_path / "out", seeds=3, epochs=8)
+
+
+@pytest.mark.slow
+def test_more_seeds_go_on_from_a_finished_comparison(forked, digits, tmp_path, capsys):
+    """Only the further seeds run; the rest stays as it was measured."""
+    keys = {"strategies": ["single", "batch"], "nodes": [1, 2], "epochs": 1}
+    first = compared(digits, tmp_path / "out", seeds=1, **keys)
+    capsys.readouterr()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "runs").iterdir()}
+    results = compared(digits, tmp_path / "out", seeds=2, **keys)
+    assert f"{len(before)} of {len(before) + 3} runs are there already" in capsys.readouterr().err
+    after = {path.name: path.read_bytes() for path in (tmp_path / "out" / "runs").iterdir()}
+    assert {name: after[name] for name in before} == before and len(after) == len(before) + 3
+    assert [run for run in results["runs"] if run["seed"] == 1] == first["runs"]
+    with pytest.raises(UsageError, match=r"made with another configuration \(seeds was 2, is 1\); --over"):
+        compared(digits, tmp_path / "out", seeds=1, **keys)
 
 
 @pytest.mark.slow

@@ -65,19 +65,21 @@ class Note:
     """A condition of the answer that a reader must know."""
 
     kind: Literal[
-        "untuned", "one seed", "diverged", "other place", "edge", "no test rows", "slow network", "missing", "unmet"
-    ]
+        "untuned", "one seed", "diverged", "learns best", "other place", "edge", "no test rows", "slow network",
+        "missing", "unmet",
+    ]  # fmt: skip
     """untuned: no learning rate was tuned, and the strategies may want different ones. one seed: no interval is known.
-    diverged: some runs of the row diverged. other place: the row was not timed where most runs were. edge: the row's
-    best tried value is the lowest or the highest tried. no test rows: the validation rows decide. slow network: the row
-    sends fewer bytes than `batch` and learns as well. missing: what a comparison lacks. unmet: the row missed the
-    target."""
+    diverged: some runs of the row diverged. learns best: the row learns better than `single`, and is not the choice.
+    other place: the row was not timed where most runs were. edge: the row's best tried value is the lowest or the
+    highest tried. no test rows: the validation rows decide. slow network: the row sends fewer bytes than `batch` and
+    learns as well. missing: what a comparison lacks. unmet: the row missed the target."""
     name: str | None = None
     """The row's strategy."""
     nodes: int | None = None
     """The row's number of nodes."""
     number: float | None = None
-    """diverged, unmet: the number of runs. slow network: how many times fewer bytes."""
+    """diverged, unmet: the number of runs. slow network: how many times fewer bytes. learns best: the difference of the
+    metric."""
     of: int | None = None
     """The number of all runs."""
     key: str | None = None
@@ -91,7 +93,8 @@ class Next:
     settings: JsonObject
     """The keys, by dotted key."""
     seconds: float | None
-    """How long its runs take, by the runs so far; None where that is not known."""
+    """How long its runs take, without those that are there already, by the runs so far; None where that is not
+    known."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,11 +18,13 @@ _NOTES = {
     "other place": "{row} was not timed where most runs were.",
     "edge": "a better {key} for {row} may lie beyond those tried.",
     "no test rows": "there are no test rows, so the validation rows decide.",
+    "learns best": "best {metric}: {row}, {difference} compared with 1 node.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
 """The sentences of notes. The headline tells what the other kinds say."""
 _WHY = {
-    "seeds": "to be surer",
+    "seeds": "to be surer ({value} seeds in all)",
+    "max_seeds": "to be surer (up to {value} seeds in all)",
     "tune": "to try other learning rates",
     "optimizer.learning_rate": "with a lower learning rate",
 }
@@ -41,15 +43,17 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in the report") ->
     lines = [headline(answer), *_figures(answer), *_how_sure(answer)]
     if answer.next is not None:
         keys = " ".join(f"{option}{key}={_written(value)}" for key, value in answer.next.settings.items())
-        long = "" if answer.next.seconds is None else f" All of its runs take {duration(answer.next.seconds)}."
-        why = next(_WHY[key] for key in answer.next.settings)
-        lines.append(f"Next, {why}: the same command with {keys} --overwrite.{long}")
+        most = "at most" if "max_seeds" in answer.next.settings else "about"
+        long = "" if answer.next.seconds is None else f" It takes {most} {duration(answer.next.seconds)}."
+        why = next(_WHY[key].format(value=value) for key, value in answer.next.settings.items())
+        again = "" if answer.next.settings.keys() <= {"seeds", "max_seeds"} else " --overwrite"
+        lines.append(f"Next, {why}: the same command with {keys}{again}.{long}")
     shown = {"untuned"} if answer.next is not None and "tune" in answer.next.settings else set()
     told = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
     if told and len(lines) < 6:
         left = len(told) - 1
         more = f" ({left} more note{'s' if left > 1 else ''} {elsewhere}.)" if left else ""
-        lines.append(f"Note: {noted(told[0], option)}{more}")
+        lines.append(f"Note: {noted(told[0], answer, option)}{more}")
     return lines
 
 
@@ -77,7 +81,7 @@ def _undecided(answer: Answer) -> str:
         row, against = named(first.name, first.nodes), named(first.against, 1)
         return f"No winner yet: {answer.seeds} seeds do not decide whether {row} {what} {against}."
     alone = [note for note in answer.notes if (note.name, note.nodes) == ("single", 1) and note.kind in _NOTES]
-    return f"No winner: {noted(alone[0], '')}" if alone else "No winner: no strategy on several nodes has a time."
+    return f"No winner: {noted(alone[0], answer)}" if alone else "No winner: no strategy on several nodes has a time."
 
 
 def called(option: Option) -> str:
@@ -94,11 +98,19 @@ def named(name: str, nodes: int) -> str:
     return ", ".join([f"{rows} with `{strategy}`", *settings])
 
 
-def noted(note: Note, option: str = "--set ") -> str:
-    """The sentence of a note; empty for kinds that the headline tells. option: what comes before a key."""
-    row = named(note.name or "", note.nodes or 1)
-    key = (note.key or "").rpartition(".")[2]
-    return _NOTES.get(note.kind, "").format(row=row, number=compact(note.number), of=note.of, key=key, option=option)
+def noted(note: Note, answer: Answer, option: str = "--set ") -> str:
+    """The sentence of one of the answer's notes; empty for kinds that the headline tells. option: what comes before a
+    key."""
+    quantity = Quantity(answer.metric)
+    return _NOTES.get(note.kind, "").format(
+        row=named(note.name or "", note.nodes or 1),
+        number=compact(note.number),
+        difference=quantity.difference(note.number),
+        metric=f"{answer.split} {quantity.label}",
+        of=note.of,
+        key=(note.key or "").rpartition(".")[2],
+        option=option,
+    )
 
 
 def _gain(answer: Answer, base: str) -> str:
@@ -133,11 +145,16 @@ def _figures(answer: Answer) -> Iterator[str]:
     else:
         begin = "Fastest so far: " if answer.decision == "undecided" else ""
         metric = f"{answer.split} {quantity.label}"
-        yield f"{begin}{called(choice)}: {duration(choice.seconds)} {goal}; {metric} {quantity.value(choice.metric)}."
+        yield (
+            f"{begin}{called(choice)}: {duration(choice.seconds)} {goal} ({_cost(choice)}); "
+            f"{metric} {quantity.value(choice.metric)}."
+        )
         if rest := [*answer.runners_up[:1], *answer.runners_up[1:][-1:]]:
-            told = (f"{called(own)}: {duration(own.seconds)}; {metric} {quantity.value(own.metric)}." for own in rest)
-            yield " ".join(told)
-    if answer.decision != "undecided" and choice.name != "single":
+            yield " ".join(
+                f"{called(own)}: {duration(own.seconds)} ({_cost(own)}); {metric} {quantity.value(own.metric)}."
+                for own in rest
+            )
+    if answer.decision != "undecided":
         yield f"Train with: {' '.join(f'--set {key}={_written(value)}' for key, value in choice.settings.items())}"
 
 

@@ -38,8 +38,8 @@ def how_sure(results: Results) -> Iterator[tuple[str, str]]:
         yield "rows", _rows(results)
     for place, question in enumerate(results.answer.open):
         yield "" if place else "open", f"{asked(question)} {needed(question)}"
-    for place, note in enumerate(note for note in results.answer.notes if noted(note)):
-        yield "" if place else "notes", sentence(noted(note))
+    for place, note in enumerate(note for note in results.answer.notes if noted(note, results.answer)):
+        yield "" if place else "notes", sentence(noted(note, results.answer))
 
 
 def asked(question: Question) -> str:

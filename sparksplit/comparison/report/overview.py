@@ -9,6 +9,7 @@ from sparksplit.comparison.answer.words import named
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
 from sparksplit.comparison.numbers import MISSING, Quantity, compact, duration, node_time, usable
+from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.report.charts import strategy_marks, survivors
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import GREY, Picture, canvas, legend
@@ -54,7 +55,7 @@ def overview(results: Results) -> Picture:
             axes.set_xlim(left=0)
             axes.locator_params(axis="x", nbins=5)
         names = dict.fromkeys(row.name for row in rows)
-        legend(figure, [(name, drawing.line(known[name], dash=False)) for name in names])
+        legend(figure, [(_shown(name), drawing.line(known[name], dash=False)) for name in names])
         points = list(zip(times, values, strict=True))
         drawing.label_points(axes, points, [f"N = {row.nodes}" for row in rows], ends)
         svg = drawing.to_svg(figure, key, f"{title}: a point for each strategy and number of nodes N")
@@ -114,7 +115,7 @@ def first_rows(results: Results) -> Table | None:
         [
             text(named(row.name, row.nodes).replace("`", "")),
             number(seconds := seconds_of(row, goal), duration(seconds)),
-            number(row.metric.mean, quantity.value(row.metric.mean)),
+            number(row.metric.mean, f"{quantity.value(row.metric.mean)}{_of(row)}"),
             _times(speeds.get((row.name, row.nodes))),
             number(hours := None if seconds is None else seconds * row.nodes / 3600, node_time(hours)),
         ]
@@ -125,11 +126,21 @@ def first_rows(results: Results) -> Table | None:
         ("", ""),
         ("time", "to the target" if goal == TO_TARGET else "for all passes"),
         (f"{results.metric.split} {quantity.label}", ""),
-        ("times as fast", f"compared with 1 node as configured{intervals}"),
+        ("times as fast", f"1: as fast as 1 node as configured{intervals}"),
         ("node time", "of all nodes together"),
     ]
     caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
     return Table("first", caption, columns, cells, filled_only=True)
+
+
+def _of(row: Row) -> str:
+    """Over how many runs a mean is taken, where some diverged."""
+    return f" ({row.runs} of {row.runs + row.diverged} seeds)" if row.diverged else ""
+
+
+def _shown(name: str) -> str:
+    """A strategy in the legend, as the table calls it."""
+    return named(name, 1).replace("`", "") if name == SINGLE or name.startswith(f"{SINGLE}, ") else name
 
 
 def _times(speed: TimePair | None) -> Any:

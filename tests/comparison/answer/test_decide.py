@@ -1,5 +1,6 @@
 """The answer as data, from tables made by hand."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -153,8 +154,31 @@ def test_one_seed_decides_nothing_and_five_are_next():
     fields = {"times": [slow], "runs": [ran("single", 1, 1, 30.0), ran("batch", 2, 1, 20.0)]}
     found = answered(table, [known], seeds=1, **fields)
     assert (found.decision, chosen(found), found.seeds) == ("undecided", ("single", 1), 1)
-    assert found.next == Next(settings={"seeds": 5}, seconds=250.0)
+    assert found.next == Next(settings={"seeds": 5}, seconds=200.0)
     assert {one.obstacle for one in found.open} == {"one seed"} and kinds(found)[0] == "one seed"
+
+
+def test_further_seeds_are_looked_at_more_strictly():
+    """10 s a seed; the last look may spend half of the 5 %."""
+    table = [SINGLE, row("batch", 2, 9.0, 0.97, 1e9)]
+    times = [replace(speed(table[1], 10.0, goal, "undecided"), low=0.9, high=1.4) for goal in (TO_TARGET, IN_ALL)]
+    runs = [ran("single", 1, seed, 10.0) for seed in range(5)]
+    found = answered(table, [AS_GOOD], times=times, runs=runs)
+    (question,) = found.open
+    assert question.seeds > 5
+    most = math.ceil(1.3 * question.seeds)
+    assert found.next == Next(settings={"max_seeds": most}, seconds=pytest.approx(10.0 * (most - 5)))
+
+
+def test_what_learns_best_is_noted_where_it_is_not_the_choice():
+    table = [SINGLE, row("batch", 2, 6.0, 0.97), row("epoch", 2, 11.0, 0.98), row("local", 2, 12.0, 0.99)]
+    better = [replace(pair(name, "single", "better"), mean=mean) for name, mean in (("epoch", 0.01), ("local", 0.02))]
+    found = answered(table, [AS_GOOD, *better])
+    assert (found.decision, chosen(found)) == ("use", ("batch", 2))
+    notes = [note for note in found.notes if note.kind == "learns best"]
+    assert notes == [Note(kind="learns best", name="local", nodes=2, number=0.02)]
+    chosen_itself = answered([SINGLE, row("local", 2, 6.0, 0.99)], better[1:])
+    assert "learns best" not in kinds(chosen_itself) and chosen(chosen_itself) == ("local", 2)
 
 
 def test_a_target_that_not_every_run_reaches_is_not_reached():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from sparksplit.comparison.answer.content import Answer, Gain, Next, Note, Option, Question
@@ -40,10 +42,11 @@ def test_one_seed():
     )  # fmt: skip
     assert words(found, "compare.") == [
         "No winner yet: one seed cannot tell a real difference from luck.",
-        "Fastest so far: 1 node, batch_size 64, learning_rate 0.2: 62.0 ms to 96.97 % validation accuracy; "
-        "test accuracy 96.97 %.",
-        "2 nodes with `batch`: 47.5 ms; test accuracy 97.72 %. 1 node as configured: 76.0 ms; test accuracy 96.97 %.",
-        "Next, to be surer: the same command with --set compare.seeds=5 --overwrite. All of its runs take 40.0 s.",
+        "Fastest so far: 1 node, batch_size 64, learning_rate 0.2: 62.0 ms to 96.97 % validation accuracy "
+        "(0.0620 node-seconds); test accuracy 96.97 %.",
+        "2 nodes with `batch`: 47.5 ms (0.0950 node-seconds); test accuracy 97.72 %. "
+        "1 node as configured: 76.0 ms (0.0760 node-seconds); test accuracy 96.97 %.",
+        "Next, to be surer (5 seeds in all): the same command with --set compare.seeds=5. It takes about 40.0 s.",
         "Note: all strategies used one learning rate; --set compare.tune=8 tries eight for each.",
     ]
 
@@ -52,16 +55,34 @@ def test_undecided():
     question = Question(name="batch", nodes=2, against="single", about="quality", seeds=12, seconds=90.0)
     notes = [Note(kind="diverged", name="epoch", nodes=2, number=2, of=5), Note(kind="no test rows")]
     found = Answer(decision="undecided", choice=SINGLE, gain=None, open=[question], notes=notes,
-                   next=Next(settings={"seeds": 12}, seconds=90.0), **COMMON)  # fmt: skip
+                   next=Next(settings={"max_seeds": 16}, seconds=90.0), **COMMON)  # fmt: skip
     lines = words(found)
     assert lines[0] == (
         "No winner yet: 5 seeds do not decide whether 2 nodes with `batch` learn as well as 1 node as configured."
     )
     assert lines[2:] == [
         "About 12 seeds would decide it.",
-        "Next, to be surer: the same command with --set seeds=12 --overwrite. All of its runs take 90.0 s.",
+        "Next, to be surer (up to 16 seeds in all): the same command with --set max_seeds=16. It takes at most 90.0 s.",
         "Note: 2 nodes with `epoch` diverged with 2 of 5 seeds. (1 more note in the report.)",
     ]
+
+
+def test_stay():
+    notes = [Note(kind="learns best", name="local", nodes=2, number=0.0125), Note(kind="untuned")]
+    found = Answer(decision="stay", choice=SINGLE, gain=None, runners_up=[BATCH], notes=notes,
+                   next=Next(settings={"tune": 8}, seconds=90.0), **COMMON)  # fmt: skip
+    assert words(found)[1:] == [
+        "1 node as configured: 76.0 ms to 96.97 % validation accuracy (0.0760 node-seconds); test accuracy 96.97 %.",
+        "2 nodes with `batch`: 47.5 ms (0.0950 node-seconds); test accuracy 97.72 %.",
+        "Train with: --set strategy=single --set nodes=1",
+        "How sure: 5 seeds; of 100 such answers at most 5 are wrong.",
+        "Next, to try other learning rates: the same command with --set tune=8 --overwrite. It takes about 90.0 s.",
+    ]
+    noted = words(replace(found, next=None))[-1]
+    assert noted == (
+        "Note: best test accuracy: 2 nodes with `local`, +1.25 points compared with 1 node. "
+        "(1 more note in the report.)"
+    )
 
 
 @pytest.mark.parametrize(
