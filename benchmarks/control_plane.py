@@ -162,7 +162,8 @@ def _with_nodes(nodes: int, fault: str, seconds: float) -> tuple[dict[str, Any],
     before; 0: nothing is measured."""
     before = psutil.Process().memory_info().rss
     settings = [("spark.master", f"local-cluster[{nodes},1,1024]")]  # looked at before anything is started
-    spark = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: SimpleNamespace(getAll=lambda: settings)))
+    conf = SimpleNamespace(getAll=lambda: settings, get=dict(settings).get)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(getConf=lambda: conf))
     cluster = NodeCluster(spark, nodes, "benchmarks:none", {})  # type: ignore[arg-type]
     cluster._channel = channel = Channel("127.0.0.1", nodes)
     context, pipes, players = multiprocessing.get_context("spawn"), [], []
