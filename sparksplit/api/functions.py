@@ -1,5 +1,7 @@
 """The commands as functions: keyword arguments are the configuration's keys, which `sparksplit COMMAND --help` lists.
 
+A key within a section may be dotted, as in `**{"optimizer.learning_rate": 0.1}`.
+
 They do what the commands do. If a Spark session is running, it is used as it is and left running; otherwise one is
 started for the call. Whatever they report while they work goes to stderr.
 """
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sparksplit.prepare.preprocess
 from sparksplit.api.results import Comparison, Predictions, TrainedRun
-from sparksplit.base.config import parse
+from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
 from sparksplit.comparison import run as comparison
@@ -41,7 +43,8 @@ def preprocess(
 ) -> PreparedDataSet:
     """Turn raw rows into a prepared data set.
 
-    rows: a path (`input.path`), or a DataFrame whose columns are numbers, or one array of numbers, and the label.
+    rows: a path (`input.path`), or a DataFrame with the label and a table's columns (numbers, texts, dates, ...)
+        or one array of numbers.
     output: the folder to make.
     input: the other keys of the configuration's section `input`, such as {"format": "csv"} or {"label": "species"}.
     overwrite: replace a complete data set that was made differently.
@@ -55,7 +58,7 @@ def preprocess(
     frame = None if isinstance(rows, str) else _frame(rows, "rows", "a path or ")
     if frame is None:
         section["path"] = rows
-    values = {**keys, "input": section, "output": output}
+    values = {**nested(keys), "input": section, "output": output}
     config = parse(PreprocessConfig if frame is None else DataFramePreprocess, values)
     return sparksplit.prepare.preprocess.preprocess(config, Options(overwrite), frame)
 
@@ -84,7 +87,7 @@ def train(
     Raises UsageError for wrong arguments; RunError and NodeFailed where the run fails: then the same call goes on from
     there.
     """
-    values = {**keys, "data": _paths(data), "output": output}
+    values = {**nested(keys), "data": _paths(data), "output": output}
     if frame is not None:
         values.setdefault("input_mode", "spark")
     config = parse(TrainConfig, values)
@@ -104,7 +107,7 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
 
     Raises UsageError for wrong arguments; RunError where a run fails for any reason other than its loss.
     """
-    config = parse(CompareConfig, {**keys, "data": _paths(data), "output": output})
+    config = parse(CompareConfig, {**nested(keys), "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
 
@@ -136,7 +139,12 @@ def predict(
         place = dict(input) if place is None else {**input, "path": place}
     elif frame is not None:
         place = {"label": None}
-    values = {**keys, "model": model if isinstance(model, str) else model.path, "input": place, "output": output}
+    values = {
+        **nested(keys),
+        "model": model if isinstance(model, str) else model.path,
+        "input": place,
+        "output": output,
+    }
     config = parse(PredictConfig if frame is None else DataFramePredict, values)
     inference.predict(config, Options(overwrite), frame)
     return Predictions.open(folder_of(config))

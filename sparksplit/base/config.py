@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
@@ -161,14 +162,10 @@ def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted keys as nested mappings."""
-    nested: dict[str, Any] = {}
+    whole: dict[str, Any] = {}
     for key, value in values.items():
-        *above, last = key.split(".")
-        inner = nested
-        for part in above:
-            inner = inner.setdefault(part, {})
-        inner[last] = value
-    return nested
+        whole = merged(whole, reduce(lambda inner, part: {part: inner}, reversed(key.split(".")), value))
+    return whole
 
 
 def digest(values: Any) -> str:

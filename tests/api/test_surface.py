@@ -69,6 +69,7 @@ def test_importing_it_imports_nothing_else() -> None:
         (lambda: sparksplit.train([], "x"), r"data: must have"),
         (lambda: sparksplit.train("d", "x", nodes=0), r"nodes"),
         (lambda: sparksplit.train("d", PurePosixPath("x")), r"output: must be text \(is PurePosixPath\('x'\)\)"),
+        (lambda: sparksplit.train("d", "x", **{"sync.every": 0}), r"sync\.every: must be"),
         (lambda: sparksplit.compare("d", "x", seeds="5"), r'seeds: must be a whole number \(is "5"\)'),
         (lambda: sparksplit.predict("m", None, "x"), r"rows: must be a path or a DataFrame of Spark \(is NoneType\)"),
     ],

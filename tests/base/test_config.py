@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.config import Config, Origin, digest, documented_keys, load, parse
+from sparksplit.base.config import Config, Origin, digest, documented_keys, load, nested, parse
 from sparksplit.base.errors import ConfigError, exit_status
 
 
@@ -258,6 +258,22 @@ def test_what_set_did_not_touch_keeps_its_line(write: Callable[[str], str]) -> N
         load(Nested, file, ["train.seed=3"])
     with pytest.raises(ConfigError, match=r"^--set train=\{epochs: 0\}: train.epochs: must be at least 1"):
         load(Nested, file, ["train={epochs: 0}"])
+
+
+def test_dotted_keys_and_sections_go_together_and_the_later_one_wins() -> None:
+    section = {"name": "adam", "learning_rate": 0.1}
+    given = {
+        "optimizer": section,
+        "optimizer.learning_rate": 0.2,
+        "sync.every": 4,
+        "nodes": 2,
+        "sync": {"outer": "none"},
+    }
+    assert nested(given) == {
+        "optimizer": {"name": "adam", "learning_rate": 0.2}, "sync": {"every": 4, "outer": "none"}, "nodes": 2
+    }  # fmt: skip
+    assert section == {"name": "adam", "learning_rate": 0.1}
+    assert nested({"nodes": 2, "nodes.virtual": 4}) == {"nodes": {"virtual": 4}}
 
 
 def test_required_keys_and_errors_of_a_nested_validator(write: Callable[[str], str]) -> None:
