@@ -101,6 +101,6 @@ def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:
     with limited(sc._gateway):
         while True:
             found = executors.lost_executors(sc, since)
-            if (found and " was lost (" in found[-1]) or time.monotonic() > end:
-                return found[-1] if found else None
+            if (found and found[-1].reason) or time.monotonic() > end:
+                return str(found[-1]) if found else None
             time.sleep(0.1)

@@ -136,7 +136,7 @@ class Job:
         except Exception as error:
             log.debug("Spark does not answer: %s", error)
             return None
-        return lost[-1] if lost else None
+        return str(lost[-1]) if lost else None
 
     def active(self) -> bool:
         """Whether Spark is still running it."""

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sparksplit.base.errors import RunError
 from sparksplit.base.progress import Lines
@@ -92,21 +92,32 @@ def where_logs_are(settings: Mapping[str, str]) -> str:
     return "look at the executors' logs"
 
 
-def lost_executors(sc: SparkContext, since: float = 0.0) -> list[str]:
-    """The executors that Spark has lost, in the order in which they went: `executor 1 on HOST was lost (REASON) [LOG]`.
+class LostExecutor(NamedTuple):
+    """An executor that Spark has lost: `executor 1 on HOST was lost (REASON) [PAGE]`. reason: empty while Spark does
+    not know it; page: its log's address; empty where it has none."""
 
-    since: seconds since 1970.
-    """
+    id: str
+    host: str
+    reason: str
+    page: str
+
+    def __str__(self) -> str:
+        why, page = f" ({self.reason})" if self.reason else "", f" [{self.page}]" if self.page else ""
+        return f"executor {self.id} on {self.host} was lost{why}{page}"
+
+
+def lost_executors(sc: SparkContext, since: float = 0.0) -> list[LostExecutor]:
+    """The executors that Spark has lost, in the order in which they went. since: seconds since 1970."""
     found = []
     for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
         one = executors.apply(place)
         if not one.isActive() and one.removeTime().isDefined():
             reason = spark_reason(one.removeReason().get()) if one.removeReason().isDefined() else ""
-            host, log = host_in(one.hostPort()), one.executorLogs().get("stderr")
-            page = f" [{log.get()}]" if log.isDefined() else ""
-            text = f"executor {one.id()} on {host} was lost{f' ({reason})' if reason else ''}{page}"
-            found.append((one.removeTime().get().getTime(), text))
-    return [text for when, text in sorted(found) if when >= 1000 * since]
+            log = one.executorLogs().get("stderr")
+            page = str(log.get()) if log.isDefined() else ""
+            lost = LostExecutor(str(one.id()), host_in(one.hostPort()), reason, page)
+            found.append((one.removeTime().get().getTime(), lost))
+    return [lost for when, lost in sorted(found) if when >= 1000 * since]
 
 
 def executors_of(sc: SparkContext) -> int:

@@ -77,7 +77,7 @@ class Wait:
             what = f"granted executors to start: {seen.executors} of {self.needed}"
         return f"waiting for {what}, {self.seconds[self.stage]:.0f} of {self.limit:g} s ({self.stage}_timeout)"
 
-    def failure(self, what: str, seen: Seen, lost: Sequence[str], why: str, logs: str) -> str:
+    def failure(self, what: str, seen: Seen, lost: Sequence[object], why: str, logs: str) -> str:
         """What to say where the present stage has taken too long.
 
         what: what needs the executors, `KEY: 2 nodes need 3 executors`. lost: the executors that Spark has lost. why:
@@ -92,7 +92,7 @@ class Wait:
         return too_few(what, seen.executors, f"{self.limit:g} s (queue_timeout)", lost, why)
 
 
-def too_few(what: str, executors: int, within: str, lost: Sequence[str], why: str) -> str:
+def too_few(what: str, executors: int, within: str, lost: Sequence[object], why: str) -> str:
     """What to say about too few executors.
 
     what: what needs them, `KEY: 2 nodes need 2 executors`. within: how long they were waited for, and the limit's key.

@@ -12,6 +12,7 @@ from sparksplit.base.errors import ConfigError, NodeFailed, RunError
 from sparksplit.cluster import requirements
 from sparksplit.cluster.requirements import await_some, explained
 from sparksplit.spark import executors
+from sparksplit.spark.executors import LostExecutor
 from sparksplit.spark.waiting import Patience
 from tests.jvm import gateway
 
@@ -33,7 +34,7 @@ YARN = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn", _gateway=gate
     ],
 )
 def test_why_an_executor_was_lost_is_told(monkeypatch, reason, expected, memory):
-    known = [f"executor 1 on h was lost ({reason})"]
+    known = [LostExecutor("1", "h", reason, "")]
     monkeypatch.setattr(executors, "lost_executors", lambda sc, since: known)
     monkeypatch.setattr(requirements, "REASON_SECONDS", {"yarn": 0.0, "other": 0.0})
     failed = explained(LOST, YARN, 0.0)
@@ -48,9 +49,9 @@ def test_why_an_executor_was_lost_is_told(monkeypatch, reason, expected, memory)
 
 def test_an_executor_that_was_lost_hours_before_is_not_the_cause(monkeypatch):
     """It had fed rows, say, and nothing else, and was ended for its memory."""
-    text = "executor 4 on h4 was lost (exceeding physical memory limits)"
+    lost = LostExecutor("4", "h4", "exceeding physical memory limits", "")
     gone = time.time() - 3600
-    monkeypatch.setattr(executors, "lost_executors", lambda sc, since: [text] if gone >= since else [])
+    monkeypatch.setattr(executors, "lost_executors", lambda sc, since: [lost] if gone >= since else [])
     monkeypatch.setattr(requirements, "REASON_SECONDS", {"yarn": 0.0, "other": 0.0})
     assert explained(LOST, YARN, gone - 3600) is LOST
     gone = time.time() - 60
@@ -75,7 +76,7 @@ def waiting(monkeypatch, counts):
     for module in (requirements, executors, progress):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep, strftime=str))
     monkeypatch.setattr(executors, "executors_of", lambda sc: counts.pop(0) if len(counts) > 1 else counts[0])
-    monkeypatch.setattr(executors, "lost_executors", lambda sc: ["executor 2 on h was lost"])
+    monkeypatch.setattr(executors, "lost_executors", lambda sc: [LostExecutor("2", "h", "", "")])
     settings = {"spark.master": "spark://h:7077", "spark.executor.cores": "1"}
     context = SimpleNamespace(isStopped=lambda: False)
     sc = SimpleNamespace(master="spark://h:7077", _jsc=SimpleNamespace(sc=lambda: context))
