@@ -5,8 +5,7 @@
 Rows of 784 uint8 and a label, from a Spark DataFrame to tf.Tensors of 128 rows on a node; all contenders in one run,
 on the same machine and rows, three alternating repeats after a warm-up, medians of rows/s summed over the nodes:
 
-    spark_exact     input_mode: spark, from the first row leaving Spark to the last tensor
-    spark_arrival   the same with order: arrival, which needs no look at lane lengths
+    spark           input_mode: spark, from the first row leaving Spark to the last tensor
     spool           a later epoch of it, from the node's own disk
     tensorflow      input_mode: tensorflow, from the Parquet files
     datafeed        TensorFlowOnSpark's DataFeed, 784 numbers and a label a row, about ten seconds of it
@@ -15,7 +14,7 @@ on the same machine and rows, three alternating repeats after a warm-up, medians
     memcpy          a limit: copying the rows in memory in one thread
 
 The last line is one JSON object: rows_per_second of each; ratio_to_datafeed and ratio_to_datafeed_bytes (of
-spark_exact); spool_to_datafeed; share_of_limit (tensorflow per node, to pyarrow); peak memory (RssAnon + RssShmem) of a
+spark); spool_to_datafeed; share_of_limit (tensorflow per node, to pyarrow); peak memory (RssAnon + RssShmem) of a
 node and of a feeding task's Python.
 """
 
@@ -97,18 +96,18 @@ class Ours:
 
     def measure(self) -> dict[str, float]:
         """Rows/s of each."""
-        results = self._run("exact")
+        results = self._run()
         began = min(result["began"] for result in results)
         received = max(result["received"] for result in results)
         ends = max(result["first"][2] for result in results)
         print(f"(handed over in {received - began:.2f} s, first epoch {ends - received:.2f} s)", file=sys.stderr)
-        rates = {"spark_exact": _fed(results), "spark_arrival": _fed(self._run("arrival"))}
+        rates = {"spark": _fed(results)}
         for name in ("spool", "tensorflow"):
             spans = [result[name] for result in results]
             rates[name] = sum(span[0] for span in spans) / (max(s[2] for s in spans) - min(s[1] for s in spans))
         return rates
 
-    def _run(self, order: str) -> list[dict[str, Any]]:
+    def _run(self) -> list[dict[str, Any]]:
         """What the nodes say."""
         from sparksplit.cluster import NodeCluster
         from sparksplit.cluster.deadlines import Limits
@@ -116,7 +115,7 @@ class Ours:
         from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 
         states: list[dict[str, Any]] = [{} for _ in range(self._nodes)]
-        payload = {"data": self._data.path, "order": order}
+        payload = {"data": self._data.path}
         work = "benchmarks.handoff_node:work"
         with (
             _Memory(self._peaks),
@@ -244,8 +243,8 @@ def report(found: dict[str, list[float]], peaks: dict[str, int], arguments: argp
         "rows_per_second": {name: round(rate) for name, rate in medians.items()},
     }
     for key, own, peer in (
-        ("ratio_to_datafeed", "spark_exact", "datafeed"),
-        ("ratio_to_datafeed_bytes", "spark_exact", "datafeed_bytes"),
+        ("ratio_to_datafeed", "spark", "datafeed"),
+        ("ratio_to_datafeed_bytes", "spark", "datafeed_bytes"),
         ("spool_to_datafeed", "spool", "datafeed"),
     ):
         if peer in medians:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import astuple
 from itertools import pairwise
 from pathlib import Path
@@ -12,16 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from sparksplit.collectives import Alone, Collective
-from sparksplit.collectives.ring import Ring
 from sparksplit.dataset.lane_files import Layout
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.handoff.arrival import ArrivingFeed
 from sparksplit.handoff.receiver import Receiver, token_of
 from sparksplit.handoff.sender import Sent
 from sparksplit.handoff.spool import Spool
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Assembler, Chunk
+from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.feed import Feed, RowSource
 
 BATCH = 128
@@ -41,7 +37,7 @@ class Timed(Receiver):
 def work(member: Any) -> dict[str, Any]:
     """Figures of this node: rows, and wall-clock times (time.time()) of what it did.
 
-    payload: data (a prepared data set), order (exact or arrival).
+    payload: data (a prepared data set).
     """
     import tensorflow as tf
 
@@ -55,9 +51,6 @@ def work(member: Any) -> dict[str, Any]:
     receiver = Timed(member.host, token_of(member.secret), str(Path(member.local_dir) / "spool"), schema)
     member.announce(receiver=astuple(receiver.address))
     own = order.owned_lanes(manifest.lanes, member.rank, member.size)
-    if member.payload["order"] == "arrival":
-        rows = _arriving(member, data, receiver)
-        return {"rows": rows, "began": receiver.began, "first": (rows, receiver.began, time.time())}
     while (fed := member.heard("fed")) is None:
         member.await_news(1.0)
     received = time.time()
@@ -68,27 +61,6 @@ def work(member: Any) -> dict[str, Any]:
         member.gather(name, 0)
         result[name] = _read(source, own, epoch, BATCH * member.size)
     return {**result, "rows": result["first"][0]}
-
-
-def _arriving(member: Any, data: PreparedDataSet, receiver: Receiver) -> int:
-    manifest = data.manifest
-    collective: Collective = Alone()
-    if member.size > 1:
-        collective = Ring.connect(member.rank, member.size, member.host, member.secret, member.gather)
-    feed = ArrivingFeed(
-        receiver,
-        Assembler(manifest.tensors, manifest.label, 0, None),
-        collective,
-        BATCH * member.size,
-        lambda: member.heard("fed"),
-        lambda fed: Feed(data.split("train"), order.owned_lanes(manifest.lanes, 0, 1), batch_size=BATCH),
-        nullcontext,
-    )
-    feed.max_updates = UPDATES_PER_CHUNK
-    rows = _consume(feed.epoch(0))
-    collective.close()
-    receiver.close()
-    return rows
 
 
 def _read(source: RowSource, own: order.Ints, epoch: int, batch_size: int) -> tuple[int, float, float]:

@@ -29,7 +29,6 @@ _LATER = (
     "comparison.node",
     "diagnosis.node.variants",
     "diagnosis.node.work",
-    "handoff.arrival",
     "handoff.spool",
     "model.build",
     "model.export",

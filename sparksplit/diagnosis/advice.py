@@ -78,7 +78,6 @@ def proposed(config: TrainConfig, measured: Measured) -> list[Candidate]:
     each = [
         *_less_often(config, measured, found),
         *_larger_batches(config, measured, found),
-        *_ordered(config, measured, found),
         *_window(config, measured, found),
     ]
     valid = [(brings, candidate) for brings, candidate in each if _is_valid(config, candidate)]
@@ -110,7 +109,7 @@ def besides(config: TrainConfig, measured: Measured) -> float:
     facts = measured.facts
     seconds = _checkpoint_seconds(config, measured) / (facts.rows * config.epochs)
     if config.input_mode == "spark":
-        seconds += fmean(handoff_seconds(measured, config.epochs, config.order == "arrival") or [0.0])
+        seconds += fmean(handoff_seconds(measured, config.epochs) or [0.0])
     if config.cache_mb >= _cache_needed(measured):
         alone = measured.seconds.get("reading_only", measured.seconds["reading"])
         known = facts.first_reading is not None
@@ -142,7 +141,7 @@ def notes(config: TrainConfig, measured: Measured) -> list[str]:
 
 
 def _verdict(config: TrainConfig, measured: Measured) -> Verdict:
-    return verdict(measured, config.epochs, arrival=config.order == "arrival")
+    return verdict(measured, config.epochs)
 
 
 # What leaves the weights the same.
@@ -193,7 +192,7 @@ def _gain_of_cache(config: TrainConfig, measured: Measured) -> float:
 
 
 def _input_mode(config: TrainConfig, found: Verdict) -> Candidate | None:
-    if config.input_mode != "spark" or config.order != "exact" or not _costs(found, HAND_OFF, LEAST):
+    if config.input_mode != "spark" or not _costs(found, HAND_OFF, LEAST):
         return None
     return Candidate({"input_mode": "tensorflow"}, "nodes read the prepared rows themselves")
 
@@ -285,14 +284,6 @@ def _larger_batches(config: TrainConfig, measured: Measured, found: Verdict) -> 
         why = f"{times} times the rows in each update, so a {'half' if times == 2 else 'quarter'} of the updates"
         each.append((likely, Candidate({key: now * times}, why)))
     return each
-
-
-def _ordered(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
-    """Rows from the prepared data set where the first epoch took them as they arrived."""
-    if config.order != "arrival" or not _costs(found, HAND_OFF, LEAST):
-        return []
-    settings: dict[str, Json] = {"input_mode": "tensorflow", "order": "exact"}
-    return [(_gain(found, HAND_OFF), Candidate(settings, "nodes read the prepared rows themselves"))]
 
 
 def _window(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:

@@ -118,7 +118,7 @@ def of(
         config=config.model_dump(mode="json"),
         hosts=list(hosts),
         versions=dict(versions),
-        verdict=verdict(measured, config.epochs, arrival=config.order == "arrival"),
+        verdict=verdict(measured, config.epochs),
         readers=_readers(config, measured),
         recommended=None if recommended is None else _advice(config, measured, recommended),
         proposed=sorted(proposed, key=lambda each: -each.gain.mean if each.gain else 0.0),

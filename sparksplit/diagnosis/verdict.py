@@ -99,10 +99,9 @@ class Verdict:
     shares: list[Share]
 
 
-def verdict(measured: Measured, epochs: int, *, arrival: bool = False) -> Verdict:
-    """What limits the run. epochs: how many; the hand-off is dealt to them. arrival: whether the first one trains while
-    rows are handed over."""
-    step = _Step(measured, epochs, arrival)
+def verdict(measured: Measured, epochs: int) -> Verdict:
+    """What limits the run. epochs: how many; the hand-off is dealt to them."""
+    step = _Step(measured, epochs)
     parts, shares = step.parts(), step.shares()
     share_of = {share.name: share.share for share in shares}
     limit = limit_of(parts, share_of)
@@ -163,10 +162,9 @@ def gain(before: Seconds, after: Seconds) -> Gain:
     return Gain(math.exp(mean), None if low is None else math.exp(low), None if high is None else math.exp(high))
 
 
-def handoff_seconds(measured: Measured, epochs: int, arrival: bool = False) -> list[float]:
+def handoff_seconds(measured: Measured, epochs: int) -> list[float]:
     """Seconds per row of each pass that the hand-off costs, by stretches of the feed; empty without one."""
-    free = typical(measured.seconds["full"]) if arrival else 0.0
-    return [max(0.0, seconds - free) / epochs for seconds in measured.handoff or []]
+    return [seconds / epochs for seconds in measured.handoff or []]
 
 
 def first_reading_seconds(measured: Measured, epochs: int) -> float:
@@ -179,9 +177,9 @@ class _Step:
     """The variants' seconds per row, by round. handoff, first: what falls to a row of each pass of Spark's hand-off,
     and of the first reading of rows that are kept; whole: the step with both."""
 
-    def __init__(self, measured: Measured, epochs: int, arrival: bool) -> None:
+    def __init__(self, measured: Measured, epochs: int) -> None:
         self.of = {name: steady(values) for name, values in measured.seconds.items()}
-        self.stretches = handoff_seconds(measured, epochs, arrival)
+        self.stretches = handoff_seconds(measured, epochs)
         self.handoff = fmean(self.stretches) if self.stretches else 0.0
         self.first = first_reading_seconds(measured, epochs)
         self.whole = self.of["full"] + self.handoff + self.first

@@ -69,11 +69,6 @@ class Receiver:
         self._server = network.opened(lambda port: _server(self, host, port, token, pair))
         self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
 
-    def arrived(self) -> list[Path]:
-        """The files of the partitions that are complete, in the order in which they were completed."""
-        with self._lock:
-            return [path for _, path in self._complete.values()]
-
     def finish(self, partitions: Sequence[tuple[int, int, int]]) -> list[Path]:
         """Free the port; returns the files of all partitions, which are given as (partition, rows, checksum).
 
@@ -86,7 +81,8 @@ class Receiver:
                 raise RunError(
                     f"the hand-off lost rows: partition {number} arrived with {found}, but must have {wanted}"
                 )
-        return self.arrived()
+        with self._lock:
+            return [path for _, path in self._complete.values()]
 
     def close(self) -> None:
         """Free the port, and stop whatever is still being received at its next batch; may be called twice."""

@@ -153,11 +153,6 @@ class Feed:
         self._whole: AtHand | None = None if self._keep else source.at_hand()
 
     @property
-    def exact(self) -> bool:
-        """Whether chunks follow the order of rows; always."""
-        return True
-
-    @property
     def transforms(self) -> bool:
         """Whether a user's function is applied to each chunk."""
         return self._transforms

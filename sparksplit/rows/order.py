@@ -164,31 +164,3 @@ def even_share(lane_rows: Ints, own: Ints, batch_size: int) -> tuple[int, int | 
     if updates == 0 or shares[0] == 0 or (shares != shares[0]).any():
         return 0, None
     return updates, int(shares[0])
-
-
-# Rows dealt as they arrive have no order of their own: only what all nodes have agreed on counts.
-
-
-def whole_batches(available: Ints, batch_size: int) -> Ints:
-    """How many of each node's available rows go into whole mini-batches; those with most rows keep the remainder.
-
-    available: int64 [nodes]; result: int64 [nodes], whose sum is the largest possible multiple of `batch_size`.
-    """
-    taken = available.copy()
-    over = int(available.sum()) % batch_size
-    for node in np.argsort(-available, kind="stable"):
-        left = min(over, int(taken[node]))
-        taken[node] -= left
-        over -= left
-    return taken
-
-
-def interleaved(counts: Ints, rank: int) -> Ints:
-    """The positions of node `rank`'s rows when the rows of all nodes are mixed evenly, ascending.
-
-    counts: int64 [nodes], rows of each node; result: int64 [counts[rank]].
-    """
-    node = np.repeat(np.arange(len(counts)), counts)
-    within = np.concatenate([np.arange(count, dtype=np.int64) for count in counts.tolist()])
-    mixed = np.lexsort((node, (2 * within + 1) / (2 * counts[node])))
-    return np.flatnonzero(node[mixed] == rank).astype(np.int64)

@@ -21,7 +21,6 @@ from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.config import SyncConfig
 
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
-_ALL_ARE_THERE = "is for train: a run of a comparison begins when all rows are there"
 
 
 def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
@@ -206,6 +205,8 @@ class Training(Config):
 class TrainConfig(Training):
     """All keys of `train`."""
 
+    refused = {"order": "is gone: nodes train once all rows have arrived; remove the key"}  # noqa: RUF012
+
     output: Annotated[str, Mark(hashed=False, shared=True)]
     """Output folder of the run: model, checkpoints, run.json, metrics.jsonl and TensorBoard events."""
     nodes: Annotated[pydantic.PositiveInt | VirtualNodes, Mark(shared=True)] = 1
@@ -243,9 +244,6 @@ class TrainConfig(Training):
     """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
     spark: Spark reads the training split and sends the rows once, to the nodes' local disks. spark needs at least one
     executor more than there are nodes. Further executors make sending faster."""
-    order: Annotated[Literal["exact", "arrival"], Mark(refused=_ALL_ARE_THERE)] = "exact"
-    """When training starts with `input_mode: spark`. exact: after all rows have arrived. arrival: the first epoch
-    trains on rows as they arrive, in any order. With arrival, a run cannot resume in the middle of the first epoch."""
     collective: Annotated[str, _one_of(COLLECTIVES, "a collective"), Mark(within=True)] = "auto"
     """How the nodes sum gradients and weights. auto: the first of shared, mixed and ring that the nodes can use.
     shared: shared memory, for nodes on one host. mixed: shared memory within each host, TCP between hosts. ring: TCP
@@ -279,12 +277,6 @@ class TrainConfig(Training):
 
     @pydantic.model_validator(mode="after")
     def _keys_fit(self) -> TrainConfig:
-        if self.order == "arrival" and self.input_mode != "spark":
-            raise ValueError(
-                "order: arrival needs input_mode: spark; rows that are read from files have an order already"
-            )
-        if self.order == "arrival" and self.virtual:
-            raise ValueError("order: arrival needs real nodes")
         if self.min_nodes is not None and (self.virtual or self.min_nodes > self.node_count):
             is_now = "virtual" if self.virtual else str(self.node_count)
             raise ValueError(f"min_nodes must be at most nodes, and needs real nodes (nodes is {is_now})")
@@ -315,5 +307,3 @@ def _misfits(config: TrainConfig, strategy: Strategy) -> Iterator[str]:
         yield f"sync needs strategy: local; with strategy: {config.strategy} the sync is fixed"
     if not strategy.split.dealt_apart and config.local_batch_size is not None:
         yield f"local_batch_size needs strategy: local; with strategy: {config.strategy} set batch_size"
-    if config.order == "arrival" and (config.sync.after or not strategy.split.shared):
-        yield f"order: arrival needs nodes that share mini-batches, and strategy: {config.strategy} does not"

@@ -88,7 +88,7 @@ def advice(seconds: RunSeconds, on_cluster: bool, config: str | None = None) -> 
     whole = {
         "handoff": (
             "nodes waited {share} of the time for Spark to hand over all rows",
-            "`input_mode: tensorflow` reads them, and `order: arrival` trains while they arrive",
+            "`input_mode: tensorflow` reads them",
         ),
         "lost": (
             "{share} of the time was lost in failed attempts",

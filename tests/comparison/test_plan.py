@@ -267,8 +267,6 @@ def test_what_all_runs_share_and_what_a_strategy_says():
         ("strategies: [{strategy: batch, threads: 3}]", "strategies.0.threads: is the same for all strategies"),
         ("early_stop: {patience: 3}", ":3: early_stop: is for train: runs are compared at equal passes, by their last"),
         ("keep_best: true", ":3: keep_best: is for train: runs are compared at equal passes, by their last weights"),
-        ("order: arrival", ":3: order: is for train: a run of a comparison begins when all rows are there"),
-        ("strategies: [{strategy: batch, order: arrival}]", ":3: strategies.0.order: is for train: a run of a"),
         ("strategies: [{strategy: batch, early_stop: {}}]", ":3: strategies.0.early_stop: is for train: runs are"),
         ("strategies: [{strategy: batch, sync: {every: 3}}]", "sync needs strategy: local"),
         ("strategies: [batch, none.py:vote]", ":3: strategies.1.strategy: none.py"),

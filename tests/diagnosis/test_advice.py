@@ -46,7 +46,6 @@ def configs(draw: st.DrawFn) -> TrainConfig:
             st.sampled_from([{"name": "adam", "beta_1": 0.8}, {"learning_rate": {"name": "CosineDecay"}}])
         ),
         "input_mode": draw(st.sampled_from(["spark", "tensorflow"])),
-        "order": draw(st.sampled_from(["exact", "arrival"])),
         "sync": draw(st.sampled_from([{}, {"every": 5, "outer": "nesterov"}])),
         "checkpoint": {
             "seconds": draw(st.sampled_from([None, 0.5, 60])),
@@ -204,9 +203,6 @@ def test_the_hand_off_is_left_out_where_rows_are_prepared() -> None:
     found = advice.recommended(config(input_mode="spark", epochs=2), fed)
     assert found is not None and found.settings == {"input_mode": "tensorflow"}
     assert advice.recommended(config(input_mode="spark", epochs=1000), fed) is None
-    arriving = config(input_mode="spark", order="arrival", epochs=2)
-    assert advice.recommended(arriving, fed) is None
-    assert advice.proposed(arriving, fed)[0].settings == {"input_mode": "tensorflow", "order": "exact"}
     # 1 us a row, and half the hand-off of 20.
     tried = Tried({"input_mode": "tensorflow"}, fed.seconds["full"], fed.seconds["full"])
     whole = record.of(config(input_mode="spark", epochs=2), replace(fed, tried=[tried]), **MADE)

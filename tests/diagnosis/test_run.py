@@ -81,7 +81,7 @@ def test_every_strategy_is_measured(forked, digits, tmp_path, keys):
 
 @pytest.mark.slow
 def test_rows_that_spark_hands_over_are_timed_on_their_way(fed, digits, tmp_path):
-    found = diagnose(config(digits, tmp_path / "run", input_mode="spark", order="arrival"), SHORT)
+    found = diagnose(config(digits, tmp_path / "run", input_mode="spark"), SHORT)
     # So few rows may be there before a node is ready to wait for them.
     assert found.handoff is None or (found.handoff and all(value > 0 for value in found.handoff))
     # Spooled rows are mapped into memory, and these are few enough to be kept besides.

@@ -101,14 +101,13 @@ def test_without_noise_gains_and_shares_are_the_true_ones(pipeline: Pipeline) ->
     ),
     st.sets(st.sampled_from(["transform", "sync"])),
     st.one_of(st.none(), st.lists(st.floats(1e-9, 10), min_size=1, max_size=5)),
-    st.booleans(),
 )
-def test_whatever_was_measured_shares_add_up_and_gains_lie_in_their_intervals(seconds, lacks, handoff, arrival) -> None:
+def test_whatever_was_measured_shares_add_up_and_gains_lie_in_their_intervals(seconds, lacks, handoff) -> None:
     absent = {"transform": ("no_transform", "reading_only"), "sync": ("no_sync",)}
     for name in lacks:
         for variant in absent[name]:
             del seconds[variant]
-    found = verdict(Measured(facts=facts(), seconds=seconds, handoff=handoff), epochs=2, arrival=arrival)
+    found = verdict(Measured(facts=facts(), seconds=seconds, handoff=handoff), epochs=2)
     assert sum(share.share for share in found.shares) == pytest.approx(1)
     assert all(share.share >= 0 for share in found.shares)
     assert [part.name for part in found.parts] == [
@@ -259,11 +258,6 @@ def test_the_hand_off_is_dealt_to_the_epochs() -> None:
     assert part_of(found.parts, "compute").gain.mean == pytest.approx(4 / 3, rel=1e-3)
     short = verdict(Pipeline().measured(random, handoff=[0.1e-6, 0.1e-6]), epochs=4)
     assert short.limit == "compute" and "only more nodes" in short.sentence
-    # Rows that arrive no slower than they are trained on cost nothing; slower ones, what they are slower by.
-    arriving = verdict(Pipeline().measured(random, handoff=[0.8e-6, 0.9e-6]), epochs=4, arrival=True)
-    assert part_of(arriving.parts, "hand-off").gain.mean == 1
-    slow = verdict(Pipeline().measured(random, handoff=[12e-6, 12e-6]), epochs=4, arrival=True)
-    assert part_of(slow.parts, "hand-off").gain.mean == pytest.approx(1 + 11 / 4)
 
 
 def test_a_part_too_cheap_to_be_seen_has_no_rate() -> None:

@@ -1,4 +1,4 @@
-"""A training run that is fed without an end, in a process of its own; arguments: data set, output, order, mark.
+"""A training run that is fed without an end, in a process of its own; arguments: data set, output, mark.
 
 The file `mark` appears when the first rows are on their way.
 """
@@ -17,7 +17,7 @@ from sparksplit.training.run import train
 
 
 def main() -> int:
-    data, output, order, mark = sys.argv[1:]
+    data, output, mark = sys.argv[1:]
 
     def endlessly(batches):  # type: ignore[no-untyped-def]
         for batch in batches:
@@ -26,7 +26,7 @@ def main() -> int:
                 Path(mark).touch()
                 time.sleep(0.1)
 
-    keys = {"data": data, "output": output, "input_mode": "spark", "order": order, "strategy": "batch", "nodes": 2}
+    keys = {"data": data, "output": output, "input_mode": "spark", "strategy": "batch", "nodes": 2}
     with spark_session("fed without an end", 3) as spark:
         rows = spark.read.parquet(f"{data}/train")
         train(parse(TrainConfig, keys), Options(), rows.mapInArrow(endlessly, rows.schema))

@@ -167,25 +167,3 @@ def test_the_rows_of_all_mini_batches_are_the_pass(rows, batch_size):
     found = order.batch_rows(rows, batch_size, 0, order.updates_per_epoch(rows, batch_size))
     assert found.sum() == rows
     assert ((found > 0) & (found <= batch_size)).all()
-
-
-COUNTS = st.lists(st.integers(0, 60), min_size=1, max_size=5).map(lambda counts: np.array(counts, np.int64))
-
-
-@given(COUNTS, st.integers(1, 40))
-def test_whole_batches_take_all_but_the_rest(available, batch_size):
-    taken = order.whole_batches(available, batch_size)
-    assert taken.sum() == available.sum() // batch_size * batch_size
-    assert ((taken >= 0) & (taken <= available)).all()
-
-
-@given(COUNTS)
-def test_interleaved_rows_of_all_nodes_fill_every_position_once(counts):
-    found = [order.interleaved(counts, rank) for rank in range(len(counts))]
-    assert [len(positions) for positions in found] == counts.tolist()
-    assert sorted(np.concatenate(found).tolist()) == list(range(int(counts.sum())))
-    assert all((np.diff(positions) > 0).all() for positions in found)
-
-
-def test_interleaved_rows_are_mixed_evenly():
-    assert order.interleaved(np.array([2, 4]), 0).tolist() == [1, 4]

@@ -141,11 +141,10 @@ def test_a_node_that_fails_while_it_is_fed_is_named(fed, digits, tmp_path):
         run(digits, tmp_path / "run", input_mode="spark", nodes=2, model={"build": f"{model}:build"})
 
 
-@pytest.mark.parametrize("order", ["exact", "arrival"])
-def test_a_transform_that_fails_after_the_feed_ends_the_run_with_its_own_message(fed, digits, tmp_path, order):
+def test_a_transform_that_fails_after_the_feed_ends_the_run_with_its_own_message(fed, digits, tmp_path):
     transform = tmp_path / "mine.py"
     transform.write_text("def change(tensors, label, seeds):\n    raise ValueError('too dark')\n")
-    settings = {"input_mode": "spark", "order": order, "nodes": 2, "transform": f"{transform}:change"}
+    settings = {"input_mode": "spark", "nodes": 2, "transform": f"{transform}:change"}
     with pytest.raises(RunError, match=r"^node \d .*ValueError: too dark"):
         run(digits, tmp_path / "run", **settings)
 
@@ -155,7 +154,7 @@ def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_pa
     """In a process of its own, as users press it."""
     mark = tmp_path / "fed"
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.handoff.driver", str(digits), str(tmp_path / "run"), "arrival", str(mark)],
+        [sys.executable, "-m", "tests.handoff.driver", str(digits), str(tmp_path / "run"), str(mark)],
         cwd=Path(__file__).parents[2],
         stderr=subprocess.PIPE,
         text=True,
@@ -174,17 +173,11 @@ def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_pa
     assert "Traceback" not in errors and "Py4J" not in errors
 
 
-@pytest.mark.parametrize(
-    ("order", "place"), [("exact", "fed"), pytest.param("arrival", "spark", marks=pytest.mark.slow)]
-)
-def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(
-    request, spark, digits, tmp_path, order, place
-):
-    request.getfixturevalue(place)
+def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(fed, spark, digits, tmp_path):
     gate, passed = tmp_path / "gate", tmp_path / "passed"
     rows = spark.read.parquet(f"{digits}/train")
     frame = rows.repartition(6).mapInArrow(gated(gate, range(1, 6), passed), rows.schema)
-    settings = {"input_mode": "spark", "order": order, "nodes": 2, "epochs": 2, "max_restarts": 1}
+    settings = {"input_mode": "spark", "nodes": 2, "epochs": 2, "max_restarts": 1}
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, digits, tmp_path / "run", frame, **settings)
         deadline = time.monotonic() + 240
@@ -211,27 +204,11 @@ def test_a_frame_with_other_columns_is_refused(spark, digits, tmp_path):
         run(digits, tmp_path / "run", rows)
 
 
-def test_rows_are_trained_on_while_they_arrive(spark, fed, digits, tmp_path):
-    """A partition comes only once training has begun; every row counts once, in every epoch."""
-    begun, mine = tmp_path / "begun", tmp_path / "mine.py"
-    mine.write_text(
-        "from pathlib import Path\n\n"
-        f"def begin(tensors, label, seeds):\n    Path({str(begun)!r}).touch()\n    return tensors, label\n"
-    )
-    rows = spark.read.parquet(f"{digits}/train")
-    frame = in_parts(spark, rows, [0, 100, 30, 300, 0, 500, 369, 1]).mapInArrow(gated(begun, [3]), rows.schema)
-    settings = {"nodes": 2, "epochs": 3, "batch_size": 50, "optimizer": MOMENTUM, "input_mode": "spark"}
-    result = run(digits, tmp_path / "run", frame, order="arrival", transform=f"{mine}:begin", **settings)
-    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 3900}
-    assert result["updates"] == 3 * 26
-    assert result["metrics"]["test"]["accuracy"] > 0.8
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("order", "seed"), [("exact", 1), ("arrival", 2)])
-def test_random_partitions_with_a_slow_node_and_a_slow_task_end_with_an_exact_ledger(spark, fed, tmp_path, seed, order):
+@pytest.mark.parametrize("seed", [1])
+def test_random_partitions_with_a_slow_node_and_a_slow_task_end_with_an_exact_ledger(spark, fed, tmp_path, seed):
     """Three nodes; how any partitions become blocks is tested without Spark (handoff/test_handoff.py)."""
-    generator = np.random.default_rng([seed, order == "arrival"])
+    generator = np.random.default_rng(seed)
     rows = int(generator.integers(50, 2000))
     x = generator.integers(0, 255, (rows, 4), dtype=np.uint8)
     data = tmp_path / "data"
@@ -247,7 +224,7 @@ def test_random_partitions_with_a_slow_node_and_a_slow_task_end_with_an_exact_le
             yield batch
 
     frame = in_parts(spark, spark.read.parquet(f"{data}/train"), sizes)
-    settings = {"input_mode": "spark", "order": order, "nodes": 3, "epochs": 2}
+    settings = {"input_mode": "spark", "nodes": 3, "epochs": 2}
     result = run(
         data,
         tmp_path / "run",

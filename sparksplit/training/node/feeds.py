@@ -10,7 +10,7 @@ import numpy as np
 from sparksplit.collectives import Collective
 from sparksplit.dataset.plan import window_for
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Assembler, Chunk
+from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
 from sparksplit.rows.unfit import Fit
 from sparksplit.strategies.splits import Split
@@ -20,7 +20,6 @@ from sparksplit.training.node.process import Process
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
-    from sparksplit.handoff.arrival import ArrivingFeed
 
 
 _EVALUATED = 1024
@@ -72,46 +71,23 @@ class Feeds:
                 yield int(lane), feed.epoch(0)
                 self.end(feed)
 
-    def training(self, rows: RowSource | None, split: Split, sync: Sync, batch_size: int) -> Feed | ArrivingFeed:
-        """The training rows in mini-batches of `batch_size`. rows: None if they are still arriving."""
-        return self._arriving(split, sync, batch_size) if rows is None else self._exact(rows, split, sync, batch_size)
+    def training(self, rows: RowSource, split: Split, sync: Sync, batch_size: int) -> Feed:
+        """The training rows in mini-batches of `batch_size`."""
+        lanes, size = self._process.data.manifest.lanes, self._member.size
+        own = split.lanes(lanes, self._member.rank, size)
+        source = LanesOf(rows, own) if split.dealt_apart else rows
+        copies = size if sync.every_step and split.every_row else 1
+        return self._feed(source, own, batch_size, training=True, copies=copies, everyone=self._everyone(split, sync))
 
-    def end(self, feed: Feed | ArrivingFeed) -> None:
-        """Close `feed`, so that the next one gets its memory; a feed of arriving rows stays open."""
-        if isinstance(feed, Feed) and feed in self._open:
-            self._open.remove(feed)
-            feed.close()
+    def end(self, feed: Feed) -> None:
+        """Close `feed`, so that the next one gets its memory."""
+        self._open.remove(feed)
+        feed.close()
 
     def close(self) -> None:
         """End reading."""
         for feed in self._open:
             feed.close()
-
-    def _exact(self, rows: RowSource, split: Split, sync: Sync, batch_size: int) -> Feed:
-        own, size = self._own(split), self._member.size
-        source = LanesOf(rows, own) if split.dealt_apart else rows
-        copies = size if sync.every_step and split.every_row else 1
-        return self._feed(source, own, batch_size, training=True, copies=copies, everyone=self._everyone(split, sync))
-
-    def _arriving(self, split: Split, sync: Sync, batch_size: int) -> ArrivingFeed:
-        """The feed whose first epoch is trained as Spark hands it over."""
-        from sparksplit.handoff.arrival import ArrivingFeed
-
-        process, manifest = self._process, self._process.data.manifest
-        assert process.receiver is not None
-        own, everyone = self._own(split), self._everyone(split, sync)
-        return ArrivingFeed(
-            process.receiver,
-            Assembler(manifest.tensors, manifest.label, self._config.seed, process.transform(), fit=self._fit),
-            self._collective,
-            batch_size,
-            process.told,
-            lambda fed: self._feed(process.spooled_rows(fed), own, batch_size, training=True, everyone=everyone),
-            lambda: self._member.phase("feeding"),
-        )
-
-    def _own(self, split: Split) -> order.Ints:
-        return split.lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size)
 
     def _everyone(self, split: Split, sync: Sync) -> list[order.Ints] | None:
         """All nodes' lanes, if their chunks must hold the same mini-batches: sums match by the loop's iteration."""

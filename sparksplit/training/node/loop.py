@@ -62,13 +62,9 @@ class Trained(Protocol):
 
 
 class RowFeed(Protocol):
-    """Where the loop's rows come from: a `rows.feed.Feed`, or a `handoff.arrival.ArrivingFeed`."""
+    """Where the loop's rows come from, such as a `rows.feed.Feed`."""
 
     max_updates: int
-
-    @property
-    def exact(self) -> bool:
-        """Whether chunks follow the order of rows."""
 
     @property
     def updates(self) -> int:
@@ -139,10 +135,7 @@ class Loop:
             if self._has_stopped:
                 break
             self._round = list(epochs)
-            # A feed of arriving rows knows its length only once its first epoch has ended.
-            base = first + number * self._steps if number or self._feed.exact else 0
-            self._train_epoch(self._round[self._collective.rank], base)
-            self._report_length(begun_with)
+            self._train_epoch(self._round[self._collective.rank], first + number * self._steps)
             self._finish_round()
         if self._has_stopped:
             self._member.state(steps=tally.step, update=tally.step)
@@ -155,7 +148,7 @@ class Loop:
     @property
     def _steps(self) -> int:
         """Steps of a round."""
-        return self._rounds.steps or self._feed.updates
+        return self._rounds.steps
 
     @property
     def _within_round(self) -> bool:
@@ -170,7 +163,7 @@ class Loop:
         """Tell the driver how many steps the run has. begun_with: how many were done at the start."""
         if self._rounds.whole:
             self._member.state(steps=self._rounds.whole[0])
-        elif self._feed.exact:
+        else:
             rounds = (begun_with - self._rounds.first) // self._steps + len(self._rounds.epochs[0])
             self._member.state(steps=self._rounds.first + rounds * self._steps)
 
@@ -186,7 +179,7 @@ class Loop:
             self._account(epoch, base, chunk, losses)
             if self._looks is not None:
                 self._looks.check()
-            if self._looks is None or not self._feed.exact or not (self._sync.every_step or sync_every):
+            if self._looks is None or not (self._sync.every_step or sync_every):
                 self._end_if_asked()  # else with a checkpoint, soon
             # With the time that its rows took: they may be what is slow.
             self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - waited)
@@ -199,8 +192,7 @@ class Loop:
         if sync_every:
             for done in syncs_left(tally.step - base, self._steps, sync_every):
                 self._synchronise_within(base, done)
-        if self._feed.exact:
-            tally.step = base + self._steps
+        tally.step = base + self._steps
 
     def _train(self, chunk: Chunk) -> Any:
         self._suspect = chunk.suspect
@@ -322,7 +314,7 @@ class Loop:
 
     def _save_within(self) -> None:
         # At the end of a round, its record belongs in the checkpoint too.
-        if self._feed.exact and self._within_round:
+        if self._within_round:
             self._save_if_due()
 
     def _save_if_due(self) -> None:

@@ -67,10 +67,9 @@ def _trained(process: Process, collective: Collective, clock: Clock) -> NodeResu
         process.build()
         worker = Worker(process, member, collective)
         worker.begin()
-    in_order = config.order == "exact" or worker.goes_on
     with worker.saver.finishing():
         with clock.spent_on("handoff"):
-            rows = process.await_rows() if in_order else None
+            rows = process.await_rows()
         return worker.train(rows, {}, clock)
 
 

@@ -20,7 +20,7 @@ class Stretch:
 
     own: whether that is the run's own strategy; if not, it is `batch`, on the lanes that the nodes have. begins, until:
     how many of the run's epochs are over before it, and after it. first: the run's steps before it. steps: steps of a
-    round, on the node with the most; None while rows are still arriving.
+    round, on the node with the most.
     """
 
     split: Split
@@ -28,7 +28,7 @@ class Stretch:
     begins: int
     until: int
     first: int
-    steps: int | None
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Rounds:
 
     epochs: Sequence[range]
     first: int
-    steps: int | None
+    steps: int
     whole: tuple[int, int] | None = None
 
     @property
@@ -54,14 +54,14 @@ class Rounds:
 class Schedule:
     """All rounds of a run on `nodes` nodes.
 
-    split: the strategy's. lanes: how many the data set has. lane_rows: rows of each lane; None while they are still
-    arriving. local_batch_size: rows of mini-batches that are dealt apart, if the user sets it. after: `sync.after`.
+    split: the strategy's. lanes: how many the data set has. lane_rows: rows of each lane. local_batch_size: rows of
+    mini-batches that are dealt apart, if the user sets it. after: `sync.after`.
     """
 
     split: Split
     nodes: int
     lanes: int
-    lane_rows: Sequence[int] | None
+    lane_rows: Sequence[int]
     epochs: int
     batch_size: int
     local_batch_size: int | None = None
@@ -69,7 +69,7 @@ class Schedule:
 
     def stretches(self, done: int = 0) -> list[Stretch]:
         """The stretches that are not over after `done` epochs; always at least the last one."""
-        per_epoch = 0 if self.lane_rows is None else order.updates_per_epoch(sum(self.lane_rows), self.batch_size)
+        per_epoch = order.updates_per_epoch(sum(self.lane_rows), self.batch_size)
         before = min(self.epochs, -(-self.after // per_epoch)) if self.after and per_epoch else 0
         found = []
         if done < before or before == self.epochs:
@@ -91,9 +91,7 @@ class Schedule:
         own = split.batch_size(self.batch_size, self.nodes)
         return (self.local_batch_size or own) if split.dealt_apart else own
 
-    def _steps(self, split: Split) -> int | None:
-        if self.lane_rows is None:
-            return None
+    def _steps(self, split: Split) -> int:
         rows = sum(self.lane_rows)
         if split.dealt_apart:
             owned = (split.lanes(self.lanes, rank, self.nodes) for rank in range(self.nodes))
@@ -105,7 +103,7 @@ class Schedule:
             return None
         last = self.stretches(stretch.until)[-1]
         epochs = [last.split.epochs(last.begins, last.until, rank, self.nodes) for rank in range(self.nodes)]
-        return last.first + len(epochs[0]) * (last.steps or 0), max(own[-1] + 1 for own in epochs)
+        return last.first + len(epochs[0]) * last.steps, max(own[-1] + 1 for own in epochs)
 
 
 def step_at(stretch: Stretch, rounds: int, step: int) -> int:
@@ -116,12 +114,12 @@ def step_at(stretch: Stretch, rounds: int, step: int) -> int:
     """
     if not stretch.split.dealt_apart:
         return step
-    return stretch.first + (rounds - stretch.begins) * (stretch.steps or 0)
+    return stretch.first + (rounds - stretch.begins) * stretch.steps
 
 
 def is_within_round(stretch: Stretch, step: int) -> bool:
     """Whether the run, after `step` steps, is within a round that another number of nodes cannot continue."""
-    return not stretch.split.shared and bool(stretch.steps) and (step - stretch.first) % (stretch.steps or 1) != 0
+    return not stretch.split.shared and stretch.steps > 0 and (step - stretch.first) % stretch.steps != 0
 
 
 def next_stop(step: int, base: int, every: int | None, sync_every: int | None) -> int:

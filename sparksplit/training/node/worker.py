@@ -58,11 +58,6 @@ class Worker:
         self._publishes = member.rank == 0 and not process.payload.record_only
         self._published, self._publish_after = 0, 0.0
 
-    @property
-    def goes_on(self) -> bool:
-        """Whether the run has already been trained up to a checkpoint."""
-        return self._progress.step > 0
-
     def begin(self) -> None:
         """Take the state that the run begins or goes on with."""
         self._progress = self._state.begin()
@@ -70,10 +65,8 @@ class Worker:
         self._state.agreed_digest("before training")
         self._say_what_copies_cost()
 
-    def train(self, rows: RowSource | None, held: dict[str, RowSource], clock: Clock) -> NodeResult:
+    def train(self, rows: RowSource, held: dict[str, RowSource], clock: Clock) -> NodeResult:
         """Train to the end, wherever that is; returns the result for the driver.
-
-        rows: None if training begins while they arrive.
 
         held: the sources of validation and test rows, if they are not read from the prepared data set.
         clock: of this process, since it began.
@@ -215,13 +208,13 @@ class Worker:
         # Rank 0 publishes it once all others have done their part.
         self._member.gather(f"published {self._saved}", None)
 
-    def _schedule(self, rows: RowSource | None) -> Schedule:
+    def _schedule(self, rows: RowSource) -> Schedule:
         config = self._config
         return Schedule(
             self._process.strategy.split,
             self._member.size,
             self._process.data.manifest.lanes,
-            None if rows is None else rows.lane_rows,
+            rows.lane_rows,
             config.epochs,
             config.batch_size,
             config.local_batch_size,

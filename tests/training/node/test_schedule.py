@@ -55,12 +55,6 @@ def test_a_run_that_never_gets_that_far_is_one_stretch_that_is_not_its_own_even_
         assert (stretch.own, stretch.until) == (False, 4)
 
 
-def test_nothing_is_known_of_rows_that_are_still_arriving():
-    unknown = Schedule(BatchSplit(), 2, 6, None, 4, BATCH)
-    (stretch,) = unknown.stretches()
-    assert (stretch.steps, unknown.rounds(stretch, 0)) == (None, Rounds([range(4), range(4)], 0, None))
-
-
 @given(
     split=st.sampled_from(SPLITS),
     nodes=st.integers(1, 6),

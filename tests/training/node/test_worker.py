@@ -13,7 +13,7 @@ from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.collectives import Alone
 from sparksplit.dataset.description import Description, FittedPreprocessing
 from sparksplit.rows.ledger import Entry, Ledger
-from sparksplit.strategies import STRATEGIES, Strategy
+from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit
 from sparksplit.training import report
 from sparksplit.training.config import TrainConfig
@@ -262,23 +262,6 @@ class Halves(BatchSplit):
 
     def batch_size(self, batch_size, nodes):
         return batch_size // 2
-
-
-def test_mini_batches_have_the_rows_that_the_split_says_in_either_order():
-    member = Member(0, 1, None)
-    process = process_of(member, "batch", LANES, input_mode="spark", order="arrival")
-    process.strategy = Strategy(Halves(), STRATEGIES["batch"].sync)
-    process.data.manifest.tensors, process.data.manifest.label = [], None
-    process.receiver, process.told = object(), None
-    process.spooled_rows = lambda fed: Rows(LANES)
-    worker = Worker(process, member, Alone())
-    rows, split = Rows(LANES), process.strategy.split
-    arriving, exact = (
-        worker._feeds.training(given, split, worker._sync, worker._schedule(given).rows_of_batch(split))
-        for given in (None, rows)
-    )
-    assert arriving._batch_size == BATCH // 2
-    assert arriving._make({}).updates == exact.updates == worker._schedule(rows).stretches()[0].steps == -(-ROWS // 3)
 
 
 def test_another_number_of_nodes_counts_its_updates_on():
