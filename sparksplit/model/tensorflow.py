@@ -6,15 +6,16 @@ import os
 import sys
 from typing import Any
 
-_NOT_NEEDED = ("matplotlib", "sklearn")
+_NOT_NEEDED = ("matplotlib", "pandas", "scipy", "sklearn")
 
 
 def import_tensorflow() -> Any:
-    """Import TensorFlow with Keras, but without Matplotlib and scikit-learn; return TensorFlow's module.
+    """Import TensorFlow with Keras, but without the libraries that Keras imports wherever they are installed; return
+    TensorFlow's module.
 
-    Keras imports both wherever they are installed, for its picture galleries and its wrappers for scikit-learn, which
-    then stay off in this process. That takes a quarter of a node's start. The user's functions can import both
-    afterwards. Not for the user's own process: no thread can import the two meanwhile.
+    Keras imports them for picture galleries, wrappers for scikit-learn and frames of pandas as inputs, which then stay
+    off in this process. They take half of the import's processor time. The user's functions can import them afterwards.
+    Not for the user's own process: no thread can import them meanwhile.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     barred = [name for name in _NOT_NEEDED if name not in sys.modules]
