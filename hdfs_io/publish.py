@@ -14,7 +14,7 @@ from hdfs_io.differences import differences, said
 from hdfs_io.errors import InputError, RunError, SparksplitError, UsageError
 from hdfs_io.fence import PREFIX, Fence, check_owner
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, is_own, mark_of, only_marks
-from hdfs_io.replacing import discard, hidden, publish_folder, remove, remove_old
+from hdfs_io.replacing import discard, hidden, overlap, publish_folder, remove, remove_old
 
 log = logging.getLogger(__name__)
 
@@ -23,13 +23,15 @@ Decision = Literal["done", "fresh", "resume"]
 
 @dataclass(frozen=True)
 class _Found:
-    """What is in the output's place. command: None where only the mark is there, so that nothing would be lost."""
+    """What is in the output's place. command: None where only the mark is there, so that nothing would be lost.
+    extends: whether it began with the content of a complete output."""
 
     command: str | None
     config_hash: str | None
     input_hash: str | None
     complete: bool
     keys: Mapping[str, Any]
+    extends: bool
 
 
 class OtherUnfinished(UsageError):
@@ -52,6 +54,8 @@ class Output:
         function where hashing takes long: it is called only if there is something to compare with, and whoever fills
         the output records the hash with `made_of`
     keys: what `config_hash` was made of, so that the next command can say what differs: as in `differences`
+    extends: whether a complete output with these keys and this hash is a part of this one, which then begins with its
+        content and replaces it when complete
     folder: where an output that fills up in place does so: `path`, or beside it while a complete output has to stay
         until the new one is complete too
 
@@ -66,12 +70,15 @@ class Output:
         inputs: Mapping[str, str] | None = None,
         input_hash: str | Callable[[], str] | None = None,
         keys: Mapping[str, Any] | None = None,
+        extends: Callable[[Mapping[str, Any], str | None], bool] = lambda keys, config_hash: False,
     ) -> None:
         self.path = filesystem.followed(path).rstrip("/")
         if not filesystem.name(self.path or "/"):
             raise UsageError(f"{path}: is the root of a file system; choose a folder in it")
         self.config_hash, self.command, self.inputs = config_hash, command, inputs or {}
         self.input_hash, self.keys = input_hash, keys or {}
+        self._extends, self.extending = extends, False
+        """Whether a complete output is extended, as the last `decide` has found."""
         self.folder = self.path
         self.lease = lease.Lease(self.path, command)
         self._fence: Fence | None = None
@@ -132,12 +139,6 @@ class Output:
         except (SparksplitError, OSError) as error:  # the output is complete all the same
             log.debug("%s: %s", self.path, error)
 
-    def made_with(self) -> Mapping[str, Any] | None:
-        """The keys that a complete output in its place was made with; None where there is none. Raises UsageError where
-        another command's is."""
-        found = self._look(self.path)
-        return found.keys if found is not None and found.complete else None
-
     def decide(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Decision:
         """What to do, without doing it.
 
@@ -155,11 +156,11 @@ class Output:
         found = self._look(self.path)
         if problem := overlap(self.path, self.inputs):
             raise UsageError(problem)
-        self.folder = self.path
+        self.folder, self.extending = self.path, False
         if found is not None and not found.complete:
             return self._unfinished(found, overwrite, going_on)
         begun = self._look(self._next) if going_on and (overwrite or found is None) else None
-        if begun is not None and begun.config_hash in (going_on or ()):
+        if begun is not None and begun.config_hash in (going_on or ()) and not (overwrite and begun.extends):
             self.folder = self._next
             return "resume"
         if found is None:
@@ -170,6 +171,8 @@ class Output:
         same = found.config_hash == self.config_hash
         if same and (self.input_hash is None or self._input_hash_now() == found.input_hash):
             return "done"
+        if self._extends(found.keys, found.config_hash):
+            return self._extended()
         other = ", but its input has changed since it was made" if same else self._other(found, ", made ")
         raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it")
 
@@ -180,6 +183,20 @@ class Output:
         if going_on is None or overwrite:
             return "fresh"
         raise OtherUnfinished(f"{self.path}: is unfinished{self._other(found, ', ')}", found.config_hash)
+
+    def _extended(self) -> Decision:
+        """What to do where a complete output is extended; as `decide`. Raises UsageError where another output that is
+        to replace it is unfinished."""
+        self.folder, self.extending = self._next, True
+        begun = self._look(self._next)
+        if begun is None:
+            return "fresh"
+        if begun.config_hash == self.config_hash or self._extends(begun.keys, begun.config_hash):
+            return "resume"
+        raise UsageError(
+            f"{self._next}: is to replace {self.path}, and is unfinished{self._other(begun, ', ')}; finish it with its "
+            "own command, or remove it"
+        )
 
     def _look(self, path: str) -> _Found | None:
         """What is at `path`; None where there is nothing. Raises UsageError where this command may not replace it."""
@@ -205,7 +222,8 @@ class Output:
             raise UsageError(f"{path}: is {is_one}, not {COMMANDS[self.command]}; choose another folder")
         keys = mark.get("keys")
         hashes = mark.get("config_hash"), mark.get("input_hash")
-        return _Found(command, *hashes, SUCCESS in names, keys if isinstance(keys, dict) else {})
+        extends = mark.get("extends") is True
+        return _Found(command, *hashes, SUCCESS in names, keys if isinstance(keys, dict) else {}, extends)
 
     def _other(self, found: _Found, how: str) -> str:
         """That the configuration of what was `found` is another, and which keys differ, as far as that is known."""
@@ -265,15 +283,16 @@ class Output:
         self._check_staged(folder)
         self._mark(folder)
 
-    def begin(self) -> None:
+    def begin(self, fill: Callable[[str], None] = lambda folder: None) -> None:
         """Make `folder`, empty but for its mark and what is not the output's own, for an output that fills up in place.
 
-        Use it within `claimed`.
+        fill: puts what it begins with into a folder. Use it within `claimed`.
         """
         self._check_owner()
         # Anything begun beside it earlier would be resumed once this one is complete.
         discard(self._next, self.path, self._check_owner)
         with self._beside() as folder:
+            fill(folder)
             self._publish(folder, self.folder, self._check_owner)
         self.enclose()
 
@@ -328,6 +347,8 @@ class Output:
         mark: dict[str, Any] = {"command": self.command, "config_hash": self.config_hash}
         if self.keys:
             mark["keys"] = self.keys
+        if self.extending:
+            mark["extends"] = True
         if isinstance(self.input_hash, str):
             mark["input_hash"] = self.input_hash
         content = json.dumps(mark).encode() + b"\n"
@@ -369,17 +390,3 @@ class Output:
                 remove(filesystem.join(folder, name))
         for name in lease.left_over(self.path, names):
             remove(filesystem.join(folder, name))
-
-
-def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
-    """What is wrong with `output`, given the `inputs` (key to path) of its command; None where nothing is.
-
-    An output inside an input's folder would be read as input the next time, or vanish when the input is replaced.
-    """
-    for key, path in inputs.items():
-        if filesystem.holds(output, path):
-            what = "is" if filesystem.holds(path, output) else "holds"
-            return f"{output}: {what} what the command reads ({key}: {path}); choose another output"
-        if filesystem.holds(path, output):
-            return f"{output}: lies within what the command reads ({key}: {path}); choose another output"
-    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hdfs_io import filesystem
 from hdfs_io.errors import SparksplitError
@@ -104,3 +104,17 @@ def hidden(path: str, kind: str) -> str:
     """A new name beside `path` that listings of inputs skip."""
     parent = filesystem.parent(path).rstrip("/")
     return f"{parent}/.{filesystem.name(path)}.{kind}-{uuid.uuid4().hex[:8]}"
+
+
+def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
+    """What is wrong with `output`, given the `inputs` (key to path) of its command; None where nothing is.
+
+    An output inside an input's folder would be read as input the next time, or vanish when the input is replaced.
+    """
+    for key, path in inputs.items():
+        if filesystem.holds(output, path):
+            what = "is" if filesystem.holds(path, output) else "holds"
+            return f"{output}: {what} what the command reads ({key}: {path}); choose another output"
+        if filesystem.holds(path, output):
+            return f"{output}: lies within what the command reads ({key}: {path}); choose another output"
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from operator import le
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -49,12 +50,15 @@ def _rises_above_0(ends: list[float]) -> list[float]:
 _Ends = Annotated[list[float], pydantic.Field(min_length=2, max_length=2), pydantic.AfterValidator(_rises_above_0)]
 
 
+_SEEDS = ("seeds", "max_seeds")
+
+
 def adds_seeds(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """Whether a comparison with the keys `now` has all runs of one with the keys `then`, and those of further seeds."""
-    numbers = ("seeds", "max_seeds")
-    before, after = ({key: value for key, value in keys.items() if key not in numbers} for keys in (then, now))
-    least, most = (max(keys.get(key) or 0 for key in numbers) for keys in (then, now))
-    return before == json.loads(json.dumps(after)) and least <= most and any(then[key] != now[key] for key in numbers)
+    before, after = ({key: value for key, value in keys.items() if key not in _SEEDS} for keys in (then, now))
+    first, most = ([keys.get("seeds") or 0, max(keys.get(key) or 0 for key in _SEEDS)] for keys in (then, now))
+    known = bool(then.get("seeds")) and before == json.loads(json.dumps(after))
+    return known and first != most and all(map(le, first, most))
 
 
 class TuneConfig(Config):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
@@ -187,6 +187,19 @@ class Results(Record):
     """What to do, what it gains and what is not decided."""
     tuning: Tuning | None = None
     """How the hyperparameters were tuned; None where nothing was tuned."""
+    earlier: list[int] = field(default_factory=list)
+    """The numbers of seeds of the finished comparisons that this one went on from, in order."""
+
+    @property
+    def finished_with(self) -> list[int]:
+        """`earlier`, and the number of seeds of this comparison."""
+        return [*self.earlier, len(self.seeds)]
+
+    @property
+    def wrong_of_100(self) -> int:
+        """A bound on how many of 100 such answers are wrong: 5 for each time that a comparison of several seeds was
+        finished, since further seeds follow a look at those before."""
+        return 5 * (1 + sum(seeds > 1 for seeds in self.earlier))
 
     @property
     def all_finished(self) -> list[ComparedRun]:

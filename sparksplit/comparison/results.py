@@ -38,12 +38,14 @@ def results(
     config_hash: str,
     seeds: int,
     tuning: Tuning | None = None,
+    earlier: Sequence[int] = (),
 ) -> Results:
     """The content of results.json.
 
     planned: all runs of the plan. records: the records of all runs that are compared, diverged ones too. references:
     the records of the other runs. created: the time, in ISO 8601. config_hash: the output's. seeds: the number of seeds
-    that were run. tuning: the source of tuned values.
+    that were run. tuning: the source of tuned values. earlier: the numbers of seeds of the
+    finished comparisons that this one went on from.
     """
     manifest = data.manifest
     level = level_at(config.looks, seeds)
@@ -93,6 +95,7 @@ def results(
         scale=scale.scale(found.table, model),
         answer=NO_ANSWER,
         tuning=tuning,
+        earlier=list(earlier),
     )
     return replace(whole, answer=answer(whole))
 

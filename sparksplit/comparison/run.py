@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
@@ -70,33 +71,39 @@ def compare(config: CompareConfig, options: Options) -> Results:
     config_hash = _hash(config, work, search)
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
     keys = config.keys | {key: value for one in work for key, value in one.inputs.contents.items()}
-    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file}, keys=keys)
-    made_with = None if options.overwrite else output.made_with()
-    is_more = bool(made_with) and adds_seeds(made_with or {}, keys)
-    overwrite = options.overwrite or is_more
+
+    def extends(then: Mapping[str, Any], made: str | None) -> bool:
+        return adds_seeds(then, keys) and _hash_with(config, data, then) == made
+
+    output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file}, keys=keys, extends=extends)
     # Where it replaces a comparison, only runs that the same command has finished count as done.
-    going_on = {config_hash} if overwrite else None
-    with output.claimed(overwrite, going_on) as decision:
+    going_on = {config_hash} if options.overwrite else None
+    with output.claimed(options.overwrite, going_on) as decision:
         if decision == "done":
             say(f"{output.path} is up to date: it was made from the same input and configuration")
             return Results.read(output.path)
-        if decision == "resume" or (not overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
+        if decision == "resume" or (not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
             output.go_on()
         else:
-            output.begin()
-        if is_more:
-            _take_over(output, [*work, *search.work])
+            output.begin(partial(_take_over, output.path) if output.extending else lambda folder: None)
         say_plan(config, runs)
-        return _fill(_Comparison(config, data, output, work), search)
+        earlier = Results.read(output.path).finished_with if output.extending else ()
+        return _fill(_Comparison(config, data, output, work, earlier=earlier), search)
 
 
-def _take_over(output: Output, work: Sequence[_Work]) -> None:
-    """Begin with what a finished comparison of fewer seeds has measured. A run whose configuration has changed is made
-    again all the same."""
-    for name in (Measured.FILE, *(f"{RUNS}/{one.run.key}.json" for one in work)):
-        there, here = (filesystem.join(folder, name) for folder in (output.path, output.folder))
-        if filesystem.exists(there) and not filesystem.exists(here):
-            output.fence.write_bytes(here, filesystem.read_bytes(there))
+def _take_over(finished: str, folder: str) -> None:
+    """Begin in `folder` with what a finished comparison of fewer seeds has measured. A run whose configuration has
+    changed is made again all the same."""
+    for name in [Measured.FILE, *(f"{RUNS}/{name}" for name in filesystem.listing(filesystem.join(finished, RUNS)))]:
+        if filesystem.exists(path := filesystem.join(finished, name)):
+            filesystem.write_bytes(filesystem.join(folder, name), filesystem.read_bytes(path))
+
+
+def _hash_with(config: CompareConfig, data: PreparedDataSet, then: Mapping[str, Any]) -> str:
+    """The hash that the comparison would have with the seeds of the keys `then`."""
+    other = config.model_copy(update={key: then.get(key) for key in ("seeds", "max_seeds")})
+    runs = plan(other)
+    return _hash(other, [_Work.of(run, data) for run in runs], _Search.of(other, runs, data))
 
 
 def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
@@ -223,6 +230,8 @@ class _Comparison:
     pace: Pace = field(default_factory=Pace)
     handed: bool = False
     """Whether Spark has handed over rows already."""
+    earlier: Sequence[int] = ()
+    """The numbers of seeds of the finished comparisons that this one goes on from."""
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
@@ -361,7 +370,7 @@ class _Comparison:
             )
             self.output.fence.write_json(self._path(one), record.to_json())
         elif (pause := one.restarts.after(error, 0.0, -1)) is None:
-            if self.output.folder == self.output.path:  # else --overwrite, which starts over
+            if self.output.extending or self.output.folder == self.output.path:  # else --overwrite, which starts over
                 say("finished runs are kept; the same command, without --overwrite, goes on from there")
             raise error
         else:
@@ -384,5 +393,5 @@ class _Comparison:
         seeds = self.seeds or self.config.looks[-1]
         return analysis.results(
             self.config, planned, self.data, records, references, self.measured, created, config_hash, seeds,
-            self.tuning,
+            self.tuning, self.earlier,
         )  # fmt: skip

@@ -47,7 +47,7 @@ def tried(tmp_path, monkeypatch, failures, looks=()):
     monkeypatch.setattr(run, "ComparisonDisplay", lambda *_: nullcontext(SimpleNamespace(begin=lambda _: None)))
     monkeypatch.setattr(_Comparison, "_cluster", cluster)
     data = SimpleNamespace(manifest=SimpleNamespace(splits={"train": SimpleNamespace(rows=1)}))
-    output = SimpleNamespace(folder=str(tmp_path), path=str(tmp_path))
+    output = SimpleNamespace(folder=str(tmp_path), path=str(tmp_path), extending=False)
     comparison = _Comparison(None, data, output, [_Work(one, None, "hash", Restarts(3))])
     comparison.run(None)
     return len(started), pauses

@@ -306,6 +306,9 @@ def test_neither_the_folder_nor_what_only_costs_time_makes_another_comparison() 
         ({"seeds": 5}, {"seeds": 5}, False),
         ({"seeds": 5}, {"seeds": 5, "max_seeds": 20}, True),
         ({"seeds": 5, "max_seeds": 20}, {"seeds": 10}, False),
+        ({"seeds": 5, "max_seeds": 20}, {"seeds": 10, "max_seeds": 20}, True),
+        ({"seeds": 8}, {"seeds": 2, "max_seeds": 8}, False),
+        ({"seeds": 8}, {"seeds": 2, "max_seeds": 16}, False),
         ({"seeds": 5}, {"seeds": 6, "margin": 0.01}, False),
         ({"seeds": 5}, {"seeds": 6, "nodes": [1, 2, 4]}, False),
     ],
@@ -313,3 +316,4 @@ def test_neither_the_folder_nor_what_only_costs_time_makes_another_comparison() 
 def test_a_comparison_adds_seeds_to_another(then, now, adds):
     before, after = (CompareConfig(data="d", output="o", **keys).keys for keys in (then, now))
     assert adds_seeds(json.loads(json.dumps(before)), after) == adds
+    assert not adds_seeds({}, after)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -133,33 +134,81 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         compared(digits, digits / "comparison")
 
 
-def test_more_seeds_begin_with_a_copy_and_the_finished_comparison_stays_until_they_are_there(
-    digits, tmp_path, monkeypatch
-):
-    record, there = tmp_path / "out" / "runs" / "single-n1-s1.json", []
+@pytest.fixture
+def small(digits, tmp_path, monkeypatch):
+    """Comparisons without Spark, of the keys that are given, each of which adds a record: (the records that it began
+    with, by name; the seeds of those before)."""
 
-    def finished(comparison, search):
-        comparison.output.fence.write_bytes(comparison._path(comparison.work[0]), b"measured")
-        comparison.output.complete()
-        return SimpleNamespace(to_json=dict)
+    def comparison(kill=False, overwrite=False, **keys):
+        def filled(comparison, search):
+            runs = Path(comparison.output.folder, "runs")
+            there = {path.name: path.read_text() for path in runs.iterdir()} if runs.exists() else {}
+            comparison.output.fence.write_bytes(f"{runs}/{len(there)}.json", f"{keys}".encode())
+            if kill:
+                raise KeyboardInterrupt
+            comparison.output.complete()
+            return SimpleNamespace(to_json=lambda: (there, list(comparison.earlier)))
 
-    def killed(comparison, search):
-        runs = tmp_path / ".out.next" / "runs"
-        there.append({path.name: path.read_bytes() for path in runs.iterdir()})
-        (runs / "another.json").write_bytes(b"since")
-        raise KeyboardInterrupt
+        monkeypatch.setattr("sparksplit.comparison.run._fill", filled)
+        read = SimpleNamespace(read=lambda path: SimpleNamespace(finished_with=[7]))
+        monkeypatch.setattr("sparksplit.comparison.run.Results", read)
+        with pytest.raises(KeyboardInterrupt) if kill else nullcontext():
+            return compared(digits, tmp_path / "out", Options(overwrite=overwrite), **keys)
 
-    monkeypatch.setattr("sparksplit.comparison.run._fill", finished)
-    compared(digits, tmp_path / "out", seeds=1)
-    assert record.read_bytes() == b"measured"
-    monkeypatch.setattr("sparksplit.comparison.run._fill", killed)
-    for _ in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            compared(digits, tmp_path / "out", seeds=1, max_seeds=4)
-    assert there == [{record.name: b"measured"}, {record.name: b"measured", "another.json": b"since"}]
-    assert record.read_bytes() == b"measured"
+    return comparison
+
+
+def test_more_seeds_begin_with_a_copy_and_the_finished_comparison_stays_until_they_are_there(small, tmp_path):
+    assert small(seeds=1) == ({}, [])
+    small(kill=True, seeds=1, max_seeds=4)
+    assert [path.name for path in (tmp_path / "out" / "runs").iterdir()] == ["0.json"]
+    # More still go on from what was run since; and a record that the user removed is not copied again.
+    (tmp_path / ".out.next" / "runs" / "0.json").unlink()
+    small(kill=True, seeds=1, max_seeds=8)
+    assert small(seeds=1, max_seeds=8) == ({"1.json": "{'seeds': 1, 'max_seeds': 8}"}, [7])
+    with pytest.raises(UsageError, match=r"\(epochs was 2, is 8; seeds was 1, is 3; max_seeds was 8, is null\)"):
+        small(seeds=3, epochs=8)
+    with pytest.raises(UsageError, match=r"another configuration \(max_seeds was 8, is 4\)"):
+        small(seeds=1, max_seeds=4)
+
+
+def test_with_overwrite_nothing_of_a_finished_comparison_is_taken_over(small):
+    small(seeds=1)
+    small(kill=True, seeds=2)
+    assert small(overwrite=True, seeds=2) == ({}, [])
+
+
+def test_an_unfinished_comparison_of_other_keys_is_not_thrown_away_for_more_seeds(small, tmp_path):
+    small(seeds=1)
+    small(kill=True, overwrite=True, seeds=1, epochs=8)
+    with pytest.raises(UsageError, match=r"\.out\.next: is to replace .*, and is unfinished, with .* finish"):
+        small(seeds=2)
+    assert (tmp_path / ".out.next" / "runs" / "0.json").exists()
+
+
+def test_what_another_command_has_finished_meanwhile_is_not_replaced_by_more_seeds(small, tmp_path, monkeypatch):
+    """It was killed before its rename, which the next command does."""
+    small(seeds=1)
+
+    publish = Output._publish
+
+    def killed(output, folder, place, look):
+        if Path(folder, "_SUCCESS").exists():
+            raise OSError("killed")
+        publish(output, folder, place, look)
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="killed"):
+        patched.setattr(Output, "_publish", killed)
+        small(overwrite=True, seeds=1, epochs=8)
+    with pytest.raises(UsageError, match=r"\.out\.next: is to replace"):
+        small(seeds=2)
+
+
+def test_a_finished_comparison_of_another_format_is_not_extended(small, monkeypatch):
+    small(seeds=1)
+    monkeypatch.setattr("sparksplit.comparison.run.FORMAT_VERSION", 0)
     with pytest.raises(UsageError, match="another configuration"):
-        compared(digits, tmp_path / "out", seeds=3, epochs=8)
+        small(seeds=2)
 
 
 @pytest.mark.slow

@@ -11,8 +11,7 @@ import pytest
 
 from hdfs_io import filesystem
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS
-from hdfs_io.publish import overlap
-from hdfs_io.replacing import publish_folder
+from hdfs_io.replacing import overlap, publish_folder
 from sparksplit.base.errors import InputError, UsageError
 from tests.hdfs_io.outputs import fill, names, output, stage
 from tests.prepare.interleaved import before_call

@@ -65,21 +65,22 @@ class Note:
     """A condition of the answer that a reader must know."""
 
     kind: Literal[
-        "untuned", "one seed", "diverged", "learns best", "other place", "edge", "no test rows", "slow network",
+        "untuned", "one seed", "diverged", "learns better", "other place", "edge", "no test rows", "slow network",
         "missing", "unmet",
     ]  # fmt: skip
     """untuned: no learning rate was tuned, and the strategies may want different ones. one seed: no interval is known.
-    diverged: some runs of the row diverged. learns best: the row learns better than `single`, and is not the choice.
-    other place: the row was not timed where most runs were. edge: the row's best tried value is the lowest or the
-    highest tried. no test rows: the validation rows decide. slow network: the row sends fewer bytes than `batch` and
-    learns as well. missing: what a comparison lacks. unmet: the row missed the target."""
+    diverged: some runs of the row diverged. learns better: the row is decided to learn better than `single`, and its
+    mean is better than the choice's. other place: the row was not timed where most runs were. edge: the row's best
+    tried value is the lowest or the highest tried. no test rows: the validation rows decide. slow network: the row
+    sends fewer bytes than `batch` and learns as well. missing: what a comparison lacks. unmet: the row missed the
+    target."""
     name: str | None = None
     """The row's strategy."""
     nodes: int | None = None
     """The row's number of nodes."""
     number: float | None = None
-    """diverged, unmet: the number of runs. slow network: how many times fewer bytes. learns best: the difference of the
-    metric."""
+    """diverged, unmet: the number of runs. slow network: how many times fewer bytes. learns better: the difference of
+    the metric."""
     of: int | None = None
     """The number of all runs."""
     key: str | None = None
@@ -114,6 +115,9 @@ class Answer(Record):
     """The split whose rows the metric is computed on: test or validation."""
     seeds: int
     """The number of seeds that were run."""
+    wrong_of_100: int = 5
+    """A bound on how many of 100 such answers are wrong. It grows by 5 with each finished comparison of several seeds
+    that this one went on from."""
     choice: Option | None
     """What to use; None where no row can be chosen."""
     gain: Gain | None

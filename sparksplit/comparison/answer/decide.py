@@ -4,7 +4,6 @@ of all differences together decide; what it says by the means alone is called so
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import ceil
 from typing import Any
 
 from sparksplit.base.records import JsonObject
@@ -22,13 +21,13 @@ _TRIES = 8
 _LOWER = 0.1
 """How much of its learning rate `single` should try where it diverges."""
 _LAST_LOOK = 1.3
-"""How many times the seeds of a question the last of several looks needs. It adds about half of the seeds, so it may
-spend half of the 5 %: (2.24 / 1.96)^2 of the normal distribution's quantiles."""
+"""How many times the seeds of a question the last of several looks needs. It adds half of the seeds, so it may spend
+half of the 5 %: (2.24 / 1.96)^2 of the normal distribution's quantiles."""
 _FEWER = 1.05
 """How many times fewer bytes than `batch` a row must send to be named for a slow network."""
 _RUNNERS_UP = 3
 _FIRST = (
-    "missing", "one seed", "diverged", "learns best", "untuned", "edge", "no test rows", "other place", "unmet",
+    "missing", "one seed", "diverged", "learns better", "untuned", "edge", "no test rows", "other place", "unmet",
     "slow network",
 )  # fmt: skip
 """The kinds of notes, the most important first."""
@@ -42,7 +41,7 @@ def answer(results: Results) -> Answer:
         return _made(results, "nothing to compare", notes=[_missing(results, rows, single)])
     evidence = Evidence(results, goal_of(results.table), single)
     decision, choice, doubtful = _decided(evidence, rows)
-    told = [*_of_rows(evidence, rows), *_learns_best(evidence, rows, choice), *_of_all(results)]
+    told = [*_of_rows(evidence, rows), *_learns_better(evidence, rows, choice), *_of_all(results)]
     notes = sorted(told, key=lambda note: _FIRST.index(note.kind))
     questions = [question for row in doubtful for question in _questions(evidence, row)]
     gain = None if choice in (None, single) else Gain(speed=evidence.speed(choice), quality=evidence.pair(choice))
@@ -66,7 +65,8 @@ def _made(results: Results, decision: Decision, **more: object) -> Answer:
         "metric": results.metric.name,
         "split": results.metric.split,
     }
-    given = {"choice": None, "gain": None, **common, "seeds": len(results.seeds), **more}
+    known = {"seeds": len(results.seeds), "wrong_of_100": results.wrong_of_100}
+    given = {"choice": None, "gain": None, **common, **known, **more}
     return Answer(decision=decision, **given)  # type: ignore[arg-type]
 
 
@@ -179,12 +179,20 @@ def _next(
     if len(results.seeds) < 2 and results.config.get("max_seeds") is None:
         return Next(settings={"seeds": FIRST}, seconds=_in_more_time(results, FIRST))
     if seeds := [question.seeds for question in questions if question.seeds is not None]:
-        most = ceil(_LAST_LOOK * max(seeds))
+        most = _next_look(results, _LAST_LOOK * max(seeds))
         return Next(settings={"max_seeds": most}, seconds=_in_more_time(results, most))
     if any(note.kind == "untuned" for note in notes):
         once, whole = (in_time(results, seeds) for seeds in (1, len(results.seeds)))
         return Next(settings={"tune": _TRIES}, seconds=None if once is None or whole is None else _TRIES * once + whole)
     return None
+
+
+def _next_look(results: Results, seeds: float) -> int:
+    """The first look to come that has so many seeds. Each look has twice as many as the one before."""
+    at, past = results.looks[0], max(results.looks[-1], len(results.seeds))
+    while at < seeds or at <= past:
+        at *= 2
+    return at
 
 
 def _in_more_time(results: Results, seeds: int) -> float | None:
@@ -218,17 +226,20 @@ def _of_all(results: Results) -> Iterator[Note]:
         yield Note(kind="no test rows")
 
 
-def _learns_best(evidence: Evidence, rows: Sequence[Row], choice: Row | None) -> Iterator[Note]:
-    """The row that learns best of those that are decided to learn better than `single`, where it is not the choice."""
+def _learns_better(evidence: Evidence, rows: Sequence[Row], choice: Row | None) -> Iterator[Note]:
+    """The row with the best mean of those that are decided to learn better than `single`, where the choice's is no
+    better."""
     sign = 1 if evidence.results.metric.higher_is_better else -1
-    gains = {
-        (row.name, row.nodes): pair.mean
+    known = [
+        (sign * row.metric.mean, row, pair.mean)
         for row in rows
-        if not row.diverged and (pair := evidence.pair(row)) is not None and pair.verdict == BETTER
-    }
-    best = max(gains, key=lambda row: sign * gains[row], default=None)
-    if best is not None and (choice is None or best != (choice.name, choice.nodes)):
-        yield Note(kind="learns best", name=best[0], nodes=best[1], number=gains[best])
+        if not row.diverged and row.metric.mean is not None
+        if (pair := evidence.pair(row)) is not None and pair.verdict == BETTER
+    ]
+    best, row, difference = max(known, key=lambda one: one[0], default=(0.0, None, 0.0))
+    chosen = None if choice is None else choice.metric.mean
+    if row is not None and (chosen is None or best > sign * chosen):
+        yield Note(kind="learns better", name=row.name, nodes=row.nodes, number=difference)
 
 
 def _of_rows(evidence: Evidence, rows: Sequence[Row]) -> Iterator[Note]:

@@ -13,6 +13,7 @@ from sparksplit.comparison.answer.content import Question
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_table import Pair, Row, TimePair
 from sparksplit.comparison.intervals import LEVEL
+from sparksplit.comparison.plan import REFERENCES
 from sparksplit.comparison.record import ComparedRun
 
 MOST_SEEDS = MOST_ROWS = 1000
@@ -23,9 +24,10 @@ FIRST = 5
 
 def undecided(results: Results) -> int:
     """The number of differences on the nodes at hand that are not decided, and might be with more seeds."""
-    goal = goal_of(results.table)
+    goal, asked = goal_of(results.table), [question for question in results.answer.open if question.seeds is not None]
     learnt = [pair.verdict for pair in results.pairs if not pair.virtual and not takes_rows(pair, results.metric)]
-    return [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)].count(UNDECIDED)
+    verdicts = [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)]
+    return max(len(asked), verdicts.count(UNDECIDED))
 
 
 def about_speed(results: Results, row: Row, against: str, speed: TimePair | None) -> Question:
@@ -57,13 +59,14 @@ def about_quality(results: Results, row: Row, against: str, pair: Pair | None) -
 
 
 def in_time(results: Results, seeds: int) -> float | None:
-    """Seconds that the runs of a comparison with so many seeds take, tuning aside. Virtual nodes and references have as
-    many runs with any number of seeds."""
+    """Seconds that the runs of a comparison with so many seeds take, tuning aside. Virtual nodes have as many runs with
+    any number of seeds."""
     took = [run for run in (*results.runs, *results.virtual, *results.diverged) if isinstance(run, ComparedRun)]
-    of_seeds = sum(run.seconds.total for run in took if not run.virtual)
-    others = [*(run for run in took if run.virtual), *results.references]
-    same = sum(run.seconds.total for run in others if isinstance(run, ComparedRun))
-    return of_seeds * seeds / len(results.seeds) + same if of_seeds else None
+    real, virtual = (sum(run.seconds.total for run in took if run.virtual == which) for which in (False, True))
+    references = sum(run.seconds.total for run in results.references if isinstance(run, ComparedRun))
+    there = len(results.seeds)
+    more = min(REFERENCES, seeds) / min(REFERENCES, there)
+    return real * seeds / there + references * more + virtual if real else None
 
 
 def gap_of(pair: Pair, metric: Metric) -> float:

@@ -18,7 +18,7 @@ _NOTES = {
     "other place": "{row} was not timed where most runs were.",
     "edge": "a better {key} for {row} may lie beyond those tried.",
     "no test rows": "there are no test rows, so the validation rows decide.",
-    "learns best": "best {metric}: {row}, {difference} compared with 1 node.",
+    "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
 """The sentences of notes. The headline tells what the other kinds say."""
@@ -50,10 +50,12 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in the report") ->
         lines.append(f"Next, {why}: the same command with {keys}{again}.{long}")
     shown = {"untuned"} if answer.next is not None and "tune" in answer.next.settings else set()
     told = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
-    if told and len(lines) < 6:
-        left = len(told) - 1
-        more = f" ({left} more note{'s' if left > 1 else ''} {elsewhere}.)" if left else ""
-        lines.append(f"Note: {noted(told[0], answer, option)}{more}")
+    has_room = len(lines) < 6
+    if told and has_room:
+        lines.append(f"Note: {noted(told[0], answer, option)}")
+    if (left := len(told) - has_room) > 0:
+        more = "more " if has_room else ""
+        lines[-1] += f" ({left} {more}note{'s' if left > 1 else ''} {elsewhere}.)"
     return lines
 
 
@@ -164,7 +166,7 @@ def _cost(option: Option) -> str:
 
 def _how_sure(answer: Answer) -> Iterator[str]:
     if answer.decision in ("use", "stay"):
-        yield f"How sure: {answer.seeds} seeds; of 100 such answers at most 5 are wrong."
+        yield f"How sure: {answer.seeds} seeds; of 100 such answers at most {answer.wrong_of_100} are wrong."
     elif answer.decision == "undecided" and answer.open and answer.seeds > 1:
         yield needed(answer.open[0])
 

@@ -31,8 +31,8 @@ def how_sure(results: Results) -> Iterator[tuple[str, str]]:
     decided = sum(verdict != UNDECIDED for verdict in verdicts)
     yield (
         "decided",
-        f"{decided} of {len(verdicts)} differences, judged together: of 100 such pages at most 5 call a row wrongly "
-        "better, worse, faster or slower",
+        f"{decided} of {len(verdicts)} differences, judged together: of 100 such pages at most {results.wrong_of_100} "
+        "call a row wrongly better, worse, faster or slower",
     )
     if seeds > 1:
         yield "rows", _rows(results)

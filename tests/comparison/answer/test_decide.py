@@ -158,27 +158,45 @@ def test_one_seed_decides_nothing_and_five_are_next():
     assert {one.obstacle for one in found.open} == {"one seed"} and kinds(found)[0] == "one seed"
 
 
-def test_further_seeds_are_looked_at_more_strictly():
-    """10 s a seed; the last look may spend half of the 5 %."""
+@pytest.mark.parametrize(("low", "planned"), [(0.97, [5]), (0.9, [5]), (0.9, [5, 10, 20])])
+def test_further_seeds_are_a_look_to_come_that_is_large_enough(low, planned):
+    """10 s a seed. The last look may spend half of the 5 %."""
     table = [SINGLE, row("batch", 2, 9.0, 0.97, 1e9)]
-    times = [replace(speed(table[1], 10.0, goal, "undecided"), low=0.9, high=1.4) for goal in (TO_TARGET, IN_ALL)]
+    times = [replace(speed(table[1], 10.0, goal, "undecided"), low=low, high=1.25) for goal in (TO_TARGET, IN_ALL)]
     runs = [ran("single", 1, seed, 10.0) for seed in range(5)]
-    found = answered(table, [AS_GOOD], times=times, runs=runs)
+    found = answered(table, [AS_GOOD], times=times, runs=runs, looks=planned, seeds=5)
     (question,) = found.open
-    assert question.seeds > 5
-    most = math.ceil(1.3 * question.seeds)
-    assert found.next == Next(settings={"max_seeds": most}, seconds=pytest.approx(10.0 * (most - 5)))
+    most = found.next.settings["max_seeds"]
+    assert question.seeds > 5 and most >= 1.3 * question.seeds and most > planned[-1]
+    assert most / 5 == 2 ** round(math.log2(most / 5)), "looks double"
+    assert most / 2 < 1.3 * question.seeds or most / 2 <= planned[-1]
+    assert found.next.seconds == pytest.approx(10.0 * (most - 5))
 
 
-def test_what_learns_best_is_noted_where_it_is_not_the_choice():
+def test_more_references_are_run_with_more_seeds():
+    """One with one seed, three with three and more."""
+    table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9)]
+    fields = {"runs": [ran("single", 1, 1, 20.0)], "references": [ran("single", 1, 1_000_001, 7.0)]}
+    assert answered(table, [], seeds=1, **fields).next == Next(settings={"seeds": 5}, seconds=4 * 20.0 + 2 * 7.0)
+
+
+def test_each_finished_comparison_of_several_seeds_adds_to_the_chance_of_being_wrong():
+    table = [SINGLE, row("batch", 2, 6.0, 0.97)]
+    for earlier, wrong in (([], 5), ([1], 5), ([5], 10), ([1, 5, 10], 15)):
+        assert answered(table, [AS_GOOD], earlier=earlier).wrong_of_100 == wrong
+
+
+def test_what_learns_better_is_noted_where_the_choice_does_not():
     table = [SINGLE, row("batch", 2, 6.0, 0.97), row("epoch", 2, 11.0, 0.98), row("local", 2, 12.0, 0.99)]
     better = [replace(pair(name, "single", "better"), mean=mean) for name, mean in (("epoch", 0.01), ("local", 0.02))]
     found = answered(table, [AS_GOOD, *better])
     assert (found.decision, chosen(found)) == ("use", ("batch", 2))
-    notes = [note for note in found.notes if note.kind == "learns best"]
-    assert notes == [Note(kind="learns best", name="local", nodes=2, number=0.02)]
-    chosen_itself = answered([SINGLE, row("local", 2, 6.0, 0.99)], better[1:])
-    assert "learns best" not in kinds(chosen_itself) and chosen(chosen_itself) == ("local", 2)
+    notes = [note for note in found.notes if note.kind == "learns better"]
+    assert notes == [Note(kind="learns better", name="local", nodes=2, number=0.02)]
+    for choice in (row("local", 2, 6.0, 0.99), row("batch", 2, 6.0, 0.995)):
+        pairs = [AS_GOOD, *better]
+        own = answered([SINGLE, choice, table[2]], [one for one in pairs if one.name in (choice.name, "epoch")])
+        assert "learns better" not in kinds(own) and chosen(own) == (choice.name, 2)
 
 
 def test_a_target_that_not_every_run_reaches_is_not_reached():

@@ -68,7 +68,7 @@ def test_undecided():
 
 
 def test_stay():
-    notes = [Note(kind="learns best", name="local", nodes=2, number=0.0125), Note(kind="untuned")]
+    notes = [Note(kind="learns better", name="local", nodes=2, number=0.0125), Note(kind="untuned")]
     found = Answer(decision="stay", choice=SINGLE, gain=None, runners_up=[BATCH], notes=notes,
                    next=Next(settings={"tune": 8}, seconds=90.0), **COMMON)  # fmt: skip
     assert words(found)[1:] == [
@@ -76,11 +76,12 @@ def test_stay():
         "2 nodes with `batch`: 47.5 ms (0.0950 node-seconds); test accuracy 97.72 %.",
         "Train with: --set strategy=single --set nodes=1",
         "How sure: 5 seeds; of 100 such answers at most 5 are wrong.",
-        "Next, to try other learning rates: the same command with --set tune=8 --overwrite. It takes about 90.0 s.",
+        "Next, to try other learning rates: the same command with --set tune=8 --overwrite. It takes about 90.0 s. "
+        "(1 note in the report.)",
     ]
     noted = words(replace(found, next=None))[-1]
     assert noted == (
-        "Note: best test accuracy: 2 nodes with `local`, +1.25 points compared with 1 node. "
+        "Note: learns better than 1 node as configured: 2 nodes with `local` (+1.25 points in test accuracy). "
         "(1 more note in the report.)"
     )
 
