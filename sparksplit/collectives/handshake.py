@@ -46,12 +46,10 @@ def neighbours(
     to_next: Connection | None = None
     try:
         to_next = _called(address, following, rank, secret, deadline)
-        if to_next is None or arrivals.missing(deadline):
-            raise PeerTimeout(
-                f"node {previous} did not join the ring in time"
-                if arrivals.missing(0)
-                else f"node {following} at {_text(address)} did not answer in time"
-            )
+        if arrivals.missing(deadline if to_next else 0):
+            raise PeerTimeout(f"node {previous} did not join the ring in time")
+        if to_next is None:
+            raise PeerTimeout(f"node {following} at {_text(address)} did not answer in time")
         return to_next, arrivals.peers[previous]
     except BaseException:
         if to_next is not None:
@@ -146,7 +144,7 @@ def _called(address: Sequence[Any], following: int, rank: int, secret: bytes, de
     except BaseException as error:
         if opened is not None:
             opened.close()
-        if isinstance(error, TimeoutError):
+        if isinstance(error, TimeoutError) and error.errno is None:  # else the kernel has given up before
             return None
         if isinstance(error, OSError | PeerLost):
             problem = (error.strerror if isinstance(error, OSError) else None) or error

@@ -165,6 +165,7 @@ def _take(name: str, rank: int, run: range, key: bytes, waiting: Callable[[bool]
         line.settimeout(SECONDS)
         line.connect(name)
         call(line, rank, key, time.monotonic() + SECONDS)
+        line.settimeout(SECONDS)  # until the last of the others has called, too
         descriptors = list(socket.recv_fds(line, 1, 2 * size + 1, socket.MSG_CMSG_CLOEXEC)[1])
         if len(descriptors) != 2 * size + 1:
             raise RunError(f"{len(descriptors)} of {2 * size + 1} descriptors arrived")

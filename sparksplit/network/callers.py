@@ -20,8 +20,10 @@ log = logging.getLogger(__name__)
 
 SECONDS = 10.0
 """A caller that has not proven itself this long after its call is turned away."""
+PATIENCE = 1.0
+"""Seconds that the oldest of these has in any case, where descriptors are lacking."""
 _PAUSE = 0.1
-"""Seconds until the next `accept` after one that failed for lack of descriptors or memory."""
+"""Seconds until the next try where descriptors, memory or threads are lacking."""
 
 
 class Callers:
@@ -43,7 +45,8 @@ class Callers:
     ) -> None:
         self._server, self._secret, self._serve, self.most, self._served = server, secret, serve, most, served
         self._lock = threading.Lock()
-        self._unproven: dict[socket.socket, Connection] = {}
+        self._unproven: dict[socket.socket, tuple[Connection, float]] = {}
+        """With when each called, in monotonic seconds."""
         self._threads: list[threading.Thread] = []
         self._closing = False
         server.settimeout(None)
@@ -62,7 +65,7 @@ class Callers:
             self._server.shutdown(socket.SHUT_RDWR)  # closing alone would leave `accept` waiting
         self._server.close()
         with self._lock:
-            for stranger in self._unproven.values():
+            for stranger, _ in self._unproven.values():
                 _end(stranger)
 
     def join(self, seconds: float) -> None:
@@ -87,51 +90,67 @@ class Callers:
                 if not warned:
                     log.warning("nodes cannot connect at the moment, trying again: %s", error.strerror or error)
                 warned = True
+                self._turn_away(PATIENCE)  # it may hold what is lacking
                 time.sleep(_PAUSE)
                 continue
             warned = False
             self._begin(connection)
 
     def _begin(self, connection: socket.socket) -> None:
+        if len(self._unproven) >= self.most:
+            self._turn_away()
         with self._lock:
-            if len(self._unproven) >= self.most:
-                _end(self._unproven.pop(next(iter(self._unproven))))
-            self._unproven[connection] = connection
-            if self._closing:
-                _end(connection)
-        thread = threading.Thread(target=self._served_to_the_end, args=(connection,), name="callers-serve", daemon=True)
-        try:
-            thread.start()
-        except RuntimeError as error:  # no room for another thread, for the moment
-            log.warning("a node was turned away: %s", error)
+            self._unproven[connection] = connection, time.monotonic()
+        work, warned = (connection,), False
+        while not self._closing:
+            thread = threading.Thread(target=self._served_to_the_end, args=work, name="callers-serve", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError as error:  # no room for another thread, for the moment
+                if not warned:
+                    log.warning("a node must wait: %s", error)
+                warned = True
+                time.sleep(_PAUSE)
+                continue
             with self._lock:
-                self._unproven.pop(connection, None)
-            connection.close()
+                self._threads = [old for old in self._threads if old.is_alive()] + [thread]
             return
+        self._forget(connection)
+        connection.close()
+
+    def _turn_away(self, after: float = 0.0) -> None:
+        """End the oldest caller that has not proven itself, if it came more than `after` seconds ago."""
         with self._lock:
-            self._threads = [old for old in self._threads if old.is_alive()] + [thread]
+            oldest = next(iter(self._unproven), None)
+            if oldest is not None and time.monotonic() - self._unproven[oldest][1] >= after:
+                _end(self._unproven.pop(oldest)[0])
+
+    def _forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._unproven.pop(connection, None)
 
     def _served_to_the_end(self, connection: socket.socket) -> None:
         opened: Connection = connection
         keep = False
         try:
             try:
-                deadline = time.monotonic() + SECONDS
+                came = time.monotonic()
+                deadline = came + SECONDS
                 if self._server.family == socket.AF_INET:
                     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if self._served is not None:
                     limit_until(connection, deadline)
                     opened = encrypted = self._served.wrap(connection)
                     with self._lock:
-                        if connection not in self._unproven:
-                            raise ConnectionAbortedError("others have called meanwhile")
-                        self._unproven[connection] = opened
+                        # Whoever ended the connection meanwhile had only the socket that TLS has taken over.
+                        if self._closing or connection not in self._unproven:
+                            raise ConnectionAbortedError("it was turned away")
+                        self._unproven[connection] = opened, came
                     encrypted.greet()
                 wire = Wire(opened)
                 hello = wire.challenge(self._secret, deadline)
             finally:
-                with self._lock:
-                    self._unproven.pop(connection, None)
+                self._forget(connection)
             keep = self._serve(opened, wire, hello)
         except (OSError, ValueError, TypeError, OverflowError) as error:
             log.debug("a connection from another process of the run ended: %s", error)

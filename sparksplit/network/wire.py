@@ -169,6 +169,7 @@ def dialled(address: Sequence[Any], deadline: float, fingerprint: str | None = N
         plain.close()
         raise
     try:
+        limit_until(opened, deadline)
         opened.greet()
     except BaseException:
         opened.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 import time
@@ -21,7 +23,9 @@ SECRET = b"known to both"
 
 
 @contextmanager
-def serving(most: int = 4, served: Served | None = None, keep: bool = False) -> Iterator[Any]:
+def serving(
+    most: int = 4, served: Served | None = None, keep: bool = False, server: socket.socket | None = None
+) -> Iterator[Any]:
     """(Callers, the hellos that came, the connections that were served)."""
     hellos: list[Any] = []
     connections: list[Connection] = []
@@ -33,7 +37,7 @@ def serving(most: int = 4, served: Served | None = None, keep: bool = False) -> 
         return keep
 
     before = threading.active_count()
-    each = Callers(socket.create_server(("127.0.0.1", 0)), SECRET, serve, most, served)
+    each = Callers(server or socket.create_server(("127.0.0.1", 0)), SECRET, serve, most, served)
     try:
         yield each, hellos, connections
     finally:
@@ -125,3 +129,68 @@ def test_a_stranger_who_waits_is_turned_away(monkeypatch: pytest.MonkeyPatch) ->
         assert len(stranger.recv(100)) == NONCE
         with suppress(ConnectionResetError):
             assert stranger.recv(100) == b""
+
+
+class Scarce(socket.socket):
+    """A listening socket for which there are no descriptors for a while."""
+
+    lacking = 0
+
+    def accept(self) -> Any:
+        if self.lacking:
+            self.lacking -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().accept()
+
+
+def test_where_descriptors_are_lacking_the_oldest_stranger_gives_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one who has just come: it may be a node."""
+    monkeypatch.setattr(callers, "PATIENCE", 0.3)
+    server = Scarce()
+    server.bind(("127.0.0.1", 0))
+    server.listen()
+    with serving(server=server) as (each, _, _connections):
+        old = socket.create_connection(server.getsockname(), 5)
+        assert len(old.recv(100)) == NONCE
+        time.sleep(0.4)
+        server.lacking = 3
+        young = socket.create_connection(server.getsockname(), 5)  # the accept that waited takes it
+        assert len(young.recv(100)) == NONCE
+        with suppress(ConnectionResetError):
+            assert old.recv(100) == b""
+        assert each.unproven == 1
+        old.close()
+        young.close()
+
+
+def test_a_caller_waits_where_no_thread_can_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, failures = threading.Thread.start, [1, 1]
+
+    def scarce(thread: threading.Thread) -> None:
+        if thread.name == "callers-serve" and failures:
+            failures.pop()
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", scarce)
+    with serving() as (each, hellos, _):
+        introduced(each._server.getsockname())[0].close()
+        assert len(hellos) == 1 and not failures
+
+
+def test_a_greeting_has_no_more_time_than_the_call() -> None:
+    """The other end takes the connection and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            dialled(silent.getsockname(), began + 0.2, "0" * 64)
+        assert time.monotonic() - began < 5
+
+
+def test_strangers_that_come_while_tls_callers_are_closed_leave_no_thread() -> None:
+    served = Served("127.0.0.1")
+    for _ in range(30):
+        with serving(served=served) as (each, _, _connections):
+            strangers = [socket.create_connection(each._server.getsockname(), 5) for _ in range(3)]
+        for stranger in strangers:
+            stranger.close()

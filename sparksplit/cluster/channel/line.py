@@ -144,9 +144,11 @@ class Line:
         try:
             while True:
                 reason, silent = self._heard_to_the_end()
-                if self._closing.is_set():
-                    return
                 called, self._next = self._next, None
+                if self._closing.is_set():
+                    if called is not None:
+                        called.wire.close()
+                    return
                 if called is None:
                     if silent:
                         break

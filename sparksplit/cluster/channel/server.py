@@ -156,7 +156,8 @@ class Channel:
     def _listen(self, wire: Wire, record: NodeRecord, hello: Hello) -> None:
         peer = self._admitted(record, hello)
         if peer is None:
-            wire.send({"refused": f"another process is {hello.kind} {hello.rank}"})
+            if not self._closing:
+                wire.send({"refused": f"another process is {hello.kind} {hello.rank}"})
             return
         with self.lock:
             taken = peer.taken
