@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -283,16 +283,18 @@ class Output:
         self._check_staged(folder)
         self._mark(folder)
 
-    def begin(self, fill: Callable[[str], None] = lambda folder: None) -> None:
+    def begin(self, taken_over: Iterable[str] = ()) -> None:
         """Make `folder`, empty but for its mark and what is not the output's own, for an output that fills up in place.
 
-        fill: puts what it begins with into a folder. Use it within `claimed`.
+        taken_over: paths of files within the complete output that it begins with a copy of. Use it within `claimed`.
         """
         self._check_owner()
         # Anything begun beside it earlier would be resumed once this one is complete.
         discard(self._next, self.path, self._check_owner)
         with self._beside() as folder:
-            fill(folder)
+            for name in taken_over:
+                content = filesystem.read_bytes(filesystem.join(self.path, name))
+                filesystem.write_bytes(filesystem.join(folder, name), content)
             self._publish(folder, self.folder, self._check_owner)
         self.enclose()
 

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "cluster": {"base", "hdfs_io", "network", "spark"},
     "collectives": {"base", "hdfs_io", "network", "cluster"},
     "strategies": {"base", "rows", "collectives"},
-    "handoff": {"base", "hdfs_io", "network", "spark", "dataset", "prepare", "rows", "cluster", "collectives"},
+    "handoff": {"base", "hdfs_io", "network", "spark", "dataset", "prepare", "rows", "cluster"},
     "training": {
         "base",
         "hdfs_io",

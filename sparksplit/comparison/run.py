@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
@@ -85,18 +84,19 @@ def compare(config: CompareConfig, options: Options) -> Results:
         if decision == "resume" or (not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
             output.go_on()
         else:
-            output.begin(partial(_take_over, output.path) if output.extending else lambda folder: None)
+            output.begin(_measured_in(output.path) if output.extending else ())
         say_plan(config, runs)
         earlier = Results.read(output.path).finished_with if output.extending else ()
         return _fill(_Comparison(config, data, output, work, earlier=earlier), search)
 
 
-def _take_over(finished: str, folder: str) -> None:
-    """Begin in `folder` with what a finished comparison of fewer seeds has measured. A run whose configuration has
-    changed is made again all the same."""
-    for name in [Measured.FILE, *(f"{RUNS}/{name}" for name in filesystem.listing(filesystem.join(finished, RUNS)))]:
-        if filesystem.exists(path := filesystem.join(finished, name)):
-            filesystem.write_bytes(filesystem.join(folder, name), filesystem.read_bytes(path))
+def _measured_in(finished: str) -> Iterator[str]:
+    """The files of a finished comparison that one of more seeds begins with. A run whose configuration has changed is
+    made again all the same."""
+    if filesystem.exists(filesystem.join(finished, Measured.FILE)):
+        yield Measured.FILE
+    if filesystem.exists(runs := filesystem.join(finished, RUNS)):
+        yield from (f"{RUNS}/{name}" for name in filesystem.listing(runs))
 
 
 def _hash_with(config: CompareConfig, data: PreparedDataSet, then: Mapping[str, Any]) -> str:

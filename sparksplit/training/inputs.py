@@ -97,6 +97,7 @@ class RunInputs:
     def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
         """The configuration's values that can change the run's result. nodes: as for `hash`."""
         values = self.config.model_dump(mode="json", exclude=unhashed(TrainConfig))
+        values["order"] = "exact"  # a key that is gone: runs keep the hashes that they had with it
         values["keep_best"] = self.config.keeps_best
         values["class_weights"] = self.config.class_weights or None
         values["collective"] = bits_of(self.config.collective)

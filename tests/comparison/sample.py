@@ -102,6 +102,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
         "cost_model": _cost_model(),
         "scale": _scale(),
         "tuning": _tuning(),
+        "earlier": [],
     }
     return {**content, "answer": answer_of(content)}
 
