@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from sparksplit.training.stopping import Watch
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
-    from sparksplit.rows.feed import Feed, Stops
+    from sparksplit.rows.feed import Feed
     from sparksplit.training.node.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
@@ -61,19 +61,6 @@ class Trained(Protocol):
         """Loss and metrics over `chunks`, over all nodes."""
 
 
-class RowFeed(Protocol):
-    """Where the loop's rows come from, such as a `rows.feed.Feed`."""
-
-    max_updates: int
-
-    @property
-    def updates(self) -> int:
-        """Mini-batches in one epoch."""
-
-    def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = ...) -> Iterator[Chunk]:
-        """The chunks that hold the mini-batches from `first` on."""
-
-
 @dataclass(frozen=True)
 class Hooks:
     """What happens around updates. save: begins to write a checkpoint. epoch_done: publishes the history (rank 0).
@@ -100,7 +87,7 @@ class Loop:
     def __init__(
         self,
         step: Trained,
-        feed: RowFeed,
+        feed: Feed,
         validation: Feed | None,
         collective: Collective,
         member: Member,
