@@ -1,6 +1,7 @@
-"""What sparksplit's DAGs share: the site's settings, and tasks that submit a command and report what it has written.
+"""The common parts of sparksplit's DAGs: the site's settings, and tasks that submit a command and report its output.
 
-Not a DAG file, and it must not become one: a DAG that another file imports would be registered as that file's too.
+This is not a DAG file, and must not become a DAG file. Airflow would register an imported DAG as the importing file's
+DAG, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import DAG, Asset
 from airflow.sdk.exceptions import AirflowFailException
 
-DATE = "{{ dag_run.run_after | ds }}"  # `ds` itself is undefined where an asset started the run
+DATE = "{{ dag_run.run_after | ds }}"  # `ds` is undefined if an asset started the run
 KEYS = {
     *("schedule", "compare_schedule", "raw", "base", "days", "config", "home", "spark_submit", "python", "environment"),
     *("deploy_mode", "spark_defaults", "spark", "retries", "retry_minutes", "timeout_hours"),
@@ -24,19 +25,19 @@ KEYS = {
 DAYS = {"data", "init", "partition"}
 COMMANDS = {"preprocess", "train", "predict", "compare"}
 
-# What spark-submit's command line must not have, since every user of the host can read it.
+# Keys that must not be on spark-submit's command line, because every user of the host can read it.
 _SECRET = re.compile(r"(?i)(secret([._-]?key)?|password|access[._-]?key|account\.key\..*|token)$")
 
-# The status of a command that was given something wrong, as spark-submit (client) and YARN (cluster mode) report it.
+# Exit status 2 (wrong configuration or input), as spark-submit (client mode) and YARN (cluster mode) report it.
 _WRONG = re.compile(r"Error code is: 2\.|User application exited with (?:status )?2\b")
 _ELSEWHERE = "set it in the site's own spark-defaults.conf, which spark-submit reads itself"
 
 
 class SparksplitOperator(SparkSubmitOperator):
-    """spark-submit, except that exit status 2 fails without a retry, and the outlets' events say what was written.
+    """spark-submit, except that exit status 2 fails without a retry, and that the outlets' events name the output.
 
     folder: the command's output (templated)
-    report: the name of a page in that folder, whose address the events have too
+    report: file name of a page in this folder; its address is added to the events
     """
 
     template_fields = (*SparkSubmitOperator.template_fields, "folder")
@@ -47,7 +48,10 @@ class SparksplitOperator(SparkSubmitOperator):
         self.report = report
 
     def execute(self, context: Any) -> None:
-        """Submit, and wait. Raises AirflowFailException where the configuration or the input is wrong."""
+        """Submit the command, and wait for its end.
+
+        Raise AirflowFailException if the configuration or the input is wrong.
+        """
         try:
             super().execute(context)
         except Exception as error:
@@ -65,9 +69,9 @@ class SparksplitOperator(SparkSubmitOperator):
 
 
 def settings() -> dict[str, Any]:
-    """The content of conf/airflow.yaml, or of the file that SPARKSPLIT_PIPELINE names.
+    """Return the content of conf/airflow.yaml, or of the file that SPARKSPLIT_PIPELINE names.
 
-    Raises ValueError, which Airflow shows as the DAG's import error, for keys that are unknown or missing.
+    Raise ValueError for unknown or missing keys. Airflow shows this error as the DAG's import error.
     """
     file = Path(
         os.environ.get("SPARKSPLIT_PIPELINE") or Path(__file__).resolve().parent.parent / "conf" / "airflow.yaml"
@@ -90,7 +94,7 @@ def settings() -> dict[str, Any]:
     found["base"] = found["base"].rstrip("/")
     found["home"] = Path(found["home"] or Path(__file__).resolve().parent.parent)
     shown = dict.fromkeys(found["spark"], file)
-    if found["deploy_mode"] == "cluster":  # Airflow makes spark.yarn.appMasterEnv.NAME of them
+    if found["deploy_mode"] == "cluster":  # Airflow turns these keys into spark.yarn.appMasterEnv.NAME
         shown |= dict.fromkeys(found["environment"], file)
     for each in filter(None, found["spark_defaults"].values()):
         shown |= dict.fromkeys(properties(found["home"] / each), found["home"] / each)
@@ -101,9 +105,10 @@ def settings() -> dict[str, Any]:
 
 
 def properties(file: Path) -> dict[str, str]:
-    """The keys and values of a file of Spark's settings.
+    """Return the keys and values of a file of Spark's settings.
 
-    Given to spark-submit one by one, since --properties-file would put the site's own spark-defaults.conf out of use.
+    The tasks pass them to spark-submit one by one, because --properties-file would disable the site's own
+    spark-defaults.conf.
     """
     lines = (line.strip() for line in file.read_text(encoding="utf-8").splitlines())
     pairs = (re.split(r"\s*[=:\s]\s*", line, maxsplit=1) for line in lines if line and line[0] not in "#!")
@@ -111,12 +116,12 @@ def properties(file: Path) -> dict[str, str]:
 
 
 def triggers(schedule: str | None) -> list[Asset]:
-    """The asset that a schedule of the settings names, if it does."""
+    """Return the asset that the schedule of the settings names, if it names an asset."""
     return [Asset(schedule)] if "://" in (schedule or "") else []
 
 
 def new_dag(site: dict[str, Any], dag_id: str, schedule: str | None, description: str, doc: str | None) -> DAG:
-    """A DAG without tasks, whose tasks are submitted as the site's settings say."""
+    """Return a DAG without tasks. Its tasks are later submitted with the site's settings."""
     on_cluster = site["deploy_mode"] == "cluster"
     return DAG(
         dag_id,
@@ -132,7 +137,7 @@ def new_dag(site: dict[str, Any], dag_id: str, schedule: str | None, description
             "spark_binary": str(site["home"] / site["spark_submit"]),
             "env_vars": {"PYSPARK_PYTHON": str(site["home"] / site["python"]), **site["environment"]},
             "deploy_mode": site["deploy_mode"],
-            # In cluster mode a retry finds the application that is still running, and watches that.
+            # In cluster mode, a retry finds the application that is still running, and watches it.
             "yarn_track_via_rm_api": on_cluster,
             "retries": site["retries"],
             "retry_delay": timedelta(minutes=site["retry_minutes"]),
@@ -150,9 +155,9 @@ def command(
     partition: str | None = None,
     **paths: Any,
 ) -> SparksplitOperator:
-    """The task that runs the command `name` into the folder DATE of the asset that it writes.
+    """Return the task that runs the command `name` into the folder DATE of the asset that it writes.
 
-    partition: the column of which DATE is a partition there. paths: other keys of its configuration to be filled in
+    partition: column of the table; DATE is then a partition of this column. paths: further keys of the configuration.
     """
     on_cluster, config = site["deploy_mode"] == "cluster", site["home"] / site["config"][name]
     defaults = site["spark_defaults"][name]
@@ -165,10 +170,10 @@ def command(
         folder=folder,
         report=report,
         application=str(site["home"] / "jobs" / f"{name}.py"),
-        # On YARN the driver has no checkout, but the files that were sent along.
+        # On YARN, the driver has no checkout, but only the files that were sent with the application.
         files=str(config) if on_cluster else None,
         conf={
-            # Airflow tries again; YARN doing so by itself would be a second layer.
+            # Airflow retries. Retries by YARN would be a second layer.
             "spark.yarn.maxAppAttempts": "1",
             "spark.yarn.tags": f"sparksplit,{name}",
             **({} if defaults is None else properties(site["home"] / defaults)),

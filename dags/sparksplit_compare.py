@@ -1,20 +1,21 @@
 """
 ### sparksplit: strategies to split the work, compared
 
-`preprocess` turns the date's raw data into a prepared data set of this DAG's own, `compare` trains on it with
-several strategies, several times each, and reports which strategy to use. The tasks write `BASE/compared/DATE` and
-`BASE/comparisons/DATE`, where DATE is that of the run's `run_after`, in UTC. What the daily pipeline writes is neither
-read nor touched.
+`preprocess` turns the date's raw data into a prepared data set for this DAG alone. `compare` trains on this data set
+with several strategies, several times each, and reports which strategy to use. The tasks write `BASE/compared/DATE` and
+`BASE/comparisons/DATE`. DATE is the date of the run's `run_after`, in UTC. The DAG neither reads nor changes the
+outputs of the daily pipeline.
 
-* **The report:** `BASE/comparisons/DATE/report.html`, complete in itself; `results.json` beside it has all figures.
-* **What to change:** `conf/airflow.yaml` (`compare_schedule`, `config.compare`, and what it shares with the pipeline).
-* **A second run of a date** finds complete outputs and changes nothing. With another configuration it fails, and says
-  so.
-* **A retry goes on** with the runs that are missing; `runs/` in the output has one file for each that is done.
-* **A predecessor that still runs** keeps its output: a retry is refused (exit status 3), and tried again later.
-* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail too. The
-  reason is the line of the task's log that begins with `sparksplit COMMAND:`.
-* **To follow this DAG** with another, schedule that on the asset `BASE/comparisons`; the event's `extra` has the
+* **The report:** `BASE/comparisons/DATE/report.html`, a single file. `results.json` in the same folder has all figures.
+* **What to change:** `conf/airflow.yaml` (`compare_schedule`, `config.compare`, and the keys shared with the pipeline).
+* **A second run of a date** finds complete outputs and changes nothing. With another configuration, the run fails with
+  an error.
+* **A retry continues** with the missing training runs. `runs/` in the output has one file for each finished run.
+* **If an earlier try still runs,** it keeps its output. The retry ends with exit status 3, and Airflow tries again
+  later.
+* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail too. For the
+  reason, see the line `sparksplit COMMAND: ...` in the task's log.
+* **To start another DAG after this DAG,** schedule it on the asset `BASE/comparisons`. The event's `extra` has the
   `path`, the `date` and the address of the `report`.
 
 `docs/airflow.md` has the rest.
@@ -29,7 +30,7 @@ from sparksplit_common import DATE, command, new_dag, settings, triggers
 
 
 def comparison(site: dict[str, Any]) -> DAG:
-    """The DAG, as the site's settings say."""
+    """Return the DAG for the site's settings."""
     base, schedule = site["base"], site["compare_schedule"]
     compared, comparisons = Asset(f"{base}/compared"), Asset(f"{base}/comparisons")
     data = f"{base}/compared/{DATE}"

@@ -1,23 +1,24 @@
 """
 ### sparksplit: preprocess, train, predict
 
-`preprocess` turns the day's raw data into a prepared data set, `train` trains a model on it, `predict` predicts with
-it. Each task is `spark-submit jobs/COMMAND.py --config FILE --set ...`, and writes one folder:
-`BASE/prepared/DATE`, `BASE/runs/DATE`, `BASE/predictions/DATE`, where DATE is that of the run's `run_after`, in UTC.
+`preprocess` turns the day's raw data into a prepared data set. `train` trains a model on this data set, and `predict`
+predicts with the model. Each task is `spark-submit jobs/COMMAND.py --config FILE --set ...`, and writes one folder:
+`BASE/prepared/DATE`, `BASE/runs/DATE`, `BASE/predictions/DATE`. DATE is the date of the run's `run_after`, in UTC.
 
 * **What to change:** `conf/airflow.yaml` (paths, schedule, queue, resources, retries) and the connection
   `spark_default` (master). No Airflow Variable is read.
-* **A second run of a date** finds complete outputs and changes nothing. With another configuration, or where the
-  raw files have changed since, it fails, and says so.
-* **A retry goes on:** `train` continues from its last checkpoint, and what was done stays done. Nothing half-written is
-  ever read: an output without `_SUCCESS` is no output.
-* **A predecessor that still runs** keeps its output: a retry is refused (exit status 3), and tried again later.
-* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail too. The
-  reason is the line of the task's log that begins with `sparksplit COMMAND:`.
-* **To follow this DAG** with another, schedule that on one of its assets, such as `BASE/predictions`; the event's
-  `extra` has the `path` and the `date` that were written.
+* **A second run of a date** finds complete outputs and changes nothing. With another configuration, or with changed
+  raw files, the run fails with an error.
+* **A retry continues:** `train` continues from its last checkpoint, and finished tasks are not repeated. Half-written
+  output is never read: a complete output has the file `_SUCCESS`.
+* **If an earlier try still runs,** it keeps its output. The retry ends with exit status 3, and Airflow tries again
+  later.
+* **Exit status 2** (the configuration or the input is wrong) fails at once, because a retry would fail too. For the
+  reason, see the line `sparksplit COMMAND: ...` in the task's log.
+* **To start another DAG after this DAG,** schedule it on one of the assets, such as `BASE/predictions`. The event's
+  `extra` has the `path` and the `date` of the output.
 
-`docs/airflow.md` has the rest: backfills, and what to look at when it is stuck.
+`docs/airflow.md` has the rest: backfills, and what to check if the DAG is stuck.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from sparksplit_common import DATE, command, new_dag, settings, triggers
 
 
 def pipeline(site: dict[str, Any]) -> DAG:
-    """The DAG, as the site's settings say."""
+    """Return the DAG for the site's settings."""
     base = site["base"]
     prepared, runs, predictions = (Asset(f"{base}/{name}") for name in ("prepared", "runs", "predictions"))
     data, model, days = f"{base}/prepared/{DATE}", f"{base}/runs/{DATE}", site["days"]

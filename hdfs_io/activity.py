@@ -1,7 +1,7 @@
-"""What this process gets done, as a number that only grows: it tells a process that is slow from one that hangs.
+"""A counter of the steps that this process has completed. It tells a slow process from a hanging one.
 
-Whatever may take long between two updates calls `note` for each step that it has taken: a block or a batch of rows, an
-attempt to reach HDFS, a piece of a file. A node's beats carry the number to the driver.
+Code that may run long between two updates calls `note` after each step: a block or batch of rows, an attempt to reach
+HDFS, a piece of a file. The node's heartbeats carry the counter to the driver.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ class _Steps:
         self._lock, self._done = threading.Lock(), 0
 
     def note(self) -> None:
-        """Count one step; from any thread, in well under a microsecond."""
+        """Count one step. Thread-safe; takes well under a microsecond."""
         with self._lock:
             self._done += 1
 
     def count(self) -> int:
-        """The steps so far."""
+        """Return the number of steps so far."""
         return self._done
 
 

@@ -1,4 +1,4 @@
-"""Which keys of two configurations differ, for the line that says why an output is another's."""
+"""Find the keys that differ between two configurations, for the message that says why an output does not match."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ _CONTENT = "content"
 
 
 def content(digest: str) -> dict[str, str]:
-    """The value of a key whose content counts, a data set or a file: of two, it is said that it has changed."""
+    """Return the value of a key whose content counts: a data set or a file. `differences` reports only that the content
+    changed.
+    """
     return {_CONTENT: digest}
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """For each key that differs, what is said of it.
+    """Return one text for each key that differs.
 
-    The values are those of a configuration, in sections, as JSON has them, and `content`s. then: empty where it is not
-    known; then no key is named.
+    Both mappings are configurations in sections, as in JSON; a value may come from `content`. then: empty if unknown;
+    the result is then empty too.
     """
     if not then:
         return []
@@ -30,7 +32,7 @@ def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def said(found: Sequence[str]) -> str:
-    """The first few differences, in brackets; nothing where there is none."""
+    """Return the first few differences in brackets; an empty text if there are none."""
     more = len(found) - _MOST
     parts = [*found[:_MOST], *([f"{more} more"] if more > 0 else [])]
     return f" ({'; '.join(parts)})" if parts else ""

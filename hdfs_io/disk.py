@@ -1,4 +1,4 @@
-"""Files of this host's own disks that a power failure must not take back: fsync(2), of files and of their names."""
+"""Local files that must survive a power failure: fsync(2) on files and on the folders that hold their names."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from typing import BinaryIO, Protocol
 
 _NO_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EROFS, errno.EBADF)
-"""What some file systems (FUSE, SMB) say about fsync(2), of folders above all: there is nothing to be had."""
+"""Errors of file systems without fsync(2), such as FUSE and SMB, mostly on folders. They are ignored."""
 
 
 class Writable(Protocol):
     """A file that is being written."""
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append `data`, all of it."""
+        """Append all of `data`."""
 
 
 @contextmanager
 def new_file(path: str) -> Iterator[BinaryIO]:
-    """A new file to be written in pieces; on the disk when the block has ended."""
+    """Open a new file for writing. The content is on the disk when the block ends."""
     with open(path, "xb") as file:  # noqa: PTH123
         yield file
         file.flush()
@@ -29,7 +29,7 @@ def new_file(path: str) -> Iterator[BinaryIO]:
 
 
 def sync(path: str) -> None:
-    """Have the file `path`, or the names in the folder `path`, on the disk, whoever wrote them."""
+    """Flush to the disk the file `path`, or the names in the folder `path`. Works for files of other writers too."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (FileNotFoundError, PermissionError):  # removed meanwhile, or another user's
@@ -44,7 +44,7 @@ def sync(path: str) -> None:
 
 
 def sync_tree(path: str) -> None:
-    """`sync` for the folder `path` and all that it holds."""
+    """Call `sync` for the folder `path` and for everything in it."""
     for folder, _, names in os.walk(path):
         for name in names:
             sync(f"{folder}/{name}")

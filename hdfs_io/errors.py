@@ -1,12 +1,12 @@
-"""The exceptions of storage, the roots of all that sparksplit raises; and what the system's errors mean.
+"""The exceptions of storage, the base classes of all sparksplit errors, and the meaning of system errors.
 
 SparksplitError     its text is one line for the user
- |- UsageError      what was given is wrong
- |   |- InputError      a file or a folder that was to be read or written
- |   |   |- Missing         there is nothing at its path
- |- RunError        what was begun failed
- |   |- Passing         a full disk, a network, an HDFS that is away: the same may work later
- |- OutputInUse     another command that is still running fills the output
+ |- UsageError      the user's command line, configuration or input is wrong
+ |   |- InputError      a file or a folder that is read or written
+ |   |   |- Missing         nothing exists at the path
+ |- RunError        the run started and failed
+ |   |- Passing         full disk, network failure, HDFS not available: a later try may work
+ |- OutputInUse     another command that is still running writes the output
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from contextlib import contextmanager
 
 
 class SparksplitError(Exception):
-    """Base of all errors that are raised on purpose; its text is one line for the user."""
+    """Base of all errors that are raised on purpose. The text is one line for the user."""
 
 
 class UsageError(SparksplitError):
-    """What the user gave is wrong; nothing was done."""
+    """The user's command line, configuration or input is wrong. Nothing was done."""
 
 
 class InputError(UsageError):
@@ -31,7 +31,7 @@ class InputError(UsageError):
 
 
 class Missing(InputError):
-    """There is no file and no folder at a path."""
+    """No file or folder exists at the path."""
 
 
 class RunError(SparksplitError):
@@ -39,11 +39,11 @@ class RunError(SparksplitError):
 
 
 class Passing(RunError):
-    """What failed may work in a while: a full disk, a quota, a device's or a network's error."""
+    """A failure that may go away: a full disk, a quota, a device or network error. A later try may work."""
 
 
 class OutputInUse(SparksplitError):
-    """Another command that is still running fills the output; nothing was done, and the same call may work later."""
+    """Another command that is still running writes the output. Nothing was done; a later call may work."""
 
 
 _GIVEN = frozenset(
@@ -62,7 +62,7 @@ _GIVEN = frozenset(
         errno.EXDEV,
     )
 )
-"""What the system says about a path that is not what it should be; other errors (a full disk, a network) may pass."""
+"""Error numbers of a wrong path. Other errors, such as a full disk or a network failure, may go away."""
 _PASSES = frozenset(
     (
         errno.ENOSPC,
@@ -87,7 +87,7 @@ _PASSES = frozenset(
         errno.EHOSTUNREACH,
     )
 )
-"""What the system says about disks, networks and its own limits; what else an OSError says is its code's mistake."""
+"""Error numbers of disks, networks and system limits. Any other OSError is a mistake in the code that raised it."""
 _BY_CLASS = {
     FileNotFoundError: errno.ENOENT,
     NotADirectoryError: errno.ENOTDIR,
@@ -102,14 +102,15 @@ _IN_WORDS = {
     os.strerror(number): number
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)
 }
-"""What a disk's errors are called; TensorFlow has only the words."""
+"""The system's words for disk errors. TensorFlow's errors have only the words."""
 
 
 def errno_of(error: BaseException) -> int | None:
-    """The system's number for an error: its own, its class's, or the last one in its text; None where there is none.
+    """Return the system's error number of `error`, or None if unknown.
 
-    Arrow's errors, and errors that crossed a process, have it only in the text: `... Detail: [errno 28] No space left
-    on ...`, HDF5's as `errno = 28`; TensorFlow's have the words alone.
+    Sources, in this order: the exception, its class, the last number in its text, the words in its text. Arrow's
+    errors, and errors from another process, have the number only in the text: `... Detail: [errno 28] No space left on
+    ...`. HDF5 writes `errno = 28`. TensorFlow writes only the words.
     """
     if isinstance(error, OSError) and error.errno:
         return error.errno
@@ -122,16 +123,16 @@ def errno_of(error: BaseException) -> int | None:
     for words, number in _IN_WORDS.items():
         if words in text:
             return number
-    # Arrow's own words, without a number.
+    # Arrow's own words; Arrow gives no number here.
     return errno.EISDIR if text.endswith("is a directory") else None
 
 
 def file_error(place: str, problem: str, error: BaseException) -> SparksplitError:
-    """The exception for `error`, met while using `place`: the one place that decides between a user's mistake and bad
-    luck.
+    """Return the exception for `error`, which was raised while using `place`. Only this function decides between a
+    user's mistake and a failure that may go away.
 
-    problem: such as `cannot be read`. Returns an InputError where the path is not what it should be (missing, a folder,
-    not permitted); otherwise Passing (a full disk, a quota, a device's or a network's error).
+    problem: for example `cannot be read`. Return an InputError if the path is wrong (missing, a folder, not permitted).
+    Otherwise return Passing (a full disk, a quota, a device or network error).
     """
     number = errno_of(error)
     if number == errno.ENOENT:
@@ -144,8 +145,9 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether what raised `error` may work in a while: a full disk or a lost network, and not a missing file, nor a
-    closed one (EBADF, EPIPE)."""
+    """Whether the cause of `error` may go away: true for a full disk or a lost network. False for a missing file or a
+    closed file or pipe (EBADF, EPIPE).
+    """
     if isinstance(error, BrokenPipeError):
         return False
     return isinstance(error, Passing) or (isinstance(error, OSError) and errno_of(error) in _PASSES)
@@ -153,7 +155,7 @@ def may_pass(error: BaseException) -> bool:
 
 @contextmanager
 def using(place: str, problem: str = "cannot be read") -> Iterator[None]:
-    """Turn the OSErrors of a block that uses `place` into `file_error`'s."""
+    """Turn each OSError of a block that uses `place` into the exception from `file_error`."""
     try:
         yield
     except OSError as error:

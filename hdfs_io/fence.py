@@ -1,9 +1,9 @@
-"""The fence around an output that fills up in place: the one way to write into its folder.
+"""The fence around an output that is filled in place. All writes into the output's folder go through it.
 
-What a command or one of its nodes writes is made in a hidden folder of its own, within the output's, and renamed from
-there into its place after a look at the lease. Whoever takes the output over first takes the lease and then removes
-the hidden folders of others, before reading or writing anything else. So the rename of one that was superseded finds
-its lease lost or its file gone, however long it stood still in between: the file system decides both, in order.
+A command or a node writes into a hidden folder of its own inside the output's folder. Then it checks the lease and
+renames the files into place. A new owner first takes the lease, then removes the hidden folders of others, and only
+then reads or writes. So a late rename by a former owner fails, however long its process was paused: its lease is lost
+or its file is gone. The order of the operations in the file system decides.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TRIES = 20
 
 
 def check_owner(path: str, owner: str) -> None:
-    """Raise RunError, with who has, where someone other than `owner` (Output.owner) has taken over the output."""
+    """Raise RunError if `owner` (Output.owner) no longer owns the output. The message names the new owner."""
     found = lease.read(lease.file_of(path))
     if found is None or found.owner != owner:
         who = f": {found}" if found else ""
@@ -35,12 +35,12 @@ def check_owner(path: str, owner: str) -> None:
 
 @dataclass(frozen=True)
 class Fence:
-    """The right of one attempt to fill `folder`, which is to become the output `path` of `owner` (Output.owner).
+    """The right of one attempt to fill `folder`, which becomes the output `path` of `owner` (Output.owner).
 
-    name: of its hidden folder; whoever knows it may write, as long as the folder is there.
+    name: the attempt's hidden folder. Any process that knows the name may write while the folder exists.
 
-    Its methods raise RunError, and change nothing, once another run has taken over the output or another attempt has
-    begun.
+    After another run has taken over the output, or another attempt has begun, the methods raise RunError and change
+    nothing.
     """
 
     folder: str
@@ -50,9 +50,9 @@ class Fence:
 
     @classmethod
     def enclose(cls, folder: str, path: str, owner: str) -> Fence:
-        """The only fence around `folder` from now on."""
+        """Return the new fence around `folder`. All earlier fences become invalid."""
         others = [name for name in filesystem.listing(folder) if name.startswith(PREFIX)]
-        # In this order: what was there while the lease was this one's is not a successor's.
+        # List first, then check the lease: folders seen while this run held the lease are not a successor's.
         check_owner(path, owner)
         for name in others:
             _clear(filesystem.join(folder, name))
@@ -60,7 +60,7 @@ class Fence:
         filesystem.make_folder(fence._own, parents=False)
         try:
             check_owner(path, owner)
-        except RunError:  # it may be in a successor's folder, who has looked for others already
+        except RunError:  # the successor has already searched for other fences and may have missed this one
             fence.open()
             raise
         return fence
@@ -70,31 +70,31 @@ class Fence:
         return filesystem.join(self.folder, self.name)
 
     def check(self) -> None:
-        """Raise RunError where the output is another run's by now."""
+        """Raise RunError if another run owns the output now, or if a newer attempt writes it."""
         check_owner(self.path, self.owner)
         if not filesystem.exists(self._own):
             raise RunError(f"{self.path}: a newer attempt of this run writes this output now, so this attempt ends")
 
     def write_bytes(self, path: str, content: bytes) -> None:
-        """Write the small file `path`, which readers see as it was or as it is now."""
+        """Write the small file `path`. Readers see the old content or the new content, never a part."""
         temporary = filesystem.join(self._own, secrets.token_hex(4))
         with self.explained():
             filesystem.write_bytes(temporary, content, parents=False)
             self._publish(temporary, path)
 
     def write_json(self, path: str, value: Any) -> None:
-        """Write `value` as JSON, as `write_bytes` does."""
+        """Write `value` as JSON with `write_bytes`."""
         self.write_bytes(path, filesystem.json_bytes(value))
 
     def temporary(self, name: str) -> str:
-        """The path of a new folder, to be filled (without making missing parents) and given to `publish_folder`."""
+        """Return the path of a new folder. Fill it without making missing parents, then pass it to `publish_folder`."""
         folder = filesystem.join(self._own, name)
         with self.explained():
             filesystem.make_folder(folder, parents=False)
         return folder
 
     def upload(self, local: Path, path: str) -> None:
-        """Copy the local folder to `path`, replacing what is there; it appears by rename."""
+        """Copy the local folder to `path` and replace an existing one. The new folder appears by rename."""
         folder = self.temporary(secrets.token_hex(4))
         with self.explained():
             for one in sorted(local.rglob("*")):
@@ -106,26 +106,28 @@ class Fence:
         self.publish_folder(folder, path)
 
     def publish_folder(self, temporary: str, path: str) -> None:
-        """Rename the folder `temporary`, from `temporary()`, to `path`, replacing what is there."""
+        """Rename the folder `temporary`, from `temporary()`, to `path`, and replace an existing one."""
         with self.explained():
             old = self._set_aside(path)
             self._publish(temporary, path)
             filesystem.remove(old)
 
     def remove(self, path: str) -> None:
-        """Remove the file or folder `path`, which disappears at once; does nothing where there is none."""
+        """Remove the file or folder `path`. It disappears at once. Do nothing if nothing exists there."""
         with self.explained():
             filesystem.remove(self._set_aside(path))
 
     def open(self) -> None:
-        """Take the fence away: nobody writes any more. Failing to is no error, since the next one does it."""
+        """Take the fence away, so that nobody can write any more. A failure is no error, because the next fence removes
+        this one.
+        """
         try:
             _clear(self._own)
         except SparksplitError as error:
             log.debug("%s: could not be removed: %s", self._own, error)
 
     def _set_aside(self, path: str) -> str:
-        """Move what is at `path` away; returns where to."""
+        """Move the file or folder at `path` away, if it exists. Return its new path."""
         aside = filesystem.join(self._own, secrets.token_hex(4))
         check_owner(self.path, self.owner)
         if filesystem.exists(path):
@@ -140,7 +142,9 @@ class Fence:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Say why what is missing is missing, in a block that writes what `temporary` has begun."""
+        """Explain a missing file in a block that writes into a folder from `temporary`: raise RunError if the output
+        has a new owner or attempt.
+        """
         try:
             yield
         except InputError:
@@ -149,11 +153,11 @@ class Fence:
 
 
 def _clear(folder: str) -> None:
-    """Remove a folder into which somebody may still be writing."""
+    """Remove a folder into which another process may still be writing."""
     for _ in range(_TRIES):
         try:
             return filesystem.remove(folder)
-        except SparksplitError:  # something was put into it meanwhile
+        except SparksplitError:  # another process has put a file into the folder meanwhile
             if not filesystem.exists(folder):
                 return None
     return filesystem.remove(folder)

@@ -1,9 +1,8 @@
-"""Files by path or URI, over pyarrow's file systems: the one place that knows schemes.
+"""Files by path or URI, over pyarrow's file systems. Only this module knows the schemes.
 
-Everything that reads or writes a user's path goes through here, never through `open`, so that a scheme added in
-`resolve` works everywhere. Unlike `os`, writing makes missing parents, and removing what is not there is not an error.
-A path that is not what it should be raises InputError; a problem that may pass (a full disk, a network) raises
-RunError.
+Everything that reads or writes a user's path calls this module, never `open`. So a scheme added in `resolve` works
+everywhere. Unlike `os`, writing makes missing parents, and removing a missing path is no error. A wrong path raises
+InputError. A problem that may go away (a full disk, a network failure) raises RunError.
 """
 
 from __future__ import annotations
@@ -26,29 +25,29 @@ from hdfs_io import disk, hadoop_conf, hdfs
 from hdfs_io.errors import InputError, Missing, RunError, using
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)?", re.DOTALL)
-"""(scheme, authority, path): `file:///x`, `hdfs://host`, and `file:/x`, which is the same as with three slashes."""
+"""(scheme, authority, path): `file:///x`, `hdfs://host`, and `file:/x`, which means `file:///x`."""
 
 
 def resolve(path: str) -> tuple[fs.FileSystem, str]:
-    """The file system of `path` and the path within it: plain paths and file:// are local, hdfs:// is HDFS.
+    """Return the file system of `path` and the path within it. Plain paths and file:// are local; hdfs:// is HDFS.
 
-    `hdfs://host:port/x` names a NameNode (port 8020 if none is given), `hdfs://service/x` a name service of
-    HADOOP_CONF_DIR, `hdfs:///x` the default file system there. No NameNode is contacted yet.
+    `hdfs://host:port/x` names a NameNode (default port 8020). `hdfs://service/x` names a name service of
+    HADOOP_CONF_DIR. `hdfs:///x` is the default file system of HADOOP_CONF_DIR. No NameNode is contacted yet.
 
-    Raises InputError for an empty path, for a scheme that is not known, and where HADOOP_CONF_DIR is needed.
+    Raise InputError for an empty path, an unknown scheme, or a path that needs HADOOP_CONF_DIR if that is missing.
     """
     authority, inner = _parts(path)
     return fs.LocalFileSystem() if authority is None else hdfs.file_system(authority), inner
 
 
 def absolute(path: str) -> str:
-    """`path` in a form that means the same on the driver and on every executor, without `..` and doubled slashes."""
+    """Return `path` in a form that is valid on the driver and on every executor, without `..` and doubled slashes."""
     authority, inner = _parts(path)
     return inner if authority is None else f"hdfs://{authority}{inner}"
 
 
 def _parts(path: str) -> tuple[str | None, str]:
-    """(authority on HDFS, or None where `path` is local; the absolute path there)."""
+    """Return the authority on HDFS (None if `path` is local) and the absolute path there."""
     if not path:
         raise InputError("the path is empty")
     uri = _URI.fullmatch(path)
@@ -71,24 +70,27 @@ def _parts(path: str) -> tuple[str | None, str]:
 
 
 def is_known(path: str) -> bool:
-    """Whether `path` is one that `resolve` takes; other schemes are for Spark's readers alone."""
+    """Whether `resolve` accepts the scheme of `path`. Only Spark's readers know other schemes."""
     uri = _URI.fullmatch(path)
     return uri is None or uri[2] is uri[3] is None or uri[1].lower() in ("file", "hdfs")
 
 
 def _normal(path: str) -> str:
-    return posixpath.normpath(f"/{path.lstrip('/')}")  # two slashes at its beginning would stay
+    return posixpath.normpath(f"/{path.lstrip('/')}")  # normpath keeps two slashes at the beginning
 
 
 def followed(path: str) -> str:
-    """`absolute(path)`; where that is a symbolic link, what it leads to: a rename would replace the link."""
+    """Return `absolute(path)`. If the path is a symbolic link, return its target, because a rename would replace the
+    link.
+    """
     path = absolute(path)
     return os.path.realpath(path) if os.path.islink(path) else path  # noqa: PTH114
 
 
 def real(path: str) -> str:
-    """`path` in the one form that all spellings of a place share: absolute, without symbolic links, and on HDFS with
-    the name service instead of one of its NameNodes."""
+    """Return the canonical form of `path`: absolute and without symbolic links. On HDFS, a NameNode's address becomes
+    its name service.
+    """
     path = absolute(path)
     if not path.startswith("hdfs://"):
         return os.path.realpath(path)
@@ -97,38 +99,41 @@ def real(path: str) -> str:
 
 
 def holds(outer: str, inner: str) -> bool:
-    """Whether `inner` is `outer` or lies within it, whether or not either exists and however they are spelt."""
+    """Whether `inner` is `outer` or lies within `outer`. The paths need not exist; their spelling does not matter."""
     outer, inner = real(outer), real(inner)
     return inner == outer or inner.startswith(join(outer, ""))
 
 
 def for_spark(path: str) -> str:
-    """`path` as Spark's readers and writers take it: a local one as file://, since their default on a Hadoop cluster is
-    HDFS, and with the characters of their patterns escaped. It may have a scheme that only they know."""
+    """Return `path` for Spark's readers and writers, with the characters of Spark's patterns escaped.
+
+    A local path becomes file://, because Spark's default on a Hadoop cluster is HDFS. A scheme that only Spark knows
+    stays.
+    """
     path = absolute(path) if is_known(path) else path
     uri = f"file://{path}" if path.startswith("/") else path
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", uri)
 
 
 def join(path: str, *parts: str) -> str:
-    """`path` with `parts` appended, for paths and URIs alike."""
+    """Return `path` with `parts` appended. Works for paths and URIs."""
     bare = path.rstrip("/")
     return "/".join((f"{bare}//" if path.startswith(f"{bare}//") and bare.endswith(":") else bare, *parts))
 
 
 def parent(path: str) -> str:
-    """The folder that holds `path`; a root is its own parent."""
+    """Return the folder that holds `path`. A root is its own parent."""
     root, inner = _split(path)
     return root + (inner.rpartition("/")[0] or "/")
 
 
 def name(path: str) -> str:
-    """The last part of `path`; empty for a root."""
+    """Return the last part of `path`; empty for a root."""
     return _split(path)[1].rpartition("/")[2]
 
 
 def _split(path: str) -> tuple[str, str]:
-    """What comes before the path in a URI, and the path itself, absolute and without a trailing slash."""
+    """Return the URI's part before the path, and the absolute path without a trailing slash."""
     path = absolute(path)
     root = path[: path.index("/", 7)] if path.startswith("hdfs://") else ""
     return root, path[len(root) :].rstrip("/")
@@ -157,20 +162,20 @@ def is_file(path: str) -> bool:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What is known of a file without opening it."""
+    """A file's facts, read without opening the file."""
 
     bytes: int
     modified: int
-    """Nanoseconds since 1970, as precise as the file system keeps them."""
+    """Nanoseconds since 1970, as precise as the file system stores them."""
 
 
 def size(path: str) -> int:
-    """Bytes of the file at `path`. Raises InputError where there is none."""
+    """Return the size in bytes of the file at `path`. Raise InputError if there is no file."""
     return facts(path).bytes
 
 
 def facts(path: str) -> FileFacts:
-    """The facts of the file at `path`. Raises InputError where there is none."""
+    """Return the facts of the file at `path`. Raise InputError if there is no file."""
     info = _info(path)
     if info.type != fs.FileType.File:
         kinds = {fs.FileType.Directory: "is a folder", fs.FileType.NotFound: "does not exist"}
@@ -180,18 +185,22 @@ def facts(path: str) -> FileFacts:
 
 
 def modified(path: str) -> float | None:
-    """When the file or folder at `path` was last written, in seconds of its file system's clock; None without one."""
+    """Return when the file or folder at `path` was last written, in seconds by the file system's clock. None if
+    missing.
+    """
     info = _info(path)
     return None if info.type == fs.FileType.NotFound else info.mtime_ns / 1e9
 
 
 def listing(path: str) -> dict[str, int | None]:
-    """Names in the folder `path`, sorted, with their bytes (None for folders); empty where there is no folder."""
+    """Return the sorted names in the folder `path`, with sizes in bytes (None for folders). Empty if the folder is
+    missing.
+    """
     return {name: None if facts is None else facts.bytes for name, facts in entries(path).items()}
 
 
 def entries(path: str) -> dict[str, FileFacts | None]:
-    """Names in the folder `path`, sorted, with their facts (None for folders); empty where there is no folder."""
+    """Return the sorted names in the folder `path`, with facts (None for folders). Empty if the folder is missing."""
     filesystem, inner = resolve(path)
     with _named(path):
         found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
@@ -202,7 +211,7 @@ def entries(path: str) -> dict[str, FileFacts | None]:
 
 
 def tree(path: str) -> dict[str, FileFacts]:
-    """Paths, relative to the folder `path`, of all files in it and its sub-folders, sorted, with their facts."""
+    """Return the facts of all files in the folder `path` and its sub-folders, by sorted relative path."""
     filesystem, inner = resolve(path)
     with _named(path):
         found = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
@@ -216,20 +225,20 @@ def _facts(info: fs.FileInfo) -> FileFacts:
 
 
 def open_input(path: str) -> Any:
-    """The file at `path` as a pyarrow file with random access. Raises InputError where it cannot be read."""
+    """Open the file at `path` as a pyarrow file with random access. Raise InputError if the file cannot be read."""
     filesystem, inner = resolve(path)
     with _named(path):
         return filesystem.open_input_file(inner)
 
 
 def read_bytes(path: str) -> bytes:
-    """The whole content of a small file."""
+    """Return the whole content of a small file."""
     with open_input(path) as file, _named(path):
         return bytes(file.read())
 
 
 def read_json(path: str) -> Any:
-    """The value in a small JSON file. Raises InputError where it cannot be read or is not JSON."""
+    """Return the value in a small JSON file. Raise InputError if the file cannot be read or is not JSON."""
     try:
         return json.loads(read_bytes(path))
     except (ValueError, RecursionError):
@@ -237,14 +246,17 @@ def read_json(path: str) -> Any:
 
 
 def make_folder(path: str, parents: bool = True) -> None:
-    """Make the folder `path`, where missing, and its `parents`; InputError where those are missing and not wanted."""
+    """Make the folder `path` if it is missing, and its missing parents too if `parents` is true.
+
+    Raise InputError if parents are missing and `parents` is false.
+    """
     filesystem, inner = resolve(path)
     with _named(path, "cannot be made"):
         filesystem.create_dir(inner, recursive=parents)
 
 
 def missing(path: str) -> list[str]:
-    """The folder `path` and its parents, from the inside, as far as they are not there."""
+    """Return the folder `path` and its parents that do not exist, innermost first."""
     found = []
     while not exists(path):
         found.append(path)
@@ -253,10 +265,10 @@ def missing(path: str) -> list[str]:
 
 
 def remove_empty(paths: Sequence[str]) -> None:
-    """Remove those of the folders `paths`, given from the inside, in which there is nothing; others stay."""
+    """Remove the empty folders among `paths`. Inner folders come first in `paths`; folders with content stay."""
     for path in paths:
         filesystem, inner = resolve(path)
-        with suppress(OSError, RunError):  # gone, or someone has put something there, or HDFS is away
+        with suppress(OSError, RunError):  # removed by another process, not empty any more, or HDFS not available
             if isinstance(filesystem, fs.LocalFileSystem):
                 os.rmdir(inner)  # noqa: PTH106
             else:
@@ -264,18 +276,20 @@ def remove_empty(paths: Sequence[str]) -> None:
 
 
 def write_bytes(path: str, content: bytes, parents: bool = True) -> None:
-    """Write a small file, as `writing` does."""
+    """Write a small file, with the guarantees of `writing`."""
     with writing(path, parents) as file:
         file.write(content)
 
 
 @contextmanager
 def writing(path: str, parents: bool = True) -> Iterator[disk.Writable]:
-    """A file to be written in pieces. It appears at `path` whole, when the block has ended without an error: readers
-    see the old content or the new one. Locally that is on the disk by then, by its name too; HDFS has it in the memory
-    of each DataNode that it was sent to.
+    """Open a file to write in pieces. The file appears at `path` complete, after the block has ended without an error.
+    Readers see the old content or the new content.
 
-    parents: whether to make missing folders; InputError where they are missing and not wanted.
+    Local: the content and the name are on the disk when the block has ended. HDFS: the content is in the memory of each
+    DataNode of the file.
+
+    parents: make missing folders. If false, a missing folder raises InputError.
     """
     if parents:
         make_folder(parent(path))
@@ -298,14 +312,15 @@ def writing(path: str, parents: bool = True) -> Iterator[disk.Writable]:
             filesystem.move(temporary, inner)
             disk.sync(folder)
         except BaseException:
-            with suppress(OSError):  # a failed device may be read-only by now: the first error is the one to report
+            with suppress(OSError):  # a failed device may be read-only by now; report the first error
                 os.unlink(temporary)  # noqa: PTH108
             raise
 
 
 def flush(folder: str) -> None:
-    """Have `folder`, its name and all that it holds on the disk, whoever wrote it. On HDFS it does nothing:
-    hdfs-native has no hsync."""
+    """Flush `folder`, its name and its content to the disk, whoever wrote them. On HDFS do nothing, because hdfs-native
+    has no hsync.
+    """
     filesystem, inner = resolve(folder)
     if isinstance(filesystem, fs.LocalFileSystem):
         with _named(folder, "cannot be written"):
@@ -314,10 +329,10 @@ def flush(folder: str) -> None:
 
 
 def create_bytes(path: str, content: bytes) -> bool:
-    """Write a small file where there is nothing; False where there is something, which stays.
+    """Create a small file at `path`. Return False and change nothing if something exists there.
 
-    If several do this at once, on whatever hosts, exactly one is told True. Only on file systems without hard links may
-    the file be seen empty for a moment.
+    If several processes call this at once, on any hosts, exactly one gets True. Only on file systems without hard links
+    may readers see the file empty for a moment.
     """
     make_folder(parent(path))
     filesystem, inner = resolve(path)
@@ -333,19 +348,19 @@ def create_bytes(path: str, content: bytes) -> bool:
                 stream.write(content)
             return _link_new(temporary, inner, content)
         finally:
-            with suppress(OSError):  # the first error is the one to report
+            with suppress(OSError):  # report the first error
                 os.unlink(temporary)  # noqa: PTH108
 
 
 def _link_new(temporary: str, path: str, content: bytes) -> bool:
-    """Make the file `temporary`, with its `content`, appear at `path`; False where there is something already."""
+    """Make the file `temporary`, with its `content`, appear at `path`. Return False if something exists there."""
     try:
         os.link(temporary, path)
         return True
     except FileExistsError:
-        return os.stat(temporary).st_nlink > 1  # noqa: PTH116 -- NFS: it was done, and the answer lost
+        return os.stat(temporary).st_nlink > 1  # noqa: PTH116 -- NFS made the link but lost the answer
     except OSError:
-        pass  # FAT, SMB and others have no links
+        pass  # FAT, SMB and some other file systems have no hard links
     try:
         with open(path, "xb") as file:  # noqa: PTH123
             try:
@@ -360,30 +375,31 @@ def _link_new(temporary: str, path: str, content: bytes) -> bool:
 
 
 def write_json(path: str, value: Any, parents: bool = True) -> None:
-    """Write `value` as JSON, as `write_bytes` does."""
+    """Write `value` as JSON with `write_bytes`."""
     write_bytes(path, json_bytes(value), parents)
 
 
 def json_bytes(value: Any) -> bytes:
-    """`value` as the JSON of a file that people read, too."""
+    """Return `value` as indented JSON, because people read the file too."""
     return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def remove(path: str) -> None:
-    """Remove the file or folder at `path` and all that it holds; does nothing where there is none."""
+    """Remove the file or folder at `path` with all its content. Do nothing if nothing exists there."""
     filesystem, inner = resolve(path)
     with _named(path, "cannot be removed"):
         kind = filesystem.get_file_info(inner).type
         if kind == fs.FileType.Directory:
             filesystem.delete_dir(inner)
         elif kind != fs.FileType.NotFound:
-            with suppress(FileNotFoundError):  # someone else has just removed it
+            with suppress(FileNotFoundError):  # another process has just removed the file
                 filesystem.delete_file(inner)
 
 
 def rename(old: str, new: str) -> None:
-    """Rename a file or a folder within one file system: the step that makes an output appear. Locally, its new name is
-    on the disk by then; of what it holds, `flush` makes sure."""
+    """Rename a file or a folder within one file system. This step makes an output appear. Local: the new name is on the
+    disk afterwards; only `flush` flushes the content.
+    """
     filesystem, inner = resolve(old)
     with _named(new, "cannot be written"):
         target = resolve(new)[1]
@@ -394,9 +410,9 @@ def rename(old: str, new: str) -> None:
 
 @contextmanager
 def _named(path: str, problem: str = "cannot be read") -> Iterator[None]:
-    """Turn an OSError into an error that names `path`: InputError or RunError, as `file_error` says."""
+    """Turn an OSError into an error that names `path`: the InputError or RunError from `file_error`."""
     try:
         with using(path, problem):
             yield
-    except pa.ArrowInvalid as error:  # a character that no path can have
+    except pa.ArrowInvalid as error:  # the path has a forbidden character
         raise InputError(f"{path!r}: {problem}: {' '.join(str(error).split())}") from None

@@ -1,5 +1,6 @@
-"""What Hadoop's configuration folder says about file systems: the default one, its name services, and who may read what
-is written; and in whose name this process asks."""
+"""Read Hadoop's configuration folder: the default file system, the name services and the umask. Also set the user name
+for requests to HDFS.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 from hdfs_io.errors import InputError, file_error
 
 DEFAULT_PORT = 8020
-"""A NameNode's port, where a URI gives only a host."""
+"""The NameNode port for a URI that gives only a host."""
 
 _USER, _SPARK_USER = "HADOOP_USER_NAME", "SPARK_USER"
 _UMASK, _UMASK_KEY = "SPARKSPLIT_HDFS_UMASK", "fs.permissions.umask-mode"
@@ -21,9 +22,9 @@ _BITS, _PLACES = {"r": 4, "w": 2, "x": 1}, {"u": 6, "g": 3, "o": 0}
 
 
 def default_authority() -> str:
-    """The authority of the default file system: what `hdfs:///` stands for.
+    """Return the authority of the default file system, which `hdfs:///` names.
 
-    Raises InputError where HADOOP_CONF_DIR is missing, or names another kind of file system.
+    Raise InputError if HADOOP_CONF_DIR is missing or names a file system that is not HDFS.
     """
     uri = _settings("core-site.xml").get("fs.defaultFS", "")
     if uri.startswith("hdfs://") and uri[7:].strip("/"):
@@ -38,14 +39,14 @@ def default_authority() -> str:
 
 
 def with_port(authority: str) -> str:
-    """`host:port` or a name service unchanged; a bare host with HDFS's usual port."""
+    """Return `host:port` and name services unchanged. Add HDFS's default port to a bare host."""
     if ":" in authority or f"dfs.ha.namenodes.{authority}" in _settings("hdfs-site.xml"):
         return authority
     return f"{authority}:{DEFAULT_PORT}"
 
 
 def service_of(authority: str) -> str:
-    """The name service that the NameNode `authority` belongs to; where there is none, `authority` in lower case."""
+    """Return the name service of the NameNode `authority`. Without a name service, return `authority` in lower case."""
     authority = authority.lower()
     for key, address in _settings("hdfs-site.xml").items():
         if key.startswith("dfs.namenode.rpc-address.") and address.lower() == authority:
@@ -56,20 +57,20 @@ def service_of(authority: str) -> str:
 
 
 def ask_as_the_submitter() -> None:
-    """Have this process ask HDFS, and whatever it starts, in the name of who submitted the job.
+    """Make this process, and every process that it starts, send HDFS requests as the user who submitted the job.
 
-    Without Kerberos HDFS believes what it is told: HADOOP_USER_NAME, or else the process's user, which in a container
-    is YARN's. Spark tells every process of a job in SPARK_USER whose it is, and acts in that name itself.
+    Without Kerberos, HDFS trusts HADOOP_USER_NAME, or else the process's user. In a container, the process's user is
+    YARN's. Spark sets SPARK_USER to the submitting user in every process of a job, and itself acts as that user.
     """
     if os.environ.get(_SPARK_USER):
         os.environ.setdefault(_USER, os.environ[_SPARK_USER])
 
 
 def umask() -> int:
-    """The bits that nobody gets on what is written to HDFS: `fs.permissions.umask-mode` of the driver's Hadoop, or
-    else of this host's; 0o022 where neither says anything.
+    """Return the permission bits to remove from files written to HDFS: the driver's `fs.permissions.umask-mode`. If the
+    driver sent none, use this host's value; the default is 0o022.
 
-    Raises InputError for what is no mask.
+    Raise InputError for an invalid mask.
     """
     text = os.environ.get(_UMASK) or _settings("hdfs-site.xml").get(_UMASK_KEY)
     text = text or _settings("core-site.xml").get(_UMASK_KEY) or _DEFAULT_UMASK
@@ -80,7 +81,7 @@ def umask() -> int:
 
 
 def _symbolic(text: str) -> int | None:
-    """The mask that leaves what `text` allows; None where it is not as chmod(1) writes it."""
+    """Return the mask for the permissions that `text` allows. None if `text` is not in chmod(1) syntax."""
     allowed = 0
     for part in text.split(","):
         clause = _CLAUSE.fullmatch(part.strip())
@@ -97,7 +98,7 @@ def _symbolic(text: str) -> int | None:
 
 
 def for_executors() -> dict[str, str]:
-    """The variables with which executors write to HDFS as this process does."""
+    """Return the environment variables that make executors write to HDFS with this process's umask and user."""
     found = {_UMASK: f"{umask():03o}"}
     return found | ({_USER: os.environ[_USER]} if os.environ.get(_USER) else {})
 

@@ -1,9 +1,9 @@
-"""HDFS as a pyarrow file system that behaves as the local one does, over hdfs-native (a client without a JVM).
+"""HDFS as a pyarrow file system that behaves like the local one, over hdfs-native (a client without a JVM).
 
-A file is sent when it is closed: until then it is spooled (in memory, past SPOOL_BYTES on the local disk), then sent
-whole under a hidden name and renamed. hdfs-native's writes do not survive a lost DataNode, so the whole file is sent
-again, under another name, until the NameNode offers other DataNodes. Readers see the old file or the new one, never a
-part.
+A file is sent when it is closed. Until then it is buffered: in memory, and beyond SPOOL_BYTES on the local disk. The
+whole file is sent under a hidden name and then renamed. A write by hdfs-native fails if a DataNode is lost. The whole
+file is then sent again under another name, until the NameNode offers other DataNodes. Readers see the old file or the
+new file, never a part.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _T = TypeVar("_T")
 
 
 def file_system(authority: str) -> fs.FileSystem:
-    """The file system at `authority`: `host:port`, or a name service of HADOOP_CONF_DIR. May cross a fork."""
+    """Return the file system at `authority`: `host:port`, or a name service of HADOOP_CONF_DIR. It may be used after a
+    fork.
+    """
     return fs.PyFileSystem(_Handler(authority))
 
 
@@ -70,7 +72,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             return fs.FileInfo(path, fs.FileType.NotFound)
 
     def owner(self, path: str) -> str:
-        """The user that the file or folder at `path` belongs to."""
+        """Return the user who owns the file or folder at `path`."""
         return str(self._do(path, lambda client: client.get_file_info(path)).owner)
 
     def _expect_folder(self, path: str) -> None:
@@ -99,7 +101,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         self._delete(path)
 
     def delete_empty_dir(self, path: str) -> None:
-        """Like rmdir(2): raises OSError where there is something in the folder."""
+        """Like rmdir(2): raise OSError if the folder is not empty."""
         opened = client(self.authority)
         repeat(path, lambda: opened.get_file_info(path).isdir and opened.delete(path, recursive=False), FIRST_CONTACT)
 
@@ -123,7 +125,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         self._delete(path)
 
     def move(self, src: str, dest: str) -> None:
-        """Like rename(2): replaces a file or an empty folder at `dest`, and never moves into a folder."""
+        """Like rename(2): replace a file or an empty folder at `dest`; never move into a folder."""
         self._rename(src, dest, overwrite=True)
 
     def _rename(self, src: str, dest: str, overwrite: bool) -> None:
@@ -135,23 +137,23 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             try:
                 client.rename(src, dest, overwrite=overwrite)
             except FileNotFoundError:
-                # The NameNode did it on the first try, and its answer was lost with the connection.
+                # On a later try, the NameNode may have done the rename before, and the connection lost its answer.
                 if tries == 1 or self._info(dest).type == fs.FileType.NotFound:
                     raise
 
         self._do(dest, rename)
 
     def move_new(self, src: str, dest: str) -> bool:
-        """Like `move`, but only where there is nothing at `dest`; False where there is something.
+        """Like `move`, but only if nothing exists at `dest`. Otherwise return False.
 
-        `src` must belong to nobody else, and is gone afterwards.
+        No other process may use `src`. `src` does not exist afterwards.
         """
         moved = False
         try:
             self._rename(src, dest, overwrite=False)
             moved = True
         except OSError as error:
-            # What was there may be gone again by now.
+            # The file that was at `dest` may be gone again by now.
             if not isinstance(error, FileExistsError) and self._info(dest).type == fs.FileType.NotFound:
                 raise
             moved = self._info(src).type == fs.FileType.NotFound
@@ -178,7 +180,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         return pa.PythonFile(self.new_file(path), mode="w")
 
     def new_file(self, path: str) -> _Writer:
-        """A file that is sent, whole, when it is closed."""
+        """Return a file that is sent as a whole when it is closed."""
         self._expect_folder(path.rpartition("/")[0] or "/")
         return _Writer(partial(self._send, path))
 
@@ -186,17 +188,17 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         raise NotImplementedError("files on HDFS cannot be appended to")
 
     def _send(self, path: str, spool: Any) -> None:
-        """Make `path` a file with the content of `spool`."""
+        """Create the file `path` with the content of `spool`."""
         folder, _, name = path.rpartition("/")
         left: list[str] = []
         permission = 0o666 & ~hadoop_conf.umask()
         options = WriteOptions(permission=permission, overwrite=False, create_parent=False)
 
         def attempt(client: Client) -> str:
-            # Never the name of an earlier attempt: its writer may still hold that.
+            # Never use the name of an earlier attempt: its writer may still hold that file.
             temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
             left.append(temporary)
-            # The inner writer: after an error, dropping the outer one would first try for 16 s to complete the file.
+            # Use the inner writer: after an error, dropping the outer writer would try for 16 s to complete the file.
             file = client.inner.create(temporary, options)
             spool.seek(0)
             while piece := spool.read(_PIECE_BYTES):
@@ -214,7 +216,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
                 self._drop(temporary)
 
     def _drop(self, temporary: str) -> None:
-        """Remove a hidden file that is of no more use; failing to is not worth an error of its own."""
+        """Remove a hidden file that is not needed any more. A failure is only logged."""
         try:
             repeat(temporary, partial(client(self.authority).delete, temporary), FIRST_CONTACT)
         except Exception as error:
@@ -228,7 +230,7 @@ def _file_info(status: Any, path: str) -> fs.FileInfo:
 
 
 class _Reader:
-    """A file for random access, with read-ahead where small reads follow one another."""
+    """A file for random access, with read-ahead if small reads follow one another."""
 
     closed = False
 
@@ -246,7 +248,7 @@ class _Reader:
             return b""
         start = self._position - self._ahead_start
         if start < 0 or start + count > len(self._ahead):
-            # Sequential reading, so read ahead: every read costs a connection to a DataNode.
+            # Read ahead if the reads are sequential, because every read costs a connection to a DataNode.
             on = start == len(self._ahead) or 0 < start < len(self._ahead)
             self._fetch(min(max(count, _AHEAD_BYTES if on else count), missing))
             start = 0
@@ -265,7 +267,7 @@ class _Reader:
                 beat()
             return parts[0] if len(parts) == 1 else b"".join(parts)
         except (OSError, RuntimeError):
-            # The old one would go on asking the DataNodes that had the blocks when it was opened.
+            # Reopen: the old reader would keep asking the DataNodes that had the blocks when it was opened.
             file = self._reopen()
             if len(file) != self._size:
                 raise OSError(errno.ESTALE, "the file was replaced while it was read") from None
@@ -287,7 +289,7 @@ class _Reader:
 
 
 class _Writer:
-    """Collects a file, and sends it when it is closed; one that is never closed is never sent."""
+    """Buffers a file and sends it when it is closed. A file that is never closed is never sent."""
 
     closed = False
 
@@ -297,11 +299,11 @@ class _Writer:
         self._spool = tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES)  # noqa: SIM115
 
     def write(self, data: Any) -> int:
-        if self._failure is not None:  # whoever ends a file of parts still writes its end
+        if self._failure is not None:  # a caller that closes a multi-part file still writes the end
             raise self._failure
         try:
             written = self._spool.write(memoryview(data))
-        except BaseException as error:  # a full disk, say: closing must not send the part that fitted
+        except BaseException as error:  # such as a full disk: closing must not send an incomplete file
             self.drop()
             if isinstance(error, OSError):
                 where = f"{error.strerror} in {tempfile.gettempdir()} of this host, where the file is buffered"
@@ -315,7 +317,7 @@ class _Writer:
         return self._count
 
     def flush(self) -> None:
-        """Does nothing: the file appears whole, when it is closed."""
+        """Do nothing: the file appears as a whole when it is closed."""
 
     def close(self) -> None:
         if not self.closed:
@@ -324,9 +326,9 @@ class _Writer:
                 self._send(self._spool)
 
     def drop(self) -> None:
-        """Close it without sending anything."""
+        """Close the file without sending anything."""
         self.closed = True
-        with suppress(OSError):  # what it still held may not fit
+        with suppress(OSError):  # the disk may be too full for the rest of the buffer
             self._spool.close()
 
     def __del__(self) -> None:

@@ -1,8 +1,8 @@
-"""The connection to an HDFS: one client per process, and how long it waits for what.
+"""The connection to an HDFS: one client per process, and the time limits.
 
-A NameNode that restarts or is in safe mode, and a DataNode that is lost, are waited for: operations are repeated for
-PATIENCE seconds, with lines in the log, and then fail with `Unavailable`. Only a process's first contact with a
-NameNode fails after FIRST_CONTACT seconds, so that a wrong address is known at once.
+If a NameNode restarts or is in safe mode, or a DataNode is lost, an operation is repeated for PATIENCE seconds. The log
+shows lines meanwhile; then the operation fails with `Unavailable`. Only a process's first contact with a NameNode fails
+after FIRST_CONTACT seconds, so that a wrong address is reported at once.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ from hdfs_io import activity, hadoop_conf
 from hdfs_io.errors import Passing
 
 PATIENCE = 120.0
-"""Seconds for which an operation is repeated. By default a NameNode gives up on a silent DataNode after 630 s, but
-meanwhile it offers it only for some of the files being written."""
+"""Seconds for which an operation is repeated. By default, a NameNode gives up on a silent DataNode after 630 s.
+Meanwhile it offers that DataNode only for some of the new files.
+"""
 FIRST_CONTACT = 5.0
-"""Seconds for which a process tries to reach a NameNode that has not answered it yet."""
+"""Seconds for which a process tries to reach a NameNode that has never answered it."""
 STALL = 30.0
 """Seconds without progress after which an attempt is given up."""
 _PAUSE = 1.0
 _LOOK_SECONDS = 1.0
 _LINE_SECONDS = 10.0
-# The client's own retries of a NameNode that does not answer would last three minutes, and nobody would be told.
+# By default, the client itself would retry a silent NameNode for three minutes, without any message.
 _SETTINGS = {
     "dfs.client.failover.max.attempts": "3",
     "dfs.client.failover.sleep.max.millis": "1000",
@@ -43,21 +44,22 @@ _T = TypeVar("_T")
 
 
 class Unavailable(Passing):
-    """HDFS did not do what was asked within PATIENCE seconds, for a reason that may pass."""
+    """HDFS did not complete an operation within PATIENCE seconds. The reason may go away."""
 
 
 class _Passing(Exception):
-    """An error that may be gone in a moment."""
+    """An error that may go away in a moment."""
 
 
 _clients: dict[tuple[int, str], Client] = {}
-"""By process and authority: a client that was opened before a fork hangs after it. None is ever closed: dropping the
-parent's would hang too. hdfs-native keeps idle connections to DataNodes itself, and a child inherits them: its first
-read may wait for the socket's time-out before it opens another."""
+"""Clients by process id and authority, because a client from before a fork hangs after it. No client is ever closed:
+dropping the parent's client would hang too. hdfs-native keeps idle connections to DataNodes, and a child inherits them.
+A child's first read may wait for the socket's timeout before hdfs-native opens another connection.
+"""
 
 
 def client(authority: str) -> Client:
-    """This process's client of the HDFS at `authority`. Raises OSError where no NameNode answers soon."""
+    """Return this process's client of the HDFS at `authority`. Raise OSError if no NameNode answers soon."""
     key = (os.getpid(), authority)
     if key not in _clients:
         hadoop_conf.ask_as_the_submitter()
@@ -73,25 +75,26 @@ def client(authority: str) -> Client:
 
 
 def _say_hello(authority: str, client: Client) -> None:
-    """Raise OSError where no NameNode answers soon."""
+    """Raise OSError if no NameNode answers soon."""
     try:
         repeat(f"hdfs://{authority}", lambda: client.get_file_info("/"), FIRST_CONTACT)
     except Unavailable as error:
-        # The words are the system's resolver's, which hdfs-native passes on without a number.
+        # hdfs-native passes on the words of the system's resolver, without an error number.
         reason = str(error.__cause__)
         hint = " (and HADOOP_CONF_DIR names no such name service)" if "lookup" in reason else ""
-        # A NameNode that is down comes back; a name that no server knows does not.
+        # A NameNode may come back; an unknown host name stays unknown.
         number = errno.EINVAL if hint and "Temporary" not in reason else errno.EHOSTUNREACH
         raise OSError(number, f"no NameNode answers at {authority}: {reason}{hint}") from None
     except PermissionError:
-        pass  # it refuses something, so it does answer
+        pass  # the NameNode refused the request, so it answers
 
 
 class _Attempt(threading.Thread, Generic[_T]):
-    """One call of an operation, given up when it has stood still for too long.
+    """One call of an operation, given up after too long without progress.
 
-    In a thread, because hdfs-native may wait for ever: for a server that accepts a connection and stays silent, and in
-    a write whose DataNode was lost (measured: one in five). A call that was given up ends at its next `beat`, if ever.
+    The call runs in a thread, because hdfs-native may wait forever: for a server that accepts a connection and stays
+    silent, and in a write whose DataNode was lost (measured: one in five). After being given up, a call ends at its
+    next `beat`, if it reaches one.
     """
 
     def __init__(self, operation: Callable[[], _T], limit: float) -> None:
@@ -109,13 +112,13 @@ class _Attempt(threading.Thread, Generic[_T]):
             self._error = error
 
     def result(self) -> _T:
-        """What the operation returns or raises; raises _Passing if it stands still."""
+        """Return or raise the operation's result. Raise _Passing if it makes no progress within the limit."""
         self.start()
         while True:
             self.join(min(_LOOK_SECONDS, max(0.01, self._last + self._limit - time.monotonic())))
             if not self.is_alive():
                 break
-            # Whoever waits for HDFS is not hanging: how long it waits is decided here.
+            # A process that waits for HDFS does not hang: this loop limits the wait.
             activity.note()
             with self._lock:
                 self._given_up = time.monotonic() - self._last > self._limit
@@ -133,16 +136,17 @@ class _Attempt(threading.Thread, Generic[_T]):
 
 
 def beat() -> None:
-    """Report progress from within an operation that `repeat` runs; a long one must do so between its steps."""
+    """Report progress from an operation that `repeat` runs. A long operation must call this between its steps."""
     attempt = threading.current_thread()
     if isinstance(attempt, _Attempt):
         attempt.beat()
 
 
 def repeat(place: str, operation: Callable[[], _T], patience: float | None = None) -> _T:
-    """The result of the operation, repeated while its errors may pass. Other errors are raised as one-line OSErrors.
+    """Return the operation's result. Repeat the operation while its errors may go away; raise other errors as one-line
+    OSErrors.
 
-    patience: seconds; None: PATIENCE. Only a wait of that length is worth lines in the log.
+    patience: seconds; None means PATIENCE, and only then are the tries logged as warnings.
     """
     level = logging.WARNING if patience is None else logging.DEBUG
     limit = STALL if patience is None else patience
@@ -151,7 +155,7 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
     while True:
         try:
             return _Attempt(operation, limit).result()
-        except Exception as error:  # hdfs-native has no class of its own for most
+        except Exception as error:  # hdfs-native has no own class for most of its errors
             known = translated(error)
             if not isinstance(known, _Passing):
                 raise known from None
@@ -190,18 +194,20 @@ _KNOWN_CLASSES = {
     "NSQuotaExceededException": errno.EDQUOT,
     "QuotaByStorageTypeExceededException": errno.EDQUOT,
 }
-"""The system's error number for each of HDFS's classes of errors; any other class is EREMOTEIO."""
+"""The system's error number for each of HDFS's error classes. Any other class is EREMOTEIO."""
 
 
 _IN_THE_WAY = re.compile(r"rename (source|destination) |[Ss]ource .* and destination ")
-"""Of a rename; its class is no other than that of whatever fails in the NameNode."""
+"""Messages of a rename whose destination is in the way. Their class is the same as for any other failure in the
+NameNode.
+"""
 
 
 def translated(error: Exception) -> Exception:
-    """An error of hdfs-native as a one-line OSError, or as _Passing."""
+    """Turn an error of hdfs-native into a one-line OSError or into _Passing."""
     text = str(error)
     if isinstance(error, OSError):
-        if error.errno == errno.ESTALE:  # reading on would make one file of two
+        if error.errno == errno.ESTALE:  # reading on would mix two files
             return error
         line = text.split("\n", maxsplit=1)[0]
         known = isinstance(error, FileNotFoundError | FileExistsError | IsADirectoryError | PermissionError)
@@ -211,7 +217,7 @@ def translated(error: Exception) -> Exception:
     if match := _RPC.match(text):
         name = re.split(r"[.$]", match[1])[-1]
         line = match[2].split("\\n", maxsplit=1)[0].replace('\\"', '"')
-        # Only the NameNode's words tell this IOException from others.
+        # "could only be written to": no class of its own, so only the NameNode's words identify it.
         if name in _PASSING_CLASSES or "could only be written to" in line:
             return _Passing(line)
         number = errno.EEXIST if _IN_THE_WAY.match(line) else errno.EREMOTEIO

@@ -1,11 +1,13 @@
-"""A lease on an output: a small hidden file beside it that says which command is filling it, and that it still runs.
+"""A lease on an output: a small hidden file beside the output. It names the command that fills the output and shows
+that this command still runs.
 
-The driver renews the file every RENEW_SECONDS, in its own thread. Whoever finds another's lease watches whether it
-changes, and asks the file system for how long it has not: only that clock counts, since hosts' clocks need not agree.
+The driver's lease thread renews the file every RENEW_SECONDS. A command that finds another command's lease watches
+whether the file changes. It measures the file's age by the file system's clock only, because the hosts' clocks may
+differ.
 
-Whoever replaces the lease's file first writes the new content beside it, then looks whose the lease is, then renames.
-Whoever takes a lease over removes what its owner has written beside it. So a rename that comes late, however long its
-process stood still after the look, finds nothing to rename.
+To replace a lease file: write the new content beside it, check who holds the lease, then rename. To take a lease over:
+also remove its former owner's files beside it. So a late rename finds nothing to rename, however long its process was
+paused after the check.
 """
 
 from __future__ import annotations
@@ -29,31 +31,34 @@ from hdfs_io.filesystem import FileFacts
 
 RENEW_SECONDS = 10.0
 EXPIRE_SECONDS = 60.0
-"""A lease that has not been renewed for this long no longer belongs to its owner."""
+"""A lease that was not renewed for this long no longer belongs to its owner."""
 WATCH_SECONDS = 15.0
-"""An old lease is watched for at least this long: it may be old because a machine slept or a NameNode was away."""
+"""Watch an old lease for at least this long. It may be old because a machine slept or a NameNode was not available."""
 _LOOK_SECONDS = 0.5
 _AWAY_SECONDS = 600.0
-"""Beyond that, it is watched for at most this long where its file system is slow to answer."""
+"""Extra time to watch a lease, at most, if its file system answers slowly."""
 
 _SHORT, _NO_OWNER = 8, "unknown"
-"""How much of an owner's id fits into a file's name, and what stands there in place of an id that cannot."""
+"""Characters of an owner's id in a file's name, and the text that replaces an invalid id there."""
 _NEXT = "next"
-"""The last part of the name of a file that is to replace a lease's."""
+"""Last part of the name of a file that will replace a lease file."""
 
 log = logging.getLogger(__name__)
 
 _given_back: set[str] = set()
-"""Owners of this process's leases that it has given back: a file that could not be removed then is nobody's."""
+"""Owners of the leases that this process has given back. A file of theirs that could not be removed belongs to nobody.
+"""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who is filling an output.
+    """The command that fills an output.
 
-    owner: a unique id. machine: the kernel's boot id and process-number namespace, "" where they cannot be known;
-    virtual machines that were copied from one snapshot have the same, so the host's name counts, too. started: when the
-    process `pid` started, in the kernel's ticks, since process numbers are reused. renewed: how many times.
+    owner: a unique id.
+    machine: the kernel's boot id and process-number namespace; "" if unknown. Copies of one virtual machine snapshot
+        share it, so the host's name counts too.
+    started: when the process `pid` started, in the kernel's ticks, because process numbers are reused.
+    renewed: number of renewals.
     """
 
     owner: str
@@ -74,13 +79,14 @@ class Holder:
 
     @property
     def gone(self) -> bool:
-        """Whether its process is known to have ended, or to have given it back; that is known only on the machine that
-        it ran on, or in it."""
+        """Whether the holder's process is known to have ended or to have given the lease back. Known only on the
+        holder's machine, or in its process.
+        """
         return self.owner in _given_back or (self._on_this_machine and _started(self.pid) != self.started)
 
     @property
     def here(self) -> bool:
-        """Whether it is this very process."""
+        """Whether the holder is this process."""
         return self._on_this_machine and self.pid == os.getpid() and not self.gone
 
     @property
@@ -92,7 +98,8 @@ _UNKNOWN = Holder("", "", "", 0, "", None, "")
 
 
 class Lease:
-    """This process's lease in `file` on the output `path`, taken with `acquire`, and given back once and for all.
+    """This process's lease in `file` on the output `path`. `acquire` takes it. After `release`, this object cannot take
+    it again.
 
     pause, clock: for tests.
     """
@@ -118,13 +125,14 @@ class Lease:
         self._lock = threading.RLock()
         self._stop = threading.Event()
         self.lost = threading.Event()
-        """Set once another is seen to hold the lease."""
+        """Set once another command is seen to hold the lease."""
         self._thread: threading.Thread | None = None
 
     def acquire(self) -> None:
-        """Take the lease. Raises OutputInUse where another holds it; waits to find out where that is not clear.
+        """Take the lease. Raise OutputInUse if another command holds it. Wait if it is not clear whether that command
+        still runs.
 
-        Of several that begin at the same moment, one gets it.
+        If several commands begin at the same time, one gets the lease.
         """
         end = self._clock() + 2 * EXPIRE_SECONDS
         while not self._take():
@@ -134,14 +142,17 @@ class Lease:
         self._start()
 
     def await_free(self) -> None:
-        """Return once nobody else holds the lease, which is not taken. Raises OutputInUse where another holds it; waits
-        to find out where that is not clear."""
+        """Return once no other command holds the lease. The lease is not taken. Raise OutputInUse if another command
+        holds it. Wait if it is not clear whether that command still runs.
+        """
         found = read(self.file)
         if found is not None and not found.gone:
             self._watch(found)
 
     def _take(self) -> bool:
-        """Take the lease; False where another is just taking it over, or has just given it back. Raises OutputInUse."""
+        """Take the lease. Return False if another command is just taking it over, or has just given it back. Raise
+        OutputInUse.
+        """
         found = read(self.file)
         if found is not None and not found.gone:
             found = self._watch(found)
@@ -153,11 +164,13 @@ class Lease:
         return False
 
     def _watch(self, found: Holder) -> Holder | None:
-        """The lease that is there once that of `found` has ended. Raises OutputInUse if it does not end."""
+        """Wait until the lease of `found` has ended, and return the lease that is there then. Raise OutputInUse if it
+        does not end.
+        """
         if found.here:
             raise in_use(self.path, found)
         written, old = filesystem.modified(self.file), age(self.file)
-        if old is None:  # given back, and perhaps taken by another since
+        if old is None:  # given back, and perhaps taken by another command since
             now = read(self.file)
             return now if now is None or now.gone else self._watch(now)
         patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
@@ -174,19 +187,19 @@ class Lease:
             asked = self._clock()
             now = read(self.file)
             if self._clock() - asked > _LOOK_SECONDS:
-                # The file system was away for the lease's owner too, who now renews it.
+                # The file system was not available to the lease's owner either: give the owner time to renew.
                 end = min(last, max(end, self._clock() + WATCH_SECONDS))
             if now is None or now.gone:
                 return now
-            # A lease of another version cannot be read, but one can see that it is being written.
+            # A lease of another version cannot be read, but its timestamp shows that it is being renewed.
             if now != found or filesystem.modified(self.file) not in (None, written):
                 raise in_use(self.path, now)
         return found
 
     def _take_over(self, file: str, ended: Holder) -> bool:
-        """Replace the lease of `ended` in `file` by this one; False where another got there first."""
-        # Only the maker of this file may replace that lease, and whoever comes later finds the maker's. It is a lease
-        # too: if its maker is killed at that moment, it is taken over in the same way.
+        """Replace the ended lease `ended` in `file` by this one. Return False if another command was faster."""
+        # Only the creator of the `turn` file may replace the ended lease. `turn` is a lease too: if its creator is
+        # killed at this point, `turn` is taken over in the same way.
         turn = f"{file}.{_short(ended.owner)}"
         if not self._create(turn):
             maker = read(turn)
@@ -200,7 +213,7 @@ class Lease:
                 return self._create(file)
             if not self._replace(file, lambda now: now == ended):
                 return False
-            # Its last renewal may have come between: then it is alive.
+            # The last renewal of `ended` may have come in between: then its process is alive.
             filesystem.remove(_next_of(file, ended.owner))
             now = read(file)
             return now is not None and now.owner == self.holder.owner
@@ -208,11 +221,13 @@ class Lease:
             filesystem.remove(turn)
 
     def held(self) -> bool:
-        """Whether the lease is still this one's."""
+        """Whether this object still holds the lease."""
         return is_owner(self.path, self.holder.owner)
 
     def keep(self) -> None:
-        """Raise OutputInUse where the lease is another's now, or was for a while: it may have filled the output."""
+        """Raise OutputInUse if another command holds the lease now, or held it for a while: it may have filled the
+        output.
+        """
         found = read(self.file)
         if found is None:
             raise OutputInUse(
@@ -222,9 +237,9 @@ class Lease:
             raise in_use(self.path, found)
 
     def tell(self, application_id: str | None) -> None:
-        """Add the Spark application's id, once there is one, to what others are told.
+        """Add the Spark application's id, once known, to the lease that other commands read.
 
-        Raises OutputInUse where the lease is another's now, or was for a while.
+        Raise OutputInUse if another command holds the lease now, or held it for a while.
         """
         self.keep()
         with self._lock:
@@ -233,9 +248,10 @@ class Lease:
             self.keep()
 
     def release(self) -> None:
-        """Give the lease back; failing to is no error, since it expires.
+        """Give the lease back. A failure is no error, because the lease expires.
 
-        The lease's thread does so, because no signal reaches it: a Ctrl-C ends only the waiting for it.
+        The lease's thread gives it back, because signals do not reach that thread. A Ctrl-C ends only the wait for the
+        thread.
         """
         self._stop.set()
         if self._thread is None:
@@ -248,13 +264,13 @@ class Lease:
         self._thread.start()
 
     def _hold(self) -> None:
-        """Renew the lease until it is to be given back, and give it back."""
+        """Renew the lease until it is to be given back, then give it back."""
         while not self._stop.wait(RENEW_SECONDS):
             try:
                 if not self._write():
                     self.lost.set()
                     break
-            except Exception as error:  # whatever it was, the next try may succeed; without one the lease would expire
+            except Exception as error:  # the next try may work; without another try, the lease would expire
                 log.debug("%s: the lease could not be renewed: %s", self.path, error)
         try:
             if self.held():
@@ -265,16 +281,16 @@ class Lease:
             _given_back.add(self.holder.owner)
 
     def _create(self, file: str) -> bool:
-        """Write the lease to `file` where there is none; whether there was none."""
+        """Write the lease to `file` if no file exists there. Return whether the file was created."""
         return filesystem.create_bytes(file, self._next())
 
     def _write(self) -> bool:
-        """Renew the lease; False where it is another's by now."""
-        with self._lock:  # or an earlier renewal might be written after a later one
+        """Renew the lease. Return False if another command holds it now."""
+        with self._lock:  # without the lock, an earlier renewal might be written after a later one
             return self._replace(self.file, lambda now: now is not None and now.owner == self.holder.owner)
 
     def _replace(self, file: str, expected: Callable[[Holder | None], bool]) -> bool:
-        """Replace the lease in `file` by this one, if it is what is `expected`; whether it was."""
+        """Replace the lease in `file` by this one if `expected` accepts the old lease. Return whether it did."""
         new = _next_of(file, self.holder.owner)
         try:
             filesystem.write_bytes(new, self._next())
@@ -285,26 +301,28 @@ class Lease:
         except InputError:
             if filesystem.exists(new):
                 raise
-            return False  # whoever has taken it over has removed it
+            return False  # the command that took the lease over has removed `new`
         finally:
             filesystem.remove(new)
 
     def _next(self) -> bytes:
-        """The lease's content, renewed once more."""
+        """Count one more renewal and return the lease's content."""
         with self._lock:
             self.holder = replace(self.holder, renewed=self.holder.renewed + 1)
             return json.dumps(asdict(self.holder)).encode() + b"\n"
 
 
 def file_of(path: str) -> str:
-    """The file of the lease on the output `path`: hidden, and beside the output, so that it outlives it."""
+    """Return the file of the lease on the output `path`. It is hidden and beside the output, so that it outlives the
+    output.
+    """
     return f"{filesystem.parent(path).rstrip('/')}/.{filesystem.name(path)}.owner"
 
 
 def left_over(path: str, found: Mapping[str, FileFacts | None]) -> list[str]:
-    """Of the names `found` beside the output `path`, those of leases on it that killed commands have left.
+    """Return the names among `found` of lease files that killed commands left beside the output `path`.
 
-    Whatever was written more recently than a lease takes to expire may still be in use.
+    Leave out files that were written less than EXPIRE_SECONDS before the lease file itself: they may still be in use.
     """
     lease = filesystem.name(file_of(path))
     parts = re.compile(rf"\.*{re.escape(lease)}(\.([0-9a-f]{{{_SHORT}}}|{_NO_OWNER}|{_NEXT}))+")
@@ -320,16 +338,16 @@ def _short(owner: str) -> str:
 
 
 def _next_of(file: str, owner: str) -> str:
-    """The file with which `owner` is about to replace the lease `file`."""
+    """Return the file with which `owner` will replace the lease `file`."""
     return f"{file}.{_short(owner)}.{_NEXT}"
 
 
 def read(file: str) -> Holder | None:
-    """Who holds the lease `file`; None without one."""
+    """Return the holder of the lease `file`; None if there is no lease."""
     while filesystem.exists(file):
         try:
             return _parsed(filesystem.read_bytes(file))
-        except Missing:  # given back at this moment, and perhaps taken again
+        except Missing:  # just given back, and perhaps taken again
             continue
     return None
 
@@ -338,7 +356,7 @@ def _parsed(content: bytes) -> Holder:
     try:
         holder = Holder(**json.loads(content))
         return holder if isinstance(holder.owner, str) else _UNKNOWN
-    except (TypeError, ValueError, RecursionError):  # of another version, or no lease at all: only its age counts
+    except (TypeError, ValueError, RecursionError):  # of another version, or no lease: only the file's age counts
         return _UNKNOWN
 
 
@@ -349,12 +367,12 @@ def is_owner(path: str, owner: str) -> bool:
 
 
 def in_use(path: str, holder: Holder) -> OutputInUse:
-    """The error that says who is filling the output `path`."""
+    """Return the error that says which command fills the output `path`."""
     return OutputInUse(f"{path}: is being written by {holder}; wait until that command ends, or stop it")
 
 
 def age(file: str) -> float | None:
-    """Seconds since `file` was written, by its file system's clock; None where it is not there any more."""
+    """Return the seconds since `file` was written, by its file system's clock. None if the file is gone."""
     probe = f"{file}.{uuid.uuid4().hex[:8]}"
     filesystem.write_bytes(probe, b"")
     try:
@@ -365,7 +383,9 @@ def age(file: str) -> float | None:
 
 
 def _machine() -> str:
-    """What processes have in common if they see each other's numbers; "" where the kernel does not tell."""
+    """Return a text that is equal for processes that see each other's process numbers. "" if the kernel does not give
+    it.
+    """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -374,7 +394,9 @@ def _machine() -> str:
 
 
 def _started(pid: int) -> int | None:
-    """When the process `pid` began, in the kernel's ticks; None where there is none, or only a threadless zombie."""
+    """Return when the process `pid` started, in the kernel's ticks. None if there is no such process, or only a zombie
+    without threads.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -1,7 +1,7 @@
-"""The files that a path of the input names: a file, a folder with its sub-folders, or a pattern; none is opened.
+"""List the files of an input path: a file, a folder with its sub-folders, or a pattern. No file is opened.
 
-What is left out is what Spark leaves out: names that begin with `.`, or with `_` (a partition column's folder may),
-and files that are still being copied. So are empty files.
+Leave out the names that Spark leaves out: names with `.` or `_` at the beginning (except folders of partition columns),
+and files that are still being copied. Leave out empty files too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ _ESCAPED = re.compile(r"\\(.)")
 
 @dataclass(frozen=True)
 class Found:
-    """What paths name. roots: the files and folders themselves, as Spark's readers take them. files: (path, facts) of
-    every file with content. columns: those that the names of the innermost folders of every file give, the outer ones
-    first (`day=1/hour=2/file`); "" for a folder that gives none."""
+    """Files and folders that the input paths name.
+
+    roots: the files and folders themselves, in the form for Spark's readers.
+    files: (path, facts) of every file with content.
+    columns: partition columns from the innermost folder names of every file, outer folders first (`day=1/hour=2/file`);
+        "" for a folder without a column.
+    """
 
     roots: list[str]
     files: list[tuple[str, FileFacts]]
@@ -34,10 +38,10 @@ class Found:
 
 
 def find(paths: Sequence[str]) -> Found:
-    """What `paths` name: local ones, or ones on HDFS.
+    """Find the files that `paths` name, locally or on HDFS.
 
-    Raises InputError where one of them matches nothing, where there are no rows in any of them, where two name the
-    same file, and where some files lie in folders of partition columns and others do not.
+    Raise InputError if a path matches nothing, if no path has rows, or if two paths name one file. Also raise
+    InputError if only some files lie in folders of partition columns.
     """
     roots: list[str] = []
     for path in paths:
@@ -62,7 +66,9 @@ def find(paths: Sequence[str]) -> Found:
 
 
 def check_once(files: Iterable[tuple[str, str]]) -> None:
-    """Raise InputError for a file that is named twice: its rows would be read twice. files: (path, what named it)"""
+    """Raise InputError for a file that two paths name, because its rows would be read twice. files: (file, path that
+    names it)
+    """
     origins: dict[str, str] = {}
     for file, origin in files:
         if (before := origins.setdefault(file, origin)) != origin:
@@ -70,8 +76,10 @@ def check_once(files: Iterable[tuple[str, str]]) -> None:
 
 
 def expand(path: str) -> list[str]:
-    """`path`, made absolute; if nothing has that very name and it is a pattern (`*`, `?`, `[ab]`, `[^a]`, `{a,b}`),
-    what matches it, by name. Local paths, and ones on HDFS."""
+    """Return the absolute `path`. If no such file exists and `path` is a pattern, return the sorted matches instead.
+
+    Patterns: `*`, `?`, `[ab]`, `[^a]`, `{a,b}`. Local paths and HDFS.
+    """
     whole = filesystem.absolute(path)
     if not _WILD.search(whole) or filesystem.exists(whole):
         return [whole]
@@ -83,7 +91,7 @@ def expand(path: str) -> list[str]:
 
 
 def alternatives(pattern: str) -> Iterator[str]:
-    """The patterns without braces that `{a,b}` stands for."""
+    """Yield the patterns without braces that `{a,b}` stands for."""
     braces = _BRACES.search(pattern)
     if braces is None:
         yield pattern
@@ -93,7 +101,7 @@ def alternatives(pattern: str) -> Iterator[str]:
 
 
 def _matches(folder: str, parts: Sequence[str]) -> Iterator[str]:
-    """What matches the pattern of which `parts` are left, below `folder`."""
+    """Yield the paths below `folder` that match the pattern's remaining `parts`."""
     part, rest = parts[0], parts[1:]
     if not _WILD.search(part):
         place = filesystem.join(folder, _ESCAPED.sub(r"\1", part))
@@ -115,8 +123,9 @@ def _matches(folder: str, parts: Sequence[str]) -> Iterator[str]:
 
 
 def files_in(path: str) -> list[tuple[str, FileFacts]]:
-    """(path, facts) of the file `path`, or of every file in that folder and its sub-folders, by name; hidden and empty
-    ones left out. Raises InputError where there is nothing at `path`."""
+    """Return (path, facts) of the file `path`, or of every file in the folder `path` and its sub-folders, sorted by
+    name. Leave out hidden and empty files. Raise InputError if nothing exists at `path`.
+    """
     if not filesystem.is_folder(path):
         return [(path, facts)] if (facts := filesystem.facts(path)).bytes else []
     return [
@@ -127,8 +136,11 @@ def files_in(path: str) -> list[tuple[str, FileFacts]]:
 
 
 def choices(path: str) -> list[list[str]]:
-    """The patterns without braces that `path` stands for, those that begin alike together: `{mon,tue}/*.{csv,tsv}` has
-    two for `mon` and two for `tue`. The beginning ends before the first other wildcard."""
+    """Return the patterns without braces that `path` stands for, grouped by their beginning before the first other
+    wildcard.
+
+    `{mon,tue}/*.{csv,tsv}` gives two patterns for `mon` and two for `tue`.
+    """
     found: dict[str, list[str]] = {}
     for one in [path] if filesystem.exists(path) else alternatives(path):
         wild = _WILD.search(one)
@@ -137,21 +149,23 @@ def choices(path: str) -> list[list[str]]:
 
 
 def above(pattern: str) -> str:
-    """The folder that `pattern` looks into: what it names before its first wildcard; itself without one."""
+    """Return the folder that `pattern` searches: the path before its first wildcard. Without a wildcard, return
+    `pattern`.
+    """
     wild = _WILD.search(pattern)
     return pattern[: wild.start()].rpartition("/")[0] or "." if wild else pattern
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark's readers leave out a file or folder of this name."""
+    """Whether Spark's readers leave out a file or folder with this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def folder_columns(root: str, files: Sequence[str]) -> tuple[str, ...]:
-    """The columns that the sub-folders of the folder `root` give by their names. files: paths of all its files.
+    """Return the partition columns in the names of `root`'s sub-folders. files: the paths of all files in `root`.
 
-    Raises InputError where some files lie in folders of partition columns, and others do not, or of other columns:
-    their rows would lack values.
+    Raise InputError if the files' folders have different partition columns, or if only some have any: rows would lack
+    values.
     """
     kinds: dict[tuple[str, ...], str] = {}
     for file in files:
@@ -167,7 +181,7 @@ def folder_columns(root: str, files: Sequence[str]) -> tuple[str, ...]:
 
 
 def alike(found: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
-    """The columns that folders give, by path; raises InputError where they differ."""
+    """Return the partition columns of the folders in `found`. Raise InputError if the folders differ."""
     for path, columns in found:
         if columns != found[0][1]:
             raise InputError(f"{found[0][0]} and {path} have different partition columns in their folder names")
@@ -175,10 +189,10 @@ def alike(found: Sequence[tuple[str, tuple[str, ...]]]) -> tuple[str, ...]:
 
 
 def with_outer(found: Found, asked: Collection[str]) -> Found:
-    """`found` with the columns `asked` for that folders in the paths themselves give (`day` of `clients/day=1`): those
-    just above the folders that give columns anyway, without a folder of another kind between.
+    """Return `found` with the columns in `asked` that folders in the input paths give (`day` of `clients/day=1`). Only
+    folders directly above the known partition folders count, without another kind of folder in between.
 
-    Raises InputError where the paths differ in these.
+    Raise InputError if the paths differ in these columns.
     """
     columns: list[tuple[str, tuple[str, ...]]] = []
     for folder in dict.fromkeys(path.rpartition("/")[0] for path, _ in found.files):
@@ -193,14 +207,14 @@ def with_outer(found: Found, asked: Collection[str]) -> Found:
 
 
 NO_VALUE = ("", "__HIVE_DEFAULT_PARTITION__")
-"""What a folder's value is where it is missing."""
+"""Texts of a missing value in a folder name."""
 
 
 def folder_values(found: Found) -> dict[str, set[str]]:
-    """By column that folders give: its values, without a missing one. A value is the text behind the folder's `=`, with
-    its percent-encoded bytes as UTF-8.
+    """Return the values of each partition column, without missing values. A value is the text after the folder's `=`,
+    with percent-encoded bytes decoded as UTF-8.
 
-    Raises InputError for a folder whose encoded bytes are no UTF-8.
+    Raise InputError for a folder whose encoded bytes are not UTF-8.
     """
     values: dict[str, set[str]] = {name: set() for name in found.columns if name}
     for folder in dict.fromkeys(path.rpartition("/")[0] for path, _ in found.files):

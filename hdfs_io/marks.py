@@ -1,4 +1,4 @@
-"""What the folder of an output says of itself: its two marks, and which of the names in it are its command's."""
+"""The two marker files of an output folder, and which names in the folder belong to the command."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hdfs_io import filesystem
 from hdfs_io.fence import PREFIX
 
 SUCCESS = "_SUCCESS"
-"""Written last: a folder without it is not complete."""
+"""Written last. A folder without it is incomplete."""
 CONFIG = "_CONFIG"
-"""Written first: which command's output the folder is, and the hash of its configuration."""
+"""Written first. Records the folder's command and the hash of its configuration."""
 
 COMMANDS = {
     "preprocess": "a prepared data set",
@@ -23,7 +23,7 @@ COMMANDS = {
     "predict": "predictions",
     "diagnose": "a diagnosis",
 }
-"""What each command leaves behind."""
+"""The output of each command, in words."""
 _NAMES = {
     "preprocess": ("manifest.json", "preprocessing.json", "train", "validation", "test", "blocks", "bad_rows"),
     "train": (
@@ -34,15 +34,16 @@ _NAMES = {
     "predict": ("predictions", "metrics.json", "bad_rows", "part-*.parquet", "_metrics.json", "_bad_rows"),
     "diagnose": ("diagnosis.json", "diagnosis.html"),
 }
-"""What each command writes into the folder of its output; `*` is any text."""
+"""Names that each command writes into its output folder. `*` is any text."""
 
 _TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{8}")
-"""A file that is not whole yet, and the name that it is to have."""
+"""Name of an incomplete file; the group is its final name."""
 
 
 def is_own(command: str, name: str) -> bool:
-    """Whether `name`, in the folder of an output of `command`, is a part of that output. Whatever else lies there is
-    its user's: another output, say, or notes."""
+    """Whether `name` in an output folder of `command` is a part of that output. Everything else belongs to the user,
+    such as another output or notes.
+    """
     if unfinished := _TEMPORARY.fullmatch(name):
         name = unfinished[1]
     own = (CONFIG, SUCCESS, *_NAMES[command])
@@ -50,7 +51,7 @@ def is_own(command: str, name: str) -> bool:
 
 
 def mark_of(content: bytes) -> dict[str, Any]:
-    """What a mark says; nothing where it is damaged."""
+    """Return the content of a marker file; empty if the file is damaged."""
     try:
         mark = json.loads(content)
     except (ValueError, RecursionError):
@@ -59,12 +60,12 @@ def mark_of(content: bytes) -> dict[str, Any]:
 
 
 def only_marks(names: Collection[str]) -> bool:
-    """Whether a folder with these `names` holds marks alone, and nothing that a command or its user made."""
+    """Whether a folder with these `names` holds only marker files: nothing from a command or its user."""
     return all(name.startswith(("_", PREFIX)) for name in names)
 
 
 def made_from(path: str) -> dict[str, str]:
-    """What is recorded of how, and from what, the output `path` was made; empty where that is not known."""
+    """Return the recorded hashes of the configuration and the input of the output `path`. Empty if unknown."""
     file = filesystem.join(path, CONFIG)
     recorded = filesystem.read_json(file) if filesystem.exists(file) else {}
     return {name: recorded[name] for name in ("config_hash", "input_hash") if name in recorded}

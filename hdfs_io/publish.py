@@ -1,4 +1,4 @@
-"""Atomic publishing: an output appears by rename, complete, or not at all; one command at a time fills it."""
+"""Atomic publishing: an output appears complete by rename, or not at all. One command at a time fills it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ Decision = Literal["done", "fresh", "resume"]
 
 @dataclass(frozen=True)
 class _Found:
-    """What is in the output's place. command: None where only the mark is there, so that nothing would be lost.
-    extends: whether it began with the content of a complete output."""
+    """The state of the output's path.
+
+    command: None if the folder holds only marker files, so that nothing would be lost. extends: whether the output
+    began with the content of a complete output.
+    """
 
     command: str | None
     config_hash: str | None
@@ -35,7 +38,7 @@ class _Found:
 
 
 class OtherUnfinished(UsageError):
-    """In the output's place is an unfinished one that is not to be continued. config_hash: its own."""
+    """The output's path holds an unfinished output that must not be continued. config_hash: hash of that output."""
 
     def __init__(self, text: str, config_hash: str | None) -> None:
         super().__init__(text)
@@ -43,23 +46,23 @@ class OtherUnfinished(UsageError):
 
 
 class Output:
-    """The output folder of a command: what is there already, and how a new one takes its place.
+    """The output folder of a command: finds out what exists already, and puts a new output in its place.
 
     path: the folder
-    config_hash: the hash of everything that can change the result; leaves out the output's own path
-    command: whose output it is, of COMMANDS; no other command's output is ever replaced
-    inputs: what the command reads, by the configuration's key: none may lie in the output, nor the output in one of
-    them
-    input_hash: the hash of the input as it is now, where the configuration alone does not tell; None: not compared. A
-        function where hashing takes long: it is called only if there is something to compare with, and whoever fills
-        the output records the hash with `made_of`
-    keys: what `config_hash` was made of, so that the next command can say what differs: as in `differences`
-    extends: whether a complete output with these keys and this hash is a part of this one, which then begins with its
-        content and replaces it when complete
-    folder: where an output that fills up in place does so: `path`, or beside it while a complete output has to stay
-        until the new one is complete too
+    config_hash: the hash of everything that can change the result, without the output's own path
+    command: the command that writes the output, from COMMANDS. The output of another command is never replaced
+    inputs: the paths that the command reads, by configuration key. No input may lie in the output, and the output may
+        not lie in an input
+    input_hash: the hash of the current input, if the configuration alone does not identify it. None: not compared. Give
+        a function if hashing takes long. It is called only if there is a hash to compare with; the caller then records
+        the hash with `made_of`
+    keys: the values behind `config_hash`, so that the next command can name the differences; see `differences`
+    extends: whether a complete output with these keys and this hash is a part of this one. This output then begins with
+        its content, and replaces it when complete
+    folder: the folder of an output that is filled in place. Usually `path`; a folder beside it while a complete output
+        must stay until the new one is complete
 
-    Raises UsageError for the root of a file system.
+    Raise UsageError for the root of a file system.
     """
 
     def __init__(
@@ -85,19 +88,19 @@ class Output:
 
     @property
     def owner(self) -> str:
-        """The id that `check_owner` compares."""
+        """The owner's id for `check_owner`."""
         return self.lease.holder.owner
 
     @contextmanager
     def claimed(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Iterator[Decision]:
-        """Be the only one to fill the output while the block lasts; gives the decision as it then is.
+        """Hold the right to fill the output while the block lasts. Yield the current decision.
 
-        Writes nothing where that is done; what a command that was killed at its very end has left beside it is removed.
-        Folders that are made for it, and that are empty at its end, are removed.
+        If the decision is `done`, write nothing; only remove the remains of a command that was killed at its very end.
+        Parent folders made for the output are removed if they are empty at the end.
 
-        Each time with a lease of its own, which is given back at the block's end even if a signal comes meanwhile.
+        Each call takes a new lease. The lease is given back at the block's end, even if a signal comes meanwhile.
 
-        Raises OutputInUse where another command that is still running fills it, and whatever `decide` raises.
+        Raise OutputInUse if another command that is still running fills the output. Raise the errors of `decide`.
         """
         self.lease = lease.Lease(self.path, self.command)
         decision = self.decide(overwrite, going_on)
@@ -114,7 +117,9 @@ class Output:
             self._leave(made)
 
     def _leave(self, made: Sequence[str]) -> None:
-        """Give everything back, the folders that were `made` too; a signal ends one of the steps, and not the rest."""
+        """Give back the fence, the lease and the empty folders among `made`. A signal may end one step, but the other
+        steps still run.
+        """
         try:
             if self._fence is not None:
                 self._fence.open()
@@ -125,8 +130,7 @@ class Output:
                 filesystem.remove_empty(made)
 
     def _tidy(self) -> None:
-        """Give back the lease of a command that completed the output and was killed before it could, and take its fence
-        away."""
+        """Give back the lease, and remove the fence, of a command that was killed after it had completed the output."""
         try:
             found = lease.read(self.lease.file)
             if found is not None and found.gone:
@@ -136,22 +140,22 @@ class Output:
                         self.enclose().open()
                 finally:
                     self.lease.release()
-        except (SparksplitError, OSError) as error:  # the output is complete all the same
+        except (SparksplitError, OSError) as error:  # the output is complete anyway
             log.debug("%s: %s", self.path, error)
 
     def decide(self, overwrite: bool = False, going_on: Collection[str] | None = None) -> Decision:
-        """What to do, without doing it.
+        """Return what to do, without doing it.
 
-        done: it is complete and was made with the same configuration from the same input. fresh: there is nothing, or
-        something incomplete or to be overwritten, which the new output will replace. resume: it is incomplete and is
-        continued, even if it is to replace a complete one.
+        done: the output is complete and was made with this configuration from this input.
+        fresh: nothing exists, or the existing output is incomplete or to be overwritten. A new output replaces it.
+        resume: the output is incomplete and is continued, even if it will replace a complete one.
 
-        going_on: hashes of the configurations whose unfinished output is continued. Then one of another configuration
-        is replaced only with `overwrite`. None: whatever is unfinished is replaced.
+        going_on: hashes of the configurations whose unfinished output may be continued. An unfinished output of another
+        configuration is then replaced only with `overwrite`. None: replace any unfinished output.
 
-        Raises OtherUnfinished for such an unfinished output. Raises UsageError where the folder was made with another
-        configuration or from other input and, whatever `overwrite` says, where it is no output of this command, lies in
-        one of its inputs, or holds one.
+        Raise OtherUnfinished for an unfinished output of another configuration. Raise UsageError if the output was made
+        with another configuration or from other input. Regardless of `overwrite`, raise UsageError if the folder is not
+        an output of this command, lies in an input, or holds an input.
         """
         found = self._look(self.path)
         if problem := overlap(self.path, self.inputs):
@@ -177,7 +181,7 @@ class Output:
         raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it")
 
     def _unfinished(self, found: _Found, overwrite: bool, going_on: Collection[str] | None) -> Decision:
-        """What to do with the unfinished output in its place; as `decide`."""
+        """Return the decision for the unfinished output at `path`; see `decide`."""
         if going_on is not None and found.config_hash in going_on:
             return "resume"
         if going_on is None or overwrite:
@@ -185,8 +189,10 @@ class Output:
         raise OtherUnfinished(f"{self.path}: is unfinished{self._other(found, ', ')}", found.config_hash)
 
     def _extended(self) -> Decision:
-        """What to do where a complete output is extended; as `decide`. Raises UsageError where another output that is
-        to replace it is unfinished."""
+        """Return the decision if a complete output is extended; see `decide`.
+
+        Raise UsageError if another unfinished output already waits to replace it.
+        """
         self.folder, self.extending = self._next, True
         begun = self._look(self._next)
         if begun is None:
@@ -199,12 +205,12 @@ class Output:
         )
 
     def _look(self, path: str) -> _Found | None:
-        """What is at `path`; None where there is nothing. Raises UsageError where this command may not replace it."""
+        """Return what exists at `path`; None if nothing does. Raise UsageError if this command may not replace it."""
         if not filesystem.exists(path):
             return None
         if not filesystem.is_folder(path):
             raise InputError(f"{path}: the output exists and is not a folder")
-        # A command that was killed before it had marked the folder leaves at most a part of the mark.
+        # A command killed before it marked the folder leaves at most a part of the marker file.
         names = {name for name in filesystem.listing(path) if not name.startswith(f".{CONFIG}.")}
         if not names:
             return None
@@ -226,28 +232,30 @@ class Output:
         return _Found(command, *hashes, SUCCESS in names, keys if isinstance(keys, dict) else {}, extends)
 
     def _other(self, found: _Found, how: str) -> str:
-        """That the configuration of what was `found` is another, and which keys differ, as far as that is known."""
+        """Return the text that says that the configuration of `found` differs, with the known keys. Empty if it does
+        not differ.
+        """
         if found.config_hash == self.config_hash:
             return ""
         return f"{how}with another configuration{said(differences(found.keys, self.keys))}"
 
     @contextmanager
     def staging(self) -> Iterator[str]:
-        """A new folder beside the output, to be filled; becomes the output if the block ends without an error.
+        """Yield a new folder beside the output, to be filled. It becomes the output if the block ends without an error.
 
-        It is removed otherwise. Use it within `claimed`.
+        Otherwise it is removed. Use this within `claimed`.
         """
         with self._beside() as folder:
             yield folder
             filesystem.flush(folder)
-            # After what may take long; and nothing from here on makes the folder anew.
+            # Check after the slow steps. From here on, no step makes the folder anew.
             self._check_staged(folder)
             filesystem.write_bytes(filesystem.join(folder, SUCCESS), b"", parents=False)
             self._publish(folder, self.path, lambda: self._check_staged(folder))
 
     @contextmanager
     def _beside(self) -> Iterator[str]:
-        """A new folder beside the output, with its mark; removed if the block fails."""
+        """Yield a new folder beside the output, with its marker file. Remove it if the block fails."""
         folder = hidden(self.path, "staging")
         filesystem.make_folder(folder)
         try:
@@ -256,13 +264,15 @@ class Output:
         except BaseException:
             try:
                 discard(folder, self.path)
-            except (SparksplitError, OSError) as error:  # the first error is the one to report
+            except (SparksplitError, OSError) as error:  # report the first error
                 log.debug("%s: could not be removed: %s", folder, error)
             raise
 
     def _check_staged(self, folder: str) -> None:
-        """Raise RunError where a successor has taken over the output, or has removed `folder`, from `staging`: whoever
-        was still writing then may have made it anew, with a part of the content."""
+        """Raise RunError if a successor has taken over the output, or has removed `folder` from `staging`.
+
+        After such a removal, a late writer may have made the folder anew with a part of the content.
+        """
         marked = filesystem.exists(filesystem.join(folder, CONFIG))
         self._check_owner()
         if not marked:
@@ -278,18 +288,20 @@ class Output:
         return is_own(self.command, name)
 
     def made_of(self, folder: str, input_hash: str) -> None:
-        """Record in `folder`, from `staging`, what the output is made of, where that was not known before."""
+        """Record in `folder`, from `staging`, the hash of the input, if it was unknown before."""
         self.input_hash = input_hash
         self._check_staged(folder)
         self._mark(folder)
 
     def begin(self, taken_over: Iterable[str] = ()) -> None:
-        """Make `folder`, empty but for its mark and what is not the output's own, for an output that fills up in place.
+        """Make `folder` for an output that is filled in place. It holds only its marker file and files that do not
+        belong to the output.
 
-        taken_over: paths of files within the complete output that it begins with a copy of. Use it within `claimed`.
+        taken_over: files of the complete output to copy into the new one, as paths within it. Use this within
+        `claimed`.
         """
         self._check_owner()
-        # Anything begun beside it earlier would be resumed once this one is complete.
+        # A folder begun beside the output earlier would be resumed once this output is complete.
         discard(self._next, self.path, self._check_owner)
         with self._beside() as folder:
             for name in taken_over:
@@ -299,40 +311,40 @@ class Output:
         self.enclose()
 
     def go_on(self) -> None:
-        """Continue with what is in `folder`, under this configuration. Use it within `claimed`."""
+        """Continue the output in `folder` with this configuration. Use this within `claimed`."""
         self.enclose()
         self._mark(self.folder, self.fence)
 
     def enclose(self) -> Fence:
-        """Fence `folder` anew: whoever had been given the fence before writes nothing more."""
+        """Put a new fence around `folder`. Holders of an earlier fence can write nothing more."""
         self._fence = Fence.enclose(self.folder, self.path, self.owner)
         return self._fence
 
     def check(self) -> None:
-        """Raise RunError if the lease was seen to be another's; costs nothing while it was not."""
+        """Raise RunError if another command was seen to hold the lease. Costs nothing otherwise."""
         if self.lease.lost.is_set():
             self.fence.check()
 
     @property
     def fence(self) -> Fence:
-        """The way to write into `folder`, once it has begun."""
+        """The fence for writing into `folder`, once the output has begun."""
         if self._fence is None:
             raise RuntimeError("the output has not been started")
         return self._fence
 
     def abandon(self) -> None:
-        """Remove `folder`, which holds nothing worth continuing from, unless there is something else in it. Use it
+        """Remove `folder`, which holds nothing to continue from, unless it also holds files of the user. Use this
         within `claimed`.
 
-        Raises RunError where a successor has taken it over.
+        Raise RunError if a successor has taken over the output.
         """
         if all(map(self._is_own, filesystem.listing(self.folder))):
             discard(self.folder, self.path, self._check_owner)
 
     def complete(self) -> None:
-        """Declare complete an output that filled up in place, and move it into its place.
+        """Mark an output that was filled in place as complete, and move it to `path`.
 
-        Raises RunError where a successor has taken it over.
+        Raise RunError if a successor has taken over the output.
         """
         filesystem.flush(self.folder)
         self.fence.write_bytes(filesystem.join(self.folder, SUCCESS), b"")
@@ -366,11 +378,11 @@ class Output:
         return self.input_hash
 
     def _mend(self) -> None:
-        """Finish what a killed predecessor was about to publish, and remove whatever else it left."""
+        """Finish what a killed predecessor was about to publish, and remove its other remains."""
         folder, last = filesystem.parent(self.path), filesystem.name(self.path)
         names = filesystem.entries(folder)
-        # Of two that began at the same moment only one may touch anything: what the other has made by now is in the
-        # list only if its lease was written earlier.
+        # If two commands began at the same time, only one may change anything. Listing first, then checking the
+        # lease, is safe: the list has another command's folders only if that command wrote its lease earlier.
         self.lease.keep()
         new = [name for name in names if name.startswith(f".{last}.staging-")]
         old = [name for name in names if name.startswith(f".{last}.old-")]

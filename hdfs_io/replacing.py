@@ -1,7 +1,7 @@
-"""How a folder takes another's place: by renames, each after a last look at whose the output is.
+"""Replace one folder by another with renames. Check the output's owner before each rename.
 
-What was there is set aside first and removed last. A crash in between leaves one of the two whole, or neither, never a
-mixture; the next command finishes it.
+The old folder is set aside first and removed last. A crash in between leaves one of the two folders complete, or
+neither in place, never a mixture. The next command finishes the replacement.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 
 
 def publish_folder(temporary: str, final: str, look: Callable[[], None], is_own: Callable[[str], bool]) -> None:
-    """Rename the folder `temporary`, which is on the disk, to `final`, and remove what is there.
+    """Rename the folder `temporary`, which is already flushed to the disk, to `final`. Remove the existing folder.
 
-    look: called right before each rename; it raises where the output is another's by now. is_own: whether a name in the
-    old folder is a part of what is replaced; what is not moves to the new folder.
+    look: called right before each rename; raises if another command owns the output now.
+    is_own: whether a name in the old folder is a part of the replaced output. Other files move to the new folder.
     """
     there = filesystem.exists(final)
     look()
@@ -37,23 +37,24 @@ def publish_folder(temporary: str, final: str, look: Callable[[], None], is_own:
         try:
             if not filesystem.exists(final):
                 filesystem.rename(old, final)
-        except (SparksplitError, OSError) as error:  # the next command does it; report the first error
+        except (SparksplitError, OSError) as error:  # the next command puts it back; report the first error
             log.debug("%s: could not be put back: %s", old, error)
         raise
     remove_old(old, final, is_own)
 
 
 def remove_old(old: str, final: str, is_own: Callable[[str], bool]) -> None:
-    """Remove the folder `old`, in whose place `final` is by now; what in it is not the output's own moves to `final`.
+    """Remove the folder `old`, which `final` has replaced. Files in `old` that do not belong to the output move to
+    `final`.
 
-    What can neither be moved nor be removed stays in `old`, which is no output any more: nobody puts it back.
+    Files that cannot be moved or removed stay in `old`. `old` is then no output any more, and nobody puts it back.
     """
     names = filesystem.listing(old)
     left = [name for name in names if not is_own(name) and not _moved(filesystem.join(old, name), final)]
     if not left:
         discard(old, final)
         return
-    # The mark first: without it, what is left cannot be taken for an output.
+    # Remove the marker file first: without it, the rest cannot be taken for an output.
     for name in sorted(filter(is_own, names), key=lambda name: name != CONFIG):
         path = filesystem.join(old, name)
         try:
@@ -64,7 +65,7 @@ def remove_old(old: str, final: str, is_own: Callable[[str], bool]) -> None:
 
 
 def _moved(path: str, folder: str) -> bool:
-    """Move `path` into `folder`; whether that was possible."""
+    """Move `path` into `folder`. Return whether this worked."""
     place = filesystem.join(folder, filesystem.name(path))
     try:
         if filesystem.exists(place):
@@ -80,10 +81,10 @@ def _moved(path: str, folder: str) -> bool:
 
 
 def discard(path: str, output: str, look: Callable[[], None] = lambda: None) -> None:
-    """Remove what is at `path`: the folder `output`, or something beside it.
+    """Remove the file or folder at `path`: the folder `output`, or something beside it.
 
-    It is renamed first: if the removal is killed half-way, what is left cannot be taken for an output or be in the way
-    of one. look: as for `publish_folder`, where others know the path.
+    Rename it first. If the removal is killed half-way, the rest cannot be taken for an output or block a new one. look:
+    as for `publish_folder`, if other processes know the path.
     """
     if filesystem.exists(path):
         gone = hidden(output, "gone")
@@ -93,7 +94,9 @@ def discard(path: str, output: str, look: Callable[[], None] = lambda: None) -> 
 
 
 def remove(path: str) -> None:
-    """Remove what is already out of the way; a failure is only logged, since readers may hold its files open on NFS."""
+    """Remove a file or folder that is already out of the way. A failure is only logged, because readers may hold files
+    open on NFS.
+    """
     try:
         filesystem.remove(path)
     except (SparksplitError, OSError) as error:
@@ -101,13 +104,13 @@ def remove(path: str) -> None:
 
 
 def hidden(path: str, kind: str) -> str:
-    """A new name beside `path` that listings of inputs skip."""
+    """Return a new name beside `path` that listings of inputs skip."""
     parent = filesystem.parent(path).rstrip("/")
     return f"{parent}/.{filesystem.name(path)}.{kind}-{uuid.uuid4().hex[:8]}"
 
 
 def overlap(output: str, inputs: Mapping[str, str]) -> str | None:
-    """What is wrong with `output`, given the `inputs` (key to path) of its command; None where nothing is.
+    """Return why `output` conflicts with the command's `inputs` (key to path); None if there is no conflict.
 
     An output inside an input's folder would be read as input the next time, or vanish when the input is replaced.
     """

@@ -1,4 +1,4 @@
-"""A small convolutional network in the manner of LeNet-5 (LeCun et al., 1998)."""
+"""A small convolutional network like LeNet-5 (LeCun et al., 1998)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ NEEDS = "image"
 
 
 def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int = 5, dense: int = 512) -> keras.Model:
-    """Images [rows, height, width] or [rows, height, width, channels] to one output per class: [rows, classes].
+    """Map images [rows, height, width] or [rows, height, width, channels] to one output per class: [rows, classes].
 
-    For each entry of `filters` a convolution of kernel x kernel and a max-pooling by 2, then a dense layer; weights
-    before a ReLU are drawn as He et al. (2015) propose.
-    Raises ValueError where the images are too small for the layers.
+    Each entry of `filters` adds a convolution of kernel x kernel and a max-pooling by 2. A dense layer follows. Weights
+    before a ReLU are initialised as in He et al. (2015). Raises ValueError if the rows are not images, or if the images
+    are too small for the layers.
     """
     shape = data.input_shape
     if len(shape) == 2:
@@ -32,7 +32,7 @@ def build(data: DataDescription, filters: Sequence[int] = (20, 50), kernel: int 
     layers += [
         keras.layers.Flatten(),
         keras.layers.Dense(dense, "relu", kernel_initializer="he_normal"),
-        # Of 16 bits, probabilities would have two or three digits.
+        # Probabilities of 16 bits would have only two or three digits.
         keras.layers.Dense(data.outputs, data.activation, dtype=keras.config.floatx()),
     ]
     return keras.Sequential(layers)

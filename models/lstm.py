@@ -18,17 +18,19 @@ def build(
     tokens: int | None = None,
     each: bool | None = None,
 ) -> keras.Model:
-    """Sequences [rows, length] or [rows, length, features] to the label: at each position [rows, length, classes], or
-    [rows, length, 1] for numbers, and otherwise from the last state, [rows, classes], or [rows, numbers].
+    """Map sequences [rows, length] or [rows, length, features] to the label.
 
-    units: of each LSTM layer, the first one first
-    tokens: how many different tokens [rows, length] are indices of; by default the classes where the label is a token
-        at each position, and otherwise none: the inputs are numbers
-    embedding: numbers that the model learns for each token; 0: one-hot vectors
-    each: whether the label's values belong to the sequence's positions, one to each, rather than come after it (windows
-        over time); by default where there are as many
+    At each position, the output is [rows, length, classes], or [rows, length, 1] for numbers. Otherwise the last state
+    gives [rows, classes], or [rows, numbers].
 
-    Raises ValueError for inputs that are no sequences, and where an embedding has no tokens.
+    units: of each LSTM layer, the first layer first
+    tokens: number of different tokens if the inputs [rows, length] are their indices. By default the number of classes,
+        if the label is a token at each position; otherwise the inputs are numbers
+    embedding: size of the vector that the model learns for each token; 0: one-hot vectors
+    each: whether the label has one value for each position, and not values that follow the sequence (windows over
+        time). By default true if the label has as many values as positions
+
+    Raises ValueError for inputs that are not sequences, and for an embedding without tokens.
     """
     shape = data.input_shape
     if len(shape) not in (1, 2):
@@ -45,15 +47,15 @@ def build(
         raise ValueError("an embedding needs to know how many tokens there are")
     layers: list[keras.Layer] = [keras.layers.Input(shape)]
     if tokens is not None:
-        # One-hot vectors by a table that is not trained: the same on every device, and without a layer of our own.
+        # Make one-hot vectors with a table that is not trained: equal on every device, and without a layer of our own.
         table = {"embeddings_initializer": "identity", "trainable": False} if not embedding else {}
         layers.append(keras.layers.Embedding(tokens, embedding or tokens, **table))
     elif len(shape) == 1:
         layers.append(keras.layers.Reshape((*shape, 1)))
     for place, width in enumerate(units):
         layers.append(keras.layers.LSTM(width, return_sequences=each or place + 1 < len(units)))
-    # The numbers of one position where there is one label at each.
+    # With a label at each position, the output has the numbers of one position.
     outputs = 1 if each and data.classes is None else data.outputs
-    # Of 16 bits, probabilities would have two or three digits.
+    # Probabilities of 16 bits would have only two or three digits.
     layers.append(keras.layers.Dense(outputs, data.activation, dtype=keras.config.floatx()))
     return keras.Sequential(layers)

@@ -1,4 +1,4 @@
-"""Trains one Keras model on the nodes of a Spark cluster, and finds out how they should split the work.
+"""Trains one Keras model on the nodes of a Spark cluster, and finds out how the nodes should share the work.
 
     import sparksplit
 
@@ -8,12 +8,12 @@
 Exceptions:
 
     SparksplitError
-     |- UsageError      what was given is wrong; nothing was done
+     |- UsageError      wrong arguments, configuration or input; nothing was done
      |   |- ConfigError     a key, or its value
-     |   |- InputError      a file, a folder or a DataFrame that was to be read or written
+     |   |- InputError      a file, a folder or a DataFrame that is read or written
      |- RunError        the run failed; it may succeed the next time
-     |   |- NodeFailed      a node, or the executor that held it, ended or hung
-     |- OutputInUse     another call or command that is still running fills the output
+     |   |- NodeFailed      a node, or the executor of the node, ended or hung
+     |- OutputInUse     another running call or command writes to the output
 
 Names are imported when they are first used, so `import sparksplit` costs nothing.
 """

@@ -1,1 +1,1 @@
-"""What `import sparksplit` gives: the commands as functions, and what they return."""
+"""The content of `import sparksplit`: the commands as functions, and their results."""

@@ -1,9 +1,9 @@
-"""The commands as functions: keyword arguments are the configuration's keys, which `sparksplit COMMAND --help` lists.
+"""The commands as functions. Keyword arguments are the configuration's keys, which `sparksplit COMMAND --help` lists.
 
 A key within a section may be dotted, as in `**{"optimizer.learning_rate": 0.1}`.
 
-They do what the commands do. If a Spark session is running, it is used as it is and left running; otherwise one is
-started for the call. Whatever they report while they work goes to stderr.
+A function does the work of its command. It uses a running Spark session unchanged, and leaves the session running.
+Without a running session, it starts a session for the call. Progress reports go to stderr.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Data = str | PreparedDataSet | Sequence[str | PreparedDataSet]
-"""One prepared data set or several, themselves or their folders."""
+"""One or several prepared data sets, or their folders."""
 
 
 def preprocess(
@@ -43,16 +43,16 @@ def preprocess(
 ) -> PreparedDataSet:
     """Turn raw rows into a prepared data set.
 
-    rows: a path (`input.path`), or a DataFrame with the label and a table's columns (numbers, texts, dates, ...)
-        or one array of numbers.
+    rows: a path (`input.path`), or a DataFrame with the label and a table's columns (numbers, texts, dates, ...) or one
+        array of numbers.
     output: the folder to make.
     input: the other keys of the configuration's section `input`, such as {"format": "csv"} or {"label": "species"}.
-    overwrite: replace a complete data set that was made differently.
+    overwrite: replace an earlier data set in `output`, even if it is up to date.
     keys: the configuration's keys, such as test=0.2 or scaling="standard".
 
-    A complete data set that was made from the same rows in the same way is returned as it is.
+    Without `overwrite`, a complete data set from the same rows and configuration is returned unchanged.
 
-    Raises UsageError for wrong arguments, before anything is written; RunError where Spark fails.
+    Raise UsageError for wrong arguments, before anything is written. Raise RunError if Spark fails.
     """
     section = dict(input or {})
     frame = None if isinstance(rows, str) else _frame(rows, "rows", "a path or ")
@@ -75,17 +75,18 @@ def train(
 ) -> TrainedRun:
     """Train one Keras model with one strategy on the nodes of a Spark cluster.
 
-    data: a prepared data set, or its folder; or several of them, which are trained on as one.
+    data: a prepared data set, or its folder; or several of them, which count as one data set.
     output: the run's folder.
     frame: rows to train on instead of the data set's training split, as for `training.run.train`.
-    overwrite: replace a complete run that was made differently. An unfinished run of the same
-        configuration and data goes on from its last whole checkpoint.
-    resume: so does one on another number of nodes, or with a DataFrame, whose rows must be the same. restart: it begins
-        anew.
+    overwrite: replace an earlier run in `output`, even if it is up to date.
+    resume: continue an unfinished run with another number of nodes, or with a DataFrame whose rows must be the same.
+    restart: start an unfinished run again from the beginning.
     keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20 or model={"build": "mine.py:build"}.
 
-    Raises UsageError for wrong arguments; RunError and NodeFailed where the run fails: then the same call goes on from
-    there.
+    By default, an unfinished run of the same configuration and data continues from its last complete checkpoint.
+
+    Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the run fails. The same call then continues
+    the run.
     """
     values = {**nested(keys), "data": _paths(data), "output": output}
     if frame is not None:
@@ -98,14 +99,14 @@ def train(
 
 
 def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
-    """Run several strategies to split the work side by side, and say with evidence which to use.
+    """Run several strategies side by side, and recommend one of them with evidence.
 
     data: as for `train`.
-    output: the comparison's folder; runs that it has finished are not repeated.
-    overwrite: replace a complete comparison that was made differently.
+    output: the comparison's folder. Runs that it has finished are not repeated.
+    overwrite: replace an earlier comparison in `output`, even if it is up to date.
     keys: the configuration's keys, such as strategies=["single", "batch"], nodes=[1, 2], seeds=5.
 
-    Raises UsageError for wrong arguments; RunError where a run fails for any reason other than its loss.
+    Raise UsageError for wrong arguments. Raise RunError if a run fails for any reason other than its loss.
     """
     config = parse(CompareConfig, {**nested(keys), "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
@@ -121,17 +122,17 @@ def predict(
     overwrite: bool = False,
     **keys: Any,
 ) -> Predictions:
-    """Batch inference on Spark, with metrics where the rows have labels.
+    """Run batch inference on Spark, with metrics if the rows have labels.
 
     model: a run of `train`, or its folder.
-    rows: a prepared data set, or its folder; a DataFrame like the one that the data set was made from; or, with
-        `input`, the path of raw rows.
+    rows: a prepared data set, or its folder; a DataFrame like the source of the training data; or, with `input`, the
+        path of raw rows.
     output: the folder to make.
-    input: how to read raw rows: the configuration's section `input`, without the path; for a DataFrame {"label": ...}.
-    overwrite: replace complete predictions that were made differently.
+    input: how to read raw rows: the configuration's section `input`, without the path. For a DataFrame: {"label": ...}.
+    overwrite: replace earlier predictions in `output`, even if they are up to date.
     keys: the configuration's keys, such as split="test" or keep=["customer"].
 
-    Raises UsageError for wrong arguments, before anything is written; RunError where Spark fails.
+    Raise UsageError for wrong arguments, before anything is written. Raise RunError if Spark fails.
     """
     frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows", "a path or ")
     place: Any = _path(rows) if isinstance(rows, str | PreparedDataSet) else None
@@ -167,7 +168,7 @@ def _prepared(data: Any) -> PreparedDataSet:
 
 
 def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
-    """`rows` itself. Raises ConfigError if it is not a Spark DataFrame; `other` says what else it may be."""
+    """Return `rows`. Raise ConfigError if it is not a Spark DataFrame. other: what else it may be, for the message."""
     from pyspark.sql import DataFrame
 
     if not isinstance(rows, DataFrame):

@@ -1,4 +1,4 @@
-"""What the functions return: where an output is, and what it says."""
+"""Results of the functions: the path of an output, and its content."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A run that `train` has completed.
+    """A complete run of `train`.
 
-    path: its folder. record: the content of run.json: `record.ledger`, `record.seconds`, `record.metrics` and more.
+    path: the run's folder. record: the content of run.json: `record.ledger`, `record.seconds`, `record.metrics` and
+    more.
     """
 
     path: str
@@ -38,16 +39,16 @@ class TrainedRun:
 
     @classmethod
     def open(cls, path: str) -> TrainedRun:
-        """The run in the folder `path`. Raises InputError if there is none, or it is not complete."""
+        """Open the run in the folder `path`. Raise InputError if there is no run, or if it is not complete."""
         _check_complete(path, "run of train")
         return cls(filesystem.absolute(path), RunRecord.read(path))
 
     @property
     def history(self) -> pd.DataFrame:
-        """A row for each round, which is an epoch unless the nodes split the epochs; the index is `epoch`, from 1.
+        """A row for each round; the index is `epoch`, from 1. A round is an epoch, unless the nodes split the epochs.
 
-        Columns: train_loss, train_accuracy and so on for each metric, the same with validation_, then updates (since
-        the start of the run), rows, seconds (of training), rows_per_second.
+        Columns: train_loss, train_accuracy and so on for each metric, then the same names with validation_. They are
+        followed by updates (since the start of the run), rows, seconds (of training) and rows_per_second.
         """
         records = read_history(self.path)
         rows = [
@@ -66,24 +67,29 @@ class TrainedRun:
 
     @property
     def test(self) -> Values:
-        """The loss and the metrics on the test rows, by name; empty if the data set has none."""
+        """The loss and the metrics on the test rows, by name; empty if the data set has no test rows."""
         return self.record.metrics.test
 
     def predict_rows(self, rows: pd.DataFrame) -> pd.DataFrame:
-        """The model's predictions for a few raw rows, without Spark: `prediction`, `probabilities` and so on, as
-        `predict` writes them, with the index of `rows`.
+        """Return the model's predictions for a few raw rows, without Spark.
 
-        rows: a pandas frame with the columns that the data set was prepared from; the label and others are left alone.
-        Raises InputError for a column that is missing, or a value that the model cannot take.
+        The result has the columns of `predict`, such as `prediction` and `probabilities`, and the index of `rows`.
+
+        rows: a pandas frame with the columns that the data set was prepared from. The label and other columns are
+        ignored.
+        Raise InputError for a missing column, or for a value that the model cannot take.
         """
         from sparksplit.inference.few_rows import predict_rows
 
         return predict_rows(self.path, rows)
 
     def model(self) -> keras.Model:
-        """The trained Keras model, as its builder made it: it takes preprocessed numbers, not raw rows. Raw rows go to
-        `predict_rows`, to `predict` or to `saved_model` in the folder. Layers that are not Keras's own come from the
-        builder's file or module, which must be where the run had it. Raises InputError where they do not."""
+        """Return the trained Keras model, as its builder made it. The model takes preprocessed numbers, not raw rows.
+
+        For raw rows, use `predict_rows`, `predict` or the folder's `saved_model`. Layers that are not Keras's own come
+        from the builder's file or module, which must still be where the run had it. Raise InputError if they cannot be
+        loaded.
+        """
         from sparksplit.model import saving
         from sparksplit.model.builders import builder_source, load_builder
         from sparksplit.model.export import KERAS
@@ -97,7 +103,7 @@ class TrainedRun:
             file.write_bytes(content)
             try:
                 return saving.load(file)
-            except (TypeError, ValueError) as error:  # Keras's, for what it does not know
+            except (TypeError, ValueError) as error:  # Keras raises these errors for unknown classes
                 if not is_own(name):
                     raise
                 try:
@@ -108,9 +114,10 @@ class TrainedRun:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What `compare` has found. Printed, it is the answer in at most six lines.
+    """The result of `compare`. Printed, it is the answer in at most six lines, and the path of the report.
 
-    path: its folder. answer: what to do, as data (docs/compare.md). results: the content of results.json.
+    path: the comparison's folder. answer: the recommendation, as data (docs/compare.md). results: the content of
+    results.json.
     """
 
     path: str
@@ -119,7 +126,10 @@ class Comparison:
 
     @classmethod
     def open(cls, path: str) -> Comparison:
-        """The comparison in the folder `path`. Raises InputError if there is none, or it is not complete."""
+        """Open the comparison in the folder `path`.
+
+        Raise InputError if there is no comparison, or if it is not complete.
+        """
         _check_complete(path, "comparison")
         results = Results.read(path)
         return cls(filesystem.absolute(path), results.answer, results.to_json())
@@ -129,7 +139,7 @@ class Comparison:
 
     @property
     def table(self) -> pd.DataFrame:
-        """A row for each strategy and number of nodes; seconds, bytes and metrics are means over the seeds."""
+        """A row for each strategy and number of nodes. Seconds, bytes and metrics are means over the seeds."""
         return pd.json_normalize(self.results["table"])
 
     @property
@@ -140,9 +150,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What `predict` has left behind.
+    """The output of `predict`.
 
-    path: its folder. metrics: the content of metrics.json; None if the rows had no labels.
+    path: the folder of the predictions. metrics: the content of metrics.json; None if the rows had no labels.
     """
 
     path: str
@@ -150,14 +160,20 @@ class Predictions:
 
     @classmethod
     def open(cls, path: str) -> Predictions:
-        """The predictions in the folder `path`. Raises InputError if there are none, or they are not complete."""
+        """Open the predictions in the folder `path`.
+
+        Raise InputError if there are no predictions, or if they are not complete.
+        """
         _check_complete(path, "predictions")
         file = filesystem.join(path, places_of(path).metrics)
         metrics = dict(filesystem.read_json(file)) if filesystem.exists(file) else None
         return cls(filesystem.absolute(path), metrics)
 
     def frame(self) -> DataFrame:
-        """The predictions as a DataFrame of the running Spark session. Raises RuntimeError if none is running."""
+        """Return the predictions as a DataFrame of the running Spark session.
+
+        Raise RuntimeError if no session is running.
+        """
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
@@ -167,7 +183,7 @@ class Predictions:
         return spark.read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))
 
     def pandas(self) -> pd.DataFrame:
-        """The predictions as a pandas frame, all of them in memory; needs no Spark."""
+        """Return the predictions as a pandas frame, all of them in memory. This needs no Spark."""
         import pyarrow.dataset as ds
 
         source, inner = filesystem.resolve(places_of(self.path).folder(self.path))

@@ -1,1 +1,1 @@
-"""What every room shares: errors, configuration, records and progress."""
+"""Shared by all packages: errors, configuration, records and progress."""

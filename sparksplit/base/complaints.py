@@ -1,4 +1,4 @@
-"""What pydantic finds wrong with a configuration, as one complaint in the terms of the person who wrote it."""
+"""Turn pydantic's errors about a configuration into one message in the user's terms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TYPES = {
     "model": "a mapping of keys to values",
     "none": "null",
 }
-"""What was wanted, by the first word of pydantic's error type: int_type, int_from_float, string_type, ..."""
+"""The expected type, by the first word of pydantic's error type: int_type, int_from_float, string_type, ..."""
 
 _MESSAGES = {
     "greater_than": "must be above {gt} (is {value})",
@@ -41,10 +41,10 @@ _MESSAGES = {
 def first_complaint(
     model: type[pydantic.BaseModel], values: Any, error: pydantic.ValidationError, order: Sequence[tuple[str, ...]]
 ) -> tuple[tuple[str, ...], str]:
-    """(key, message) of the first complaint by `order`, which holds the keys as they were written down.
+    """Return (key, message) of the first error by `order`, which holds the keys in the order of the file.
 
-    When a value fits no member of a union, every member complains. The complaint from deepest inside the value is about
-    what the person meant; if none got inside, all the types that would do are listed.
+    If a value fits no member of a union, every member reports an error. The error deepest inside the value is about
+    what the user meant. If no error is inside the value, the message lists all accepted types.
     """
     found: dict[tuple[str, ...], list[Any]] = {}
     for problem in error.errors():
@@ -57,7 +57,7 @@ def first_complaint(
 
 
 def missing_keys(model: type[pydantic.BaseModel], values: dict[str, Any]) -> list[tuple[str, ...]]:
-    """The required keys of `model` that `values` lacks, in the order of declaration, including those of sections."""
+    """Return the required keys of `model` missing in `values`, in declaration order, including keys of sections."""
     found: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         absent = field.is_required() and name not in values
@@ -69,7 +69,7 @@ def missing_keys(model: type[pydantic.BaseModel], values: dict[str, Any]) -> lis
 
 
 def all_required(missing: Sequence[tuple[str, ...]]) -> str:
-    """The complaint about required keys that nobody gave."""
+    """Return the message about missing required keys."""
     names = ", ".join(".".join(key) for key in missing)
     return f"{names}: {'is' if len(missing) == 1 else 'are'} required"
 
@@ -87,7 +87,7 @@ def _message(model: type[pydantic.BaseModel], key: tuple[str, ...], problems: Se
             continue
         if problem["type"] == "extra_forbidden":
             return _unknown(key[-1], _classes(model, key[:-1]))
-        # A float field's bound is a float, but people would write 0, not 0.0.
+        # The bound of a float field is a float, but people write 0, not 0.0.
         context = {
             name: int(bound) if isinstance(bound, float) and bound.is_integer() else bound
             for name, bound in problem.get("ctx", {}).items()
@@ -101,7 +101,7 @@ def _message(model: type[pydantic.BaseModel], key: tuple[str, ...], problems: Se
 
 
 def _key_inside(sections: Sequence[type[pydantic.BaseModel]], key: Sequence[str], value: Any) -> str:
-    """`; did you mean 'optimizer.name'?` where a whole section was given what its first key takes, such as sgd."""
+    """Return `; did you mean 'optimizer.name'?` if a section got its first key's value, such as sgd. Otherwise ""."""
     for section in sections:
         name = next(iter(section.model_fields))
         with suppress(pydantic.ValidationError):
@@ -111,9 +111,9 @@ def _key_inside(sections: Sequence[type[pydantic.BaseModel]], key: Sequence[str]
 
 
 def _written(location: Sequence[str | int], values: Any, absent: bool) -> tuple[str, ...]:
-    """`location` without the names that pydantic adds for members of a union.
+    """Return `location` without the names that pydantic adds for members of a union.
 
-    absent: whether the last part names a key that is not there
+    absent: the last part names a missing key
     """
     key: list[str] = []
     for position, part in enumerate(location):
@@ -142,7 +142,7 @@ def _unknown(name: str, models: Sequence[type[pydantic.BaseModel]]) -> str:
 
 
 def _classes(model: type[pydantic.BaseModel], key: Sequence[str]) -> list[type[pydantic.BaseModel]]:
-    """The configuration classes that the section `key` may be."""
+    """Return the configuration classes that the section `key` may have."""
     types: list[Any] = [model]
     for part in key:
         types = [inner for annotation in types for inner in _inside(annotation, part)]
@@ -150,19 +150,21 @@ def _classes(model: type[pydantic.BaseModel], key: Sequence[str]) -> list[type[p
 
 
 def _inside(annotation: Any, part: str) -> Iterator[Any]:
-    """The types that `part` may have in a value of a type: a class's field, an entry of a list or of a mapping."""
+    """Yield the types that `part` may have in a value of type `annotation`: a field of a class, an entry of a list or
+    mapping.
+    """
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         if part in annotation.model_fields:
             yield annotation.model_fields[part].annotation
     elif get_origin(annotation) in (dict, list, tuple):
         yield from get_args(annotation)
     else:
-        for member in get_args(annotation):  # of a union, of what is annotated
+        for member in get_args(annotation):  # the members of a Union, or the arguments of Annotated
             yield from _inside(member, part)
 
 
 def _section_types(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
-    """The configuration classes in a type, at any depth: for `list[Strategy | str]`, Strategy."""
+    """Yield the configuration classes in a type, at any depth. For `list[Strategy | str]`: Strategy."""
     if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
         yield annotation
     for inner in get_args(annotation):
@@ -173,6 +175,6 @@ def _show(value: Any) -> str:
     try:
         text = json.dumps(value, ensure_ascii=False)
     except TypeError:
-        # A YAML date, a pathlib.Path: as text it would look like what was wanted.
+        # Such as a date or a pathlib.Path: str() would look like a valid text value.
         text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -1,6 +1,6 @@
-"""Typed configuration from one YAML file and `--set key=value`, with errors that name file, line and key.
+"""Typed configuration from one YAML file and `--set key=value`. Errors name the file, the line and the key.
 
-PyYAML's node marks give the lines, pydantic the types and ranges; no one library gives both.
+PyYAML's node marks give the lines; pydantic checks types and ranges. No single library does both.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.base.passwords import keys_with_passwords
 
 Key = tuple[str, ...]
-"""The path of a key; an entry of a list is named by its position."""
+"""The path of a key. An entry of a list is named by its position."""
 
 
 class Origin:
-    """Where each key of a configuration, or of its section `prefix`, came from: a line of the file, or a --set."""
+    """Where each key of a configuration, or of its section `prefix`, was set: a line of the file, or a --set."""
 
     def __init__(self, file: str | None, prefix: Key = ()) -> None:
         self.file, self.prefix = file, prefix
         self.places: dict[Key, str] = {}
 
     def place(self, key: Key) -> str:
-        """The place of `key`, or of its nearest ancestor that was written down; '' for pure defaults."""
+        """Return where `key`, or its nearest ancestor, was set. Otherwise return the file, or '' without a file."""
         for length in range(len(key), -1, -1):
             if key[:length] in self.places:
                 return self.places[key[:length]]
         return self.file or ""
 
     def section(self, prefix: Key) -> Origin:
-        """The origin of the section `prefix` of this configuration, with keys relative to that section."""
+        """Return the origin of the section `prefix`, with keys relative to the section."""
         part = Origin(self.file, self.prefix + prefix)
         part.places = {key[len(prefix) :]: place for key, place in self.places.items() if key[: len(prefix)] == prefix}
         part.places[()] = self.place(prefix)
         return part
 
     def error(self, key: Key, message: str) -> ConfigError:
-        """A ConfigError about `key`."""
+        """Return a ConfigError about `key`."""
         parts = (self.place(key), ".".join(self.prefix + key), message)
         return ConfigError(" ".join(": ".join(part for part in parts if part).split()))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON-able form, for a process that checks the configuration further."""
+        """Return a JSON form, for a process that checks the configuration further."""
         places = [[list(key), place] for key, place in self.places.items()]
         return {"file": self.file, "prefix": list(self.prefix), "places": places}
 
@@ -64,16 +64,16 @@ class Origin:
         return origin
 
     def __eq__(self, other: object) -> bool:
-        # Equal values make equal configurations, wherever they came from, but pydantic compares private attributes too.
+        # Equal values make equal configurations, whatever their origin. But pydantic compares private attributes too.
         return isinstance(other, Origin)
 
     __hash__ = None  # type: ignore[assignment]
 
 
 class Config(pydantic.BaseModel):
-    """Base of every configuration class: unknown keys are errors, each field is documented by its docstring.
+    """Base of every configuration class. Unknown keys are errors. The docstring of each field documents its key.
 
-    Types are taken as written: neither `true` nor "2" is a whole number.
+    Types are strict: neither `true` nor "2" is a whole number.
     """
 
     model_config = pydantic.ConfigDict(
@@ -86,22 +86,22 @@ class Config(pydantic.BaseModel):
     )
 
     refused: ClassVar[Mapping[str, str]] = {}
-    """Keys that a relative has, each with why there is none here."""
+    """Keys of a related configuration that this one does not have, each with the reason."""
 
     _origin: Origin = pydantic.PrivateAttr(default_factory=lambda: Origin(None))
 
     @property
     def origin(self) -> Origin:
-        """Where the keys came from; another process hands it to `parse`."""
+        """Where the keys were set; another process passes it to `parse`."""
         return self._origin
 
     @property
     def own_file(self) -> dict[str, str]:
-        """The file that the configuration was read from, by the argument that names it; empty without one."""
+        """The configuration file, by the command-line argument that names it. Empty if there is no file."""
         return {} if self._origin.file is None else {"--config": self._origin.file}
 
     def error(self, key: str, message: str) -> ConfigError:
-        """A ConfigError about the dotted `key`, with the file and the line where it was set."""
+        """Return a ConfigError about the dotted `key`, with the file and line where the key was set."""
         return self._origin.error(tuple(key.split(".")), message)
 
 
@@ -115,28 +115,29 @@ _PASSWORD = (
 def load(model: type[ConfigT], file: str | None, overrides: Sequence[str] = ()) -> ConfigT:
     """Read `file` (YAML), apply the `key.path=value` overrides in order, and check the result against `model`.
 
-    Raises ConfigError for an unreadable file, a syntax error, an unknown key (suggesting the nearest known one), a
-    wrong type or a value out of range: whichever comes first in the file; for missing required keys, all of them.
+    Raise ConfigError for an unreadable file, a syntax error, an unknown key, a wrong type or a value out of range. For
+    an unknown key, the message names the nearest known key. Only the first error in the file is reported; missing
+    required keys are all listed.
     """
     values, origin = _values(file, overrides)
     return parse(model, values, origin)
 
 
 def top_keys(file: str | None, overrides: Sequence[str] = ()) -> set[str]:
-    """The keys at the top of what `load` would check. Raises ConfigError for an unreadable file and a syntax error."""
+    """Return the top-level keys that `load` would check. Raise ConfigError for an unreadable file or a syntax error."""
     return {str(key) for key in _values(file, overrides)[0]}
 
 
 def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = None) -> ConfigT:
-    """Check plain `values` against `model`; like `load`, for values that are already in memory.
+    """Check plain `values` against `model`, like `load`, for values that are already in memory.
 
-    Raises ConfigError for a password in an address too, without showing it.
+    Also raise ConfigError for a password in an address, without showing the password.
     """
     origin = origin or Origin(None)
     for key in keys_with_passwords(values):
         place = origin.place(key)
         if place.startswith("--set "):
-            place = place.partition("=")[0]  # without its value
+            place = place.partition("=")[0]  # hide the value
         raise ConfigError(": ".join(filter(None, (place, ".".join(origin.prefix + key), _PASSWORD))))
     try:
         config = model.model_validate(values)
@@ -152,7 +153,7 @@ def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = 
 
 
 def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """`values`, plus whatever only `base` has, at every depth."""
+    """Return `values` with the keys added that only `base` has, at every depth."""
     both = dict(base)
     for key, value in values.items():
         inner = both.get(key)
@@ -161,7 +162,7 @@ def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values by dotted keys as nested mappings."""
+    """Turn values with dotted keys into nested mappings."""
     whole: dict[str, Any] = {}
     for key, value in values.items():
         whole = merged(whole, reduce(lambda inner, part: {part: inner}, reversed(key.split(".")), value))
@@ -169,13 +170,13 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(values: Any) -> str:
-    """A hash of JSON-able `values` that does not depend on key order: 16 hexadecimal digits of SHA-256."""
+    """Return a hash of JSON-able `values`: 16 hexadecimal digits of SHA-256. Key order does not matter."""
     text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
-    """(dotted key, type, default, explanation) of every key of `model`, in the order of declaration."""
+    """Yield (dotted key, type, default, explanation) of every key of `model`, in the order of declaration."""
     for name, field in model.model_fields.items():
         key = prefix + name
         candidates = (field.annotation, *get_args(field.annotation))
@@ -190,7 +191,7 @@ def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str
             continue
         yield key, _type_name(field.annotation), "required" if field.is_required() else json.dumps(value), text
         for part, kind, default, explanation in documented_keys(inner[0], key + ".") if inner else ():
-            # An alternative form of the same key: anyone who does not use it need not give its parts.
+            # An alternative form of the key: a user of the other form need not set these parts.
             yield part, kind, default.replace("required", ""), explanation
         for entry in entries:
             value_type = get_args(entry)[1]
@@ -200,9 +201,9 @@ def documented_keys(model: type[Config], prefix: str = "") -> Iterator[tuple[str
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 as PyYAML reads it, without two surprises: 1e-3 is a number, and a date is text."""
+    """PyYAML's YAML 1.1 without two surprises: here 1e-3 is a number, and a date is text."""
 
-    yaml_implicit_resolvers = {  # noqa: RUF012  # the parent's, and copied as PyYAML itself does
+    yaml_implicit_resolvers = {  # noqa: RUF012  # a copy of the parent's, as PyYAML itself does
         first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
         for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
     }
@@ -216,7 +217,7 @@ _Loader.add_implicit_resolver(
 
 
 def _values(file: str | None, overrides: Sequence[str]) -> tuple[dict[str, Any], Origin]:
-    """The values of `file` with the overrides, and where each came from."""
+    """Return the values of `file` with the overrides applied, and where each value was set."""
     origin = Origin(file)
     values = {} if file is None else _read(file, origin)
     for override in overrides:
@@ -249,12 +250,12 @@ def _read(file: str, origin: Origin) -> dict[str, Any]:
 
 
 def parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
-    """(the nodes, which know their places in `text`; the values), as `load` reads a file."""
+    """Parse `text` as `load` does. Return the YAML nodes, which know their places in `text`, and the values."""
     loader = _Loader(text)
     try:
         root = loader.get_single_node()
         _refuse_cycles(root, ())
-        # Loading merges `<<` into the nodes, which the lines are read from: let it compose its own.
+        # Load from `text`, not from these nodes: loading merges `<<` into its nodes, and the line numbers need `root`.
         return root, yaml.load(text, Loader=_Loader)  # a SafeLoader
     finally:
         loader.dispose()
@@ -293,12 +294,12 @@ def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
     if not equals or not all(key):
         raise ConfigError(f"{place}: must have the form key.path=value")
     try:
-        # A single mark stands for itself: a delimiter, say, which YAML would take for syntax.
+        # Take a single punctuation mark, such as a delimiter, as text: YAML would take it for syntax.
         is_mark = len(text) == 1 and not text.isalnum() and text != "~"
         root, value = (None, text) if is_mark else parse_yaml(text)
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"{place}: the value is not valid YAML") from None
-    _places(root, key, lambda node: place, Origin(None))  # refuses what is given twice
+    _places(root, key, lambda node: place, Origin(None))  # refuse duplicate keys
     target: Any = values
     for depth, part in enumerate(key):
         position: Any = part
@@ -310,7 +311,7 @@ def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
             target[position] = value
             break
         inner = target[position] if isinstance(target, list) else target.get(part)
-        # A scalar is replaced by a mapping: `--set nodes.virtual=8` over `nodes: 2`.
+        # Replace a scalar by a mapping: `--set nodes.virtual=8` over `nodes: 2`.
         if not isinstance(inner, dict | list):
             inner = target[position] = {}
             origin.places[key[: depth + 1]] = place
@@ -321,7 +322,7 @@ def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
 
 
 def _sections(value: Any, prefix: Key) -> Iterator[tuple[Config, Key]]:
-    """Every Config inside `value`, with its path."""
+    """Yield every Config inside `value`, with its path."""
     if isinstance(value, Config):
         yield value, prefix
         children: Iterable[tuple[Any, Any]] = ((name, getattr(value, name)) for name in type(value).model_fields)

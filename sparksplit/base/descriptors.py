@@ -1,4 +1,4 @@
-"""Descriptors, of which a process that serves many others needs more than the usual 1,024."""
+"""File descriptors: a process that serves many others needs more than the usual 1,024."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import resource
 
 
 def ask(count: int) -> int:
-    """Have the system allow this process `count` open descriptors; returns how many it allows.
+    """Ask the system for `count` open descriptors for this process. Return how many it allows.
 
-    Fewer than asked for where its hard limit is lower; a higher limit stays.
+    Return fewer if the hard limit is lower. Keep a limit that is already higher.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY

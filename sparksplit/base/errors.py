@@ -1,21 +1,21 @@
 """The exceptions that a command turns into one line and an exit status.
 
 SparksplitError
- |- UsageError      exit 2: what the user gave is wrong
+ |- UsageError      exit 2: the command line, the configuration or the input is wrong
  |   |- ConfigError     a key of the configuration, or a command-line argument
- |   |- InputError      a file or a folder that was to be read or written
+ |   |- InputError      a file or a folder that is read or written
  |- RunError        exit 1: the run failed
- |   |- NodeFailed      a node, or the executor that held it, ended or hung
- |   |   |- NotStarted      it did not start in time
- |   |   |- Cancelled       someone has cancelled the Spark job that holds the nodes
+ |   |- NodeFailed      a node, or its executor, ended or hung
+ |   |   |- NotStarted      the node did not start in time
+ |   |   |- Cancelled       someone cancelled the Spark job of the nodes
  |   |   |- Diverged        the loss is no longer a finite number
- |   |- Passing         a full disk, a network, an HDFS that is away: the same may work later
- |- OutputInUse     exit 3: another command that is still running fills the output
+ |   |- Passing         full disk, network failure, HDFS not available: a later try may work
+ |- OutputInUse     exit 3: another command that is still running writes the output
 
 KeyboardInterrupt       Python's own, on SIGINT
- |- Interrupted         the driver was asked to stop by another signal (SIGTERM)
+ |- Interrupted         another signal (SIGTERM) asked the driver to stop
 
-Storage raises some of these, too: they come from hdfs_io.errors.
+Storage raises some of these too: they come from hdfs_io.errors.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _EXIT_STATUS: dict[type[SparksplitError], int] = {UsageError: 2, OutputInUse: 3}
 
 
 def exit_status(error: SparksplitError) -> int:
-    """The exit status of a command that ends by `error`."""
+    """Return the exit status of a command that ends with `error`."""
     return next((status for kind, status in _EXIT_STATUS.items() if isinstance(error, kind)), 1)
 
 
@@ -61,9 +61,12 @@ class ConfigError(UsageError):
 class NodeFailed(RunError):
     """A node ended, hung or was lost.
 
-    rank: the node's rank, or None where it failed before it had one; host: its host. may_pass: whether other nodes may
-    get further; not where its own code raised an error, which it would raise again. memory: whether it ran out of
-    memory. executor_lost: whether its executor was lost, for which Spark may know a reason.
+    rank: the node's rank; None if it failed before it had a rank.
+    host: the node's host.
+    may_pass: whether a new attempt may get further. False if the node's own code raised an error, because a new attempt
+        would raise it again.
+    memory: whether the node ran out of memory.
+    executor_lost: whether the node's executor was lost. Spark may know the reason.
     """
 
     def __init__(
@@ -80,14 +83,14 @@ class NodeFailed(RunError):
         self.rank, self.host, self.may_pass = rank, host, may_pass
         self.memory, self.executor_lost = memory, executor_lost
         self.executor_host: str | None = None
-        """The host as Spark names it, where it is known."""
+        """The host as Spark names it, if known."""
 
 
 class NotStarted(NodeFailed):
     """A node did not start within start_timeout.
 
-    rank: of one that an executor holds, where it hangs: it may start in another attempt. None where executors do not
-    take all nodes: they would not do so then, either.
+    rank: rank of a node that hangs on its executor; it may start in another attempt. None if the executors cannot hold
+    all nodes; another attempt would not help.
     """
 
     def __init__(self, message: str, rank: int | None = None) -> None:
@@ -95,32 +98,36 @@ class NotStarted(NodeFailed):
 
 
 class Cancelled(NodeFailed):
-    """Someone has cancelled the Spark job that holds the nodes: it is not to start again. reason: Spark's."""
+    """Someone cancelled the Spark job of the nodes. The nodes must not restart. reason: from Spark."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"someone has cancelled the nodes' Spark job: {reason}", may_pass=False)
 
 
 class Diverged(NodeFailed):
-    """A node's loss is no longer a finite number, and would not be in another attempt."""
+    """A node's loss is no longer a finite number. Another attempt would have the same result."""
 
     def __init__(self, message: str, rank: int | None = None, *, host: str | None = None) -> None:
         super().__init__(message, rank, host=host, may_pass=False)
 
 
 class PeerLost(RunError):
-    """The connection to a node ended or stayed silent: a consequence of the node's failure, never the first cause."""
+    """The connection to a node ended or stayed silent. This is a consequence of the node's failure, never the first
+    cause.
+    """
 
 
 def printable(text: str) -> str:
-    r"""`text` with its control characters as `\x1b`: what comes from files must not move the terminal's cursor."""
+    r"""Return `text` with control characters written like `\x1b`, because text from files must not move the terminal's
+    cursor.
+    """
     return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
-    """`; did you mean 'KNOWN'?` for the nearest known name, whatever its case; empty where none is near.
+    """Return `; did you mean 'KNOWN'?` for the nearest known name, ignoring case. Empty if no name is near.
 
-    cutoff: as difflib's.
+    cutoff: as in difflib.
     """
     names = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), names, n=1, cutoff=cutoff)
@@ -128,9 +135,9 @@ def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The driver was asked to stop by a signal; the exit status is the shell's 128 + number.
+    """A signal asked the driver to stop. The exit status is the shell's 128 + signal number.
 
-    Not an Exception: like Ctrl-C it may come at any point, and py4j, among others, turns any Exception into its own.
+    Not an Exception: like Ctrl-C, it may come at any point. Libraries such as py4j replace any Exception by their own.
     """
 
     def __init__(self, signum: int) -> None:

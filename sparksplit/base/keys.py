@@ -1,4 +1,4 @@
-"""What a configuration's key is, beside its type: a mark on its field, in `Annotated`."""
+"""Properties of a configuration key besides its type: a mark on the field, in `Annotated`."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ SAFE = Mark(hashed=False, safe=True)
 
 
 def used_by(*users: str) -> Mark:
-    """The mark of a key that only these formats, groups of formats or rules of the cut use."""
+    """Return the mark of a key that only these formats, groups of formats or rules of the cut use."""
     return Mark(users=users)
 
 
 def mark_of(model: type[pydantic.BaseModel], key: str) -> Mark:
-    """The mark of one of `model`'s keys."""
+    """Return the mark of the key `key` of `model`."""
     return next((mark for mark in model.model_fields[key].metadata if isinstance(mark, Mark)), Mark())
 
 
 def keys_of(model: type[pydantic.BaseModel], which: Callable[[Mark], object]) -> list[str]:
-    """The keys of `model` with a mark for which `which` is true, in the order of declaration."""
+    """Return the keys of `model` whose mark satisfies `which`, in the order of declaration."""
     return [key for key in model.model_fields if which(mark_of(model, key))]
 
 
 def unhashed(model: type[pydantic.BaseModel]) -> set[str]:
-    """The keys of `model` that do not enter the config hash."""
+    """Return the keys of `model` that are not part of the config hash."""
     return set(keys_of(model, lambda mark: not mark.hashed))

@@ -1,4 +1,4 @@
-"""How good predictions are, from sums that several processes count and one adds up."""
+"""Prediction metrics from counts and sums that several processes collect and one process adds up."""
 
 from __future__ import annotations
 
@@ -12,36 +12,40 @@ import numpy.typing as npt
 F64 = npt.NDArray[np.float64]
 
 BINS = 8192
-"""Bins of a histogram of log(p / (1 - p)): rare classes have most of their scores near 0, where bins of p itself would
-not tell them apart."""
+"""Number of histogram bins of log(p / (1 - p)). Scores of rare classes are mostly near 0, where bins of p would not
+separate them.
+"""
 LINEAR = 4.0
-"""Up to about this much log(p / (1 - p)) bins are equally wide; further from 0 they widen in proportion."""
+"""Up to about this absolute log(p / (1 - p)), bins have equal width. Further from 0, the width grows in proportion."""
 ODDS = 1000.0
-"""The outermost bins hold whatever is beyond this much log(p / (1 - p))."""
+"""The outermost bins hold all values with a larger absolute log(p / (1 - p))."""
 REACH = math.asinh(ODDS / LINEAR)
 PER_UNIT = BINS / (2 * REACH)
 
 
 def bins_of(odds: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The bin of each log(p / (1 - p)), ascending: int64 of the same shape."""
+    """Return the bin of each log(p / (1 - p)), ascending: int64 of the same shape."""
     places = (np.arcsinh(np.clip(odds, -ODDS, ODDS) / LINEAR) + REACH) * PER_UNIT
     bins: npt.NDArray[np.int64] = np.minimum(places, BINS - 1).astype(np.int64)
     return bins
 
 
 def floors(dtype: Any) -> tuple[float, float]:
-    """What a probability that was rounded to 0, and 1 less one that was rounded to 1, count as in floats of `dtype`:
-    the least normal one, and half a step below 1."""
+    """Return the values used for a probability that was rounded to 0, and for 1 - p of a probability that was rounded
+    to 1.
+
+    They are the smallest normal float of `dtype`, and half a step below 1.
+    """
     kind = np.finfo(dtype)
     return float(kind.tiny), float(kind.epsneg) / 2
 
 
 def auc(negatives: Sequence[float] | F64, positives: Sequence[float] | F64) -> tuple[float, float]:
-    """(the area under the ROC curve, how far it may be from that of the scores themselves), from the histograms of the
-    scores of rows without and with the class. NaN where there are none of either.
+    """Return the area under the ROC curve and its largest possible error, from two histograms of scores: rows without
+    the class and rows with the class. NaN if either histogram is empty.
 
-    It is the share of pairs of such rows in which the one with the class has the higher score. Two of the same bin
-    count half, so the area is off by half of their share at most.
+    The area is the fraction of pairs of such rows in which the row with the class has the higher score. Two rows in one
+    bin count half, so the error is at most half the fraction of such pairs.
     """
     below, above = np.asarray(negatives, np.float64), np.asarray(positives, np.float64)
     pairs = below.sum() * above.sum()
@@ -54,11 +58,12 @@ def auc(negatives: Sequence[float] | F64, positives: Sequence[float] | F64) -> t
 def of_classes(
     right: Sequence[float] | F64, labelled: Sequence[float] | F64, predicted: Sequence[float] | F64
 ) -> dict[str, float]:
-    """precision, recall and f1: of two classes the second one's, otherwise their means over the classes that occur
-    among labels or predictions. A share of nothing is 0, as in scikit-learn.
+    """Return precision, recall and f1. For two classes: of the second class. Otherwise: the mean over the classes that
+    occur among labels or predictions. A fraction with denominator 0 is 0, as in scikit-learn.
 
-    right, labelled, predicted: rows of each class that have it and were predicted to have it, have it, were predicted
-    to.
+    right: by class, rows that have the class and were predicted to have it.
+    labelled: by class, rows that have the class.
+    predicted: by class, rows that were predicted to have the class.
     """
     hits, has, said = (np.asarray(counts, np.float64) for counts in (right, labelled, predicted))
     chosen = np.array([1]) if len(hits) == 2 else np.flatnonzero(has + said)
@@ -68,10 +73,10 @@ def of_classes(
 
 
 def r2(squared: Sequence[float] | F64, deviations: Sequence[float] | F64) -> float:
-    """The share of the labels' variance that predictions explain, the mean over a row's numbers; as in scikit-learn 0
-    for numbers that are all the same, and 1 if these are predicted exactly.
+    """Return the fraction of the labels' variance that the predictions explain, as the mean over a row's numbers.
 
-    squared, deviations: by number, the sums of squares of its errors, and of its distances from its mean.
+    As in scikit-learn, a constant number gives 0, or 1 if it is predicted exactly. squared, deviations: by number, the
+    sum of squared errors, and the sum of squared distances from the mean.
     """
     if not len(squared):
         return float("nan")

@@ -1,4 +1,4 @@
-"""The switches of a command line that never change a result."""
+"""Command-line switches that never change a result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Options:
-    """The switches that are not part of the configuration, because they never change a result."""
+    """Switches that are not in the configuration, because they never change a result."""
 
     overwrite: bool = False
     resume: bool = False

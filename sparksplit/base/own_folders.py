@@ -1,8 +1,8 @@
-"""Temporary folders that are removed even where their owner was killed: by the next one that comes to the same place.
+"""Temporary folders that are removed even if their owner was killed: the next process that uses the place removes them.
 
-The owner's lock tells whether it is alive, even across containers that share the disk. Other users may share the place,
-and put anything there at any time: only this user's own folders count, no link is followed, and what is removed is what
-was looked at.
+A lock shows whether the owner is alive, even across containers that share the disk. Other users may share the place and
+put anything there. So only this user's own folders are touched, no link is followed, and removal uses the descriptor
+that was checked.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _LOCK = ".lock"
 
 @contextmanager
 def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> Iterator[Path]:
-    """A new folder `parent`/`prefix`..., removed at the end; `sweep`s at both ends."""
+    """Yield a new folder `parent`/`prefix`..., removed at the end. Call `sweep` at the beginning and at the end."""
     parent.mkdir(parents=True, exist_ok=True)
     sweep(parent, prefix, end)
     folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
-        # Under a name that no sweep looks for until it is locked: several may begin together.
+        # Several processes may begin together: use a name that no sweep looks for until the file is locked.
         unlocked = folder / f"{_LOCK}-unlocked"
         with unlocked.open("xb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -34,20 +34,22 @@ def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda f
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        # What a dead owner's processes still wrote to at the beginning can go by now.
+        # Sweep again: at the beginning, a dead owner's processes may still have written to their folder.
         sweep(parent, prefix, end)
 
 
 def sweep(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> None:
-    """Remove this user's folders `parent`/`prefix`... of dead owners. end: called with each before: ends who still uses
-    it."""
+    """Remove this user's folders `parent`/`prefix`... whose owners are dead.
+
+    end: called with each folder before its removal, to end processes that still use it.
+    """
     for left in parent.glob(f"{prefix}*"):
         with suppress(OSError), _opened(left, os.O_DIRECTORY) as folder, _opened(_LOCK, folder=folder) as lock:
             if not stat.S_ISREG(os.fstat(lock).st_mode):
                 continue
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             end(left)
-            # The lock last: a folder without it is nobody's to remove.
+            # Remove the lock last: nobody removes a folder without a lock.
             with os.scandir(folder) as entries:
                 for entry in sorted(entries, key=lambda entry: entry.name == _LOCK):
                     _remove(entry, folder)
@@ -56,11 +58,12 @@ def sweep(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder
 
 @contextmanager
 def _opened(path: str | Path, flags: int = 0, folder: int | None = None) -> Iterator[int]:
-    """A descriptor of something of this user's own. Raises OSError where it is another user's, or a link; never waits.
+    """Yield a descriptor of a file or folder of this user. Raise OSError if another user owns it or if it is a link.
+    Never wait.
 
-    folder: where `path` is relative to.
+    folder: a relative `path` starts here.
     """
-    # A FIFO would otherwise be waited for, until somebody writes to it.
+    # O_NONBLOCK: opening a FIFO would otherwise wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | flags, dir_fd=folder)
     try:
         if os.fstat(descriptor).st_uid != os.geteuid():

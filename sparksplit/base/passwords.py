@@ -1,4 +1,4 @@
-"""Passwords in addresses: records, logs, errors and pages show a configuration's values, so none may stand in one."""
+"""Find passwords in addresses. Records, logs, errors and pages show configuration values, so none may hold one."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from typing import Any
 
 _SCHEME = r"\s*[a-z][\w+.:-]*://"
-_USER = r"(?!\[)[^/?#\s:@]*:(?!\d+([,;+/?#]|$))[^\s@]+@"  # a port is none; a secret may have slashes
+_USER = r"(?!\[)[^/?#\s:@]*:(?!\d+([,;+/?#]|$))[^\s@]+@"  # a port is no password; a password may have slashes
 _PARAMETER = r"\S*[?&;#][\w-]*(password|passwd|pwd|secret|token|sig|signature)=[^\s&;]"
 _PASSWORD = re.compile(f"{_SCHEME}({_USER}|{_PARAMETER})", re.IGNORECASE)
 
 
 def has_password(text: str) -> bool:
-    """Whether `text` is an address with a password or a token: scheme://user:password@host, or ?token=... behind it."""
+    """Whether `text` is an address with a password or token: scheme://user:password@host, or ?token=... at its end."""
     return _PASSWORD.match(text) is not None
 
 
 def keys_with_passwords(values: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """The keys of those values, at any depth, that have one."""
+    """Yield the keys of values with a password, at any depth."""
     if isinstance(values, str):
         if has_password(values):
             yield key

@@ -1,6 +1,6 @@
-"""Progress of anything that takes more than a few seconds: a bar on a terminal, plain lines in a log.
+"""Show progress of work that takes more than a few seconds: a bar on a terminal, plain lines in a log.
 
-Everything goes to stderr, so that a command's stdout stays what the user asked for.
+Everything goes to stderr, so that stdout holds only the command's result.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LINE_SECONDS = 10.0
-"""Seconds between two lines where there is no terminal."""
+"""Seconds between two lines if there is no terminal."""
 
 STAMP = "%Y-%m-%d %H:%M:%S"
-"""The time of a line in a log, as in the log's other lines."""
+"""Time format of a line in a log, as in the log's other lines."""
 
 _POLL_SECONDS = 0.5
 _LAG_SECONDS = 1.0
-"""For which Spark may not have counted yet what has ended."""
-_LOOK_AHEAD = 16  # job numbers that are asked for at once: more than Spark starts between two polls
+"""Spark may not yet have counted the tasks that ended within this time."""
+_LOOK_AHEAD = 16  # job numbers to ask for at once: more than Spark starts between two polls
 
 
 class _Terminal:
-    """The bars of all open `Progress`; rich allows one live display at a time."""
+    """The bars of all open `Progress` objects. rich allows one live display at a time."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -52,7 +52,7 @@ class _Terminal:
                     TimeElapsedColumn(),
                     TextColumn("{task.fields[text]}"),
                     console=Console(stderr=True),
-                    # A redirected stdout belongs to whoever reads it, not to the terminal's display.
+                    # A redirected stdout goes to its reader, not to the terminal.
                     redirect_stdout=sys.stdout.isatty(),
                 )
                 self.bars.start()
@@ -71,9 +71,9 @@ _terminal = _Terminal()
 
 
 def say(text: str) -> None:
-    """Print one line on stderr: above the bar where there is one, with the time where it goes into a log.
+    """Print one line on stderr: above the bar if there is a bar, with a timestamp if stderr is not a terminal.
 
-    Safe from any thread.
+    Thread-safe.
     """
     line = text.lstrip("\n")
     blank = text[: len(text) - len(line)]
@@ -89,19 +89,19 @@ def _print(text: str) -> None:
 
 
 class LogHandler(logging.Handler):
-    """Writes log records, which bring their time, like `say`, so that they do not tear the bar apart."""
+    """Write log records, which have their own time, like `say`, so that they do not break the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
         _print(self.format(record))
 
 
 class Progress:
-    """Progress of one piece of work, as a context manager; safe from any thread.
+    """Progress of one piece of work, as a context manager. Thread-safe.
 
-    title: what is being done.
-    total: how many `unit`s there are; None if unknown.
-    unit: what is counted, in the plural; "%" of a total of 100 where nothing is.
-    grows: the total is only what is known so far, so no percentage is shown before the end.
+    title: name of the work.
+    total: number of `unit`s; None if unknown.
+    unit: what is counted, in the plural; "%" of a total of 100 if nothing is counted.
+    grows: the total may still grow, so no percentage is shown before the end.
     """
 
     def __init__(self, title: str, total: float | None, unit: str, grows: bool = False) -> None:
@@ -125,7 +125,7 @@ class Progress:
         return self
 
     def update(self, done: float, text: str = "", total: float | None = None) -> None:
-        """Set how many units are `done`, what else to say (one short line), and a new `total` if it grew."""
+        """Set how many units are `done`, a short line of `text` to show, and a new `total` if it grew."""
         self.done, self.text = done, text
         if total is not None:
             self.total = total
@@ -152,7 +152,7 @@ class Progress:
 
     def _line(self, text: str) -> str:
         seconds = time.monotonic() - self._started
-        # Rounded down: only everything is 100 %.
+        # Round down, so that 100 % means everything.
         share = ""
         if self.total and self._final and self.unit != "%":
             share = f"{math.floor(100 * self.done / self.total)} %, "
@@ -164,13 +164,16 @@ class Progress:
 
 
 class Lines:
-    """Says what is waited for every LINE_SECONDS, from then on; for waits that are mostly over before that."""
+    """Say every LINE_SECONDS what the process waits for, first after LINE_SECONDS.
+
+    For waits that are mostly shorter.
+    """
 
     def __init__(self) -> None:
         self._last = time.monotonic()
 
     def say(self, text: str) -> None:
-        """Say `text`, if it is time."""
+        """Say `text` if LINE_SECONDS have passed since the last line."""
         if (now := time.monotonic()) - self._last >= LINE_SECONDS:
             self._last = now
             say(text)
@@ -178,7 +181,7 @@ class Lines:
 
 @contextmanager
 def saying(what: str) -> Iterator[None]:
-    """Say what is waited for every LINE_SECONDS, while the block lasts; for a wait that cannot be looked into."""
+    """Say every LINE_SECONDS what the process waits for, while the block lasts. For waits without visible progress."""
     began, over = time.monotonic(), threading.Event()
 
     def run() -> None:
@@ -195,18 +198,18 @@ def saying(what: str) -> Iterator[None]:
 
 
 class _Tasks:
-    """Counts the tasks of the Spark jobs that start after it was made."""
+    """Count the tasks of the Spark jobs that start after this object was made."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.tracker = spark.sparkContext.statusTracker()
-        # Spark numbers its jobs in order; only jobs outside any group can be listed once they have ended.
+        # Spark numbers its jobs in order. After they have ended, only jobs outside any group can be listed.
         listed = [*self.tracker.getActiveJobsIds(), *self.tracker.getJobIdsForGroup()]
         self.next = max(listed, default=-1) + 1
         self.running: set[int] = set()
         self.ended = 0
 
     def count(self) -> tuple[int, int]:
-        """(completed tasks, known tasks)."""
+        """Return (completed tasks, known tasks)."""
         for job in range(self.next, self.next + _LOOK_AHEAD):
             if self.tracker.getJobInfo(job) is not None:
                 self.running.update(range(self.next, job + 1))
@@ -217,7 +220,7 @@ class _Tasks:
             stages = [self.tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
             done = sum(stage.numCompletedTasks for stage in stages if stage)
             if info is None or info.status != "RUNNING":
-                # An ended job has no more tasks to come: the stages it skipped were never going to run.
+                # An ended job runs no more tasks. Its skipped stages do not count.
                 self.running.discard(job)
                 self.ended += done
             else:
@@ -228,9 +231,9 @@ class _Tasks:
 
 @contextmanager
 def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
-    """Show the completed and known tasks of the Spark jobs that are started inside.
+    """Show the completed and known tasks of the Spark jobs that start inside the block.
 
-    The total grows while Spark adds jobs: a query's later stages are planned from the sizes of its earlier ones.
+    The total grows while Spark adds jobs: Spark plans a query's later stages from the sizes of its earlier stages.
     """
     finished = threading.Event()
 
@@ -247,14 +250,14 @@ def spark_progress(spark: SparkSession, title: str) -> Iterator[None]:
                     time.sleep(0.05)
                     done, known = tasks.count()
                 progress.update(done, total=known)
-        except Exception as error:  # the session may end while it is being asked; the work inside reports that
+        except Exception as error:  # the session may end during a query; the block itself reports that error
             logging.getLogger(__name__).debug("the progress of %r is no longer known: %s", title, error)
         finally:
             ready.set()
 
     ready = threading.Event()
     with Progress(title, None, "tasks", grows=True) as progress:
-        # A thread has its own connection to the JVM, so it never waits for the work that it watches.
+        # The thread has its own connection to the JVM, so it never waits for the work inside the block.
         watcher = threading.Thread(target=watch, args=(progress,), name=f"progress of {title}", daemon=True)
         watcher.start()
         ready.wait(timeout=5)

@@ -1,4 +1,4 @@
-"""Reading from something that may give less than was asked for at once: a file, a pipe, a socket."""
+"""Read from a source that may return fewer bytes than requested: a file, a pipe, a socket."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _SHORT = 500
 
 
 def read_exactly(read: Callable[[int], bytes], count: int) -> bytes:
-    """`count` bytes, or fewer where there are no more.
+    """Return `count` bytes, or fewer if the source ends before.
 
-    read: returns at most that many bytes, and none at the end, as a file's `read` or a socket's `recv` does.
+    read: returns at most the requested number of bytes, and none at the end, like a file's `read` or a socket's `recv`.
     """
     parts, missing = [], count
     while missing > 0 and (part := read(missing)):
@@ -22,9 +22,9 @@ def read_exactly(read: Callable[[int], bytes], count: int) -> bytes:
 
 
 def short_lines(source: IO[bytes], show: Callable[[bytes], None] = lambda piece: None) -> Iterator[str]:
-    """The first 500 characters of each line of what another process writes, without spaces at the end.
+    """Yield the first 500 characters of each line from another process, without trailing spaces.
 
-    A line may be of any length: no more than a piece of it is held. show: called with every piece.
+    Memory holds only one piece of a line, because a line may have any length. show: called with every piece.
     """
     begins = True
     while piece := source.readline(_PIECE):

@@ -1,4 +1,6 @@
-"""Records: dataclasses that cross processes or are kept in files as JSON objects; one writer and one reader for all."""
+"""Records: dataclasses that cross processes or are stored in files as JSON objects. All share one writer and one
+reader.
+"""
 
 from __future__ import annotations
 
@@ -13,34 +15,36 @@ import pydantic
 from sparksplit.base.errors import InputError
 
 Json = pydantic.JsonValue
-"""What a JSON file can hold."""
+"""Any value of a JSON file."""
 JsonObject = dict[str, Json]
 
 
 class Record:
-    """Base class of dataclasses that are written as JSON objects, with a key for each field, in order.
+    """Base class of dataclasses that are written as JSON objects, with one key per field, in order.
 
-    A field whose default is None is left out when it has no value; any other None is written as null. Keys that no
-    field has are ignored, so that what a later version adds can be read.
+    A field whose default is None is left out if its value is None; any other None is written as null. Unknown keys are
+    ignored, so that this version can read records of a later version.
     """
 
     WHAT: ClassVar[str] = "a record of sparksplit"
-    """What the file should be, for the error message when it is not."""
+    """What the file should be, for the error message."""
     REMEDY: ClassVar[str] = ""
-    """What to do in that case."""
+    """What the user can do about it, for the error message."""
 
     def to_json(self) -> JsonObject:
-        """The JSON object; `from_json` is the inverse."""
+        """Return the JSON object; `from_json` is the inverse."""
         return cast(JsonObject, _plain(self))
 
     @classmethod
     def from_json(cls, values: object, place: str) -> Self:
-        """The inverse of `to_json`. Raises InputError, with `place` and the key, where `values` is no such object."""
+        """The inverse of `to_json`. Raise InputError, with `place` and the key, if `values` is not a valid object."""
         return cls.parse(json.dumps(values), place)
 
     @classmethod
     def parse(cls, content: bytes | str, place: str) -> Self:
-        """The record in the text of a JSON file. place: the file, for the error. Raises InputError like `from_json`."""
+        """Return the record in the text of a JSON file. place: the file, for the error. Raise InputError like
+        `from_json`.
+        """
         try:
             return cast(Self, _reader(cast(type, cls)).validate_json(content, strict=True))
         except pydantic.ValidationError as error:
@@ -67,7 +71,7 @@ def _reader(kind: type) -> pydantic.TypeAdapter[object]:
 
 
 def _problem(error: pydantic.ValidationError) -> str:
-    """The first thing that is wrong, such as `ledger.exact is missing`."""
+    """Return the first error in words, such as `ledger.exact is missing`."""
     first = error.errors(include_url=False, include_input=False)[0]
     key, message = ".".join(map(str, first["loc"])), first["msg"]
     if first["type"] == "json_invalid":

@@ -1,7 +1,7 @@
-"""The files that come with sparksplit beside its packages: conf/, jobs/ and models/.
+"""The files that sparksplit ships beside its packages: conf/, jobs/ and models/.
 
-In a checkout they are where a reader looks for them; in an installed package and in sparksplit.zip they are inside the
-package, so that nothing of ours has a name that a user's own folder may have.
+In a checkout they are at the top level, where a reader looks for them. In an installed package and in sparksplit.zip
+they are inside the package, so that their names cannot clash with a user's folder.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 
 FOLDER = "sparksplit/shipped"
-"""Where they are in an installed package and in the zip."""
+"""Their folder in an installed package and in the zip."""
 
 
 def shipped(name: str) -> str:
-    """The path of a file such as conf/train-mlp.yaml; it can be opened, except from within a zip."""
+    """Return the path of a file such as conf/train-mlp.yaml. The file can be opened, except inside a zip."""
     return str(_root().joinpath(name))
 
 
 def shipped_text(name: str) -> str:
-    """The content of a file such as models/mlp.py, from wherever sparksplit was imported."""
+    """Return the content of a file such as models/mlp.py, also if sparksplit was imported from a zip."""
     return _root().joinpath(name).read_text(encoding="utf-8")
 
 
 def shipped_names(folder: str) -> list[str]:
-    """The names of the files in conf, jobs or models, sorted."""
+    """Return the sorted names of the files in conf, jobs or models."""
     return sorted(entry.name for entry in _root().joinpath(folder).iterdir() if entry.is_file())
 
 

@@ -1,4 +1,4 @@
-"""The user's own functions, by name: `package.module:function` or `path/to/file.py:function`."""
+"""Load the user's own functions by name: `package.module:function` or `path/to/file.py:function`."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from sparksplit.base.errors import UsageError, did_you_mean
 
 
 class FunctionError(UsageError):
-    """The named function cannot be used. The text leaves it to the caller to name the configuration's file and key."""
+    """The named function cannot be used. The caller adds the configuration file and the key to the text."""
 
 
 def is_own(name: str) -> bool:
-    """Whether `name` is a user's own function rather than something that comes with sparksplit."""
+    """Whether `name` is a user's own function, not a part of sparksplit."""
     return ":" in name
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """(module or file, function). Raises FunctionError where `name` does not have this form."""
+    """Return (module or file, function). Raise FunctionError if `name` does not have this form."""
     place, colon, function = name.rpartition(":")
     if not colon or not place or not function.isidentifier():
         raise FunctionError(f"must be package.module:function or path/to/file.py:function (is {name!r})")
@@ -33,9 +33,10 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def source_of(name: str) -> str | None:
-    """The source text of a function that is in a file, to be shipped to the nodes; None for one in a package.
+    """Return the source text of a function in a file, for shipping to the nodes. None for a function in a package.
 
-    Checks that the function exists, without running anything. Raises FunctionError.
+    Check that the function exists, without running its code. Raise FunctionError if the function or its file cannot be
+    found.
     """
     place, function = split_name(name)
     if place.endswith(".py"):
@@ -54,7 +55,9 @@ def source_of(name: str) -> str | None:
 
 
 def load(name: str, source: str | None) -> Callable[..., Any]:
-    """The function itself; `source` is what `source_of` returned. Raises FunctionError, also where its module fails."""
+    """Return the function. source: result of `source_of`. Raise FunctionError if the function is missing or its module
+    fails.
+    """
     place, function = split_name(name)
     try:
         if source is None:
@@ -74,7 +77,9 @@ def load(name: str, source: str | None) -> Callable[..., Any]:
 
 
 def pickled_by_value(name: str) -> None:
-    """Have Spark send executors the content of the file of function `name`, which they cannot import. After `load`."""
+    """Make Spark send the module of the function `name` to executors by value, because they cannot import it. Call
+    `load` first.
+    """
     from pyspark import cloudpickle
 
     module = sys.modules.get(_module_name(split_name(name)[0]))
@@ -83,12 +88,12 @@ def pickled_by_value(name: str) -> None:
 
 
 def spec_of(module: str) -> ModuleSpec | None:
-    """Where a module would be imported from; None where there is none. Raises FunctionError where looking fails."""
+    """Return the import spec of a module; None if there is no such module. Raise FunctionError if the search fails."""
     try:
         return importlib.util.find_spec(module)
     except (ImportError, ValueError):
         return None
-    except Exception as error:  # looking for a module runs the packages that contain it
+    except Exception as error:  # finding a module runs its parent packages
         raise FunctionError(f"{module} cannot be imported: {type(error).__name__}: {error}") from error
 
 
@@ -103,20 +108,20 @@ def _check(text: str, place: str, function: str) -> None:
         raise FunctionError(f"{place}:{error.lineno}: not valid Python: {error.msg}") from None
     names = set(_names(tree.body))
     if names & {"*", "__getattr__"}:
-        return  # only Python can know what these bring in
+        return  # only running the code shows which names these define
     if function not in names:
         raise FunctionError(f"{place} has no function {function!r}{did_you_mean(function, names)}")
 
 
 def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    """The names that these statements may define; `*` stands for whatever another module has."""
+    """Yield the names that these statements may define. `*` stands for all names of another module."""
     for node in statements:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name
             continue
         if isinstance(node, ast.Import | ast.ImportFrom):
             yield from (alias.asname or alias.name for alias in node.names)
-        # Targets of assignments, in whatever pattern.
+        # Targets of assignments, in any pattern.
         yield from (
             part.id for part in ast.walk(node) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)
         )

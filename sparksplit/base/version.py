@@ -1,3 +1,3 @@
-"""The version of sparksplit, in its one place."""
+"""The version of sparksplit, defined only here."""
 
 __version__ = "0.2.0"

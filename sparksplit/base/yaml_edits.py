@@ -1,8 +1,8 @@
-"""One value in the text of a YAML file replaced or added, and every other character left as it is.
+"""Replace or add one value in the text of a YAML file, and leave every other character unchanged.
 
-Loading and writing a file again loses what YAML does not count: how lists are indented, `null` against nothing, what
-stands in columns. So the text is cut at the places that PyYAML's nodes know, and read again: whatever else would mean
-something different now (an anchor that something refers to, say) shows in the values, and is refused.
+Loading and writing a file loses details that have no meaning in YAML: indentation of lists, `null` or nothing, aligned
+columns. So the text is cut at the positions of PyYAML's nodes, and the result is read again. If another value has
+changed (for example through an anchor), the edit is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from sparksplit.base.records import Json
 
 
 class CannotEdit(Exception):
-    """The text has a form in which the value cannot be replaced or added by itself."""
+    """The form of the text does not allow replacing or adding only this value."""
 
 
 def with_value(text: str, key: Key, value: Json) -> str:
-    """`text` with that value for `key`, in mappings only. Raises CannotEdit."""
+    """Return `text` with `value` for `key`; every part of `key` names a key of a mapping. Raise CannotEdit if that is
+    impossible.
+    """
     root, values = parse_yaml(text)
     wanted = _wanted(values, key, value)
     if wanted == values and _has(values, key):
@@ -39,7 +41,7 @@ def with_value(text: str, key: Key, value: Json) -> str:
 
 
 def as_yaml(value: Json) -> str:
-    """`value` as it can stand in a line: {every: 200, keep: 3}"""
+    """Return `value` as YAML on one line: {every: 200, keep: 3}"""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{as_yaml(name)}: {as_yaml(inner)}' for name, inner in value.items())}}}"
     if isinstance(value, list):
@@ -50,7 +52,7 @@ def as_yaml(value: Json) -> str:
 
 
 def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=not value.isprintable())  # a rare line break would be read as a space
+    return json.dumps(value, ensure_ascii=not value.isprintable())  # YAML would read a rare line break as a space
 
 
 def _has(values: Any, key: Key) -> bool:
@@ -68,7 +70,7 @@ def _wanted(values: Any, key: Key, value: Json) -> dict[str, Any]:
         inner = target.get(name)
         if not isinstance(inner, dict | None):
             raise CannotEdit
-        # What an alias stands for is one object in several places; only this one is to change.
+        # An alias is one object in several places. Copy it, so that only this place changes.
         target[name] = copy.deepcopy(inner or {})
         target = target[name]
     target[key[-1]] = value
@@ -77,7 +79,7 @@ def _wanted(values: Any, key: Key, value: Json) -> dict[str, Any]:
 
 def _edited(text: str, root: yaml.Node | None, key: Key, value: Json) -> str:
     if not isinstance(root, yaml.MappingNode):
-        return _line_added(text, len(text), 0, key, value)  # nothing but comments
+        return _line_added(text, len(text), 0, key, value)  # the file has only comments
     node: yaml.Node = root
     for depth, name in enumerate(key):
         if not isinstance(node, yaml.MappingNode):
@@ -98,7 +100,7 @@ def _nested(key: Key, value: Json) -> Json:
 def _replaced(text: str, node: yaml.Node, value: Json) -> str:
     style = node.style if isinstance(node, yaml.ScalarNode) else None
     if style in ("|", ">") or (isinstance(node, yaml.CollectionNode) and not node.flow_style):
-        raise CannotEdit  # where such a value ends is not known exactly
+        raise CannotEdit  # the exact end of a block value is unknown
     start, end = node.start_mark.index, node.end_mark.index
     written = as_yaml(value)
     if isinstance(value, str) and style == "'":
@@ -110,7 +112,7 @@ def _replaced(text: str, node: yaml.Node, value: Json) -> str:
 
 
 def _added(text: str, mapping: yaml.MappingNode, key: Key, value: Json) -> str:
-    """With another entry at the end of `mapping`."""
+    """Return `text` with another entry at the end of `mapping`."""
     if not mapping.value:
         place = mapping.end_mark.index - 1
         return text[:place] + _entry(key, value) + text[place:]
@@ -121,9 +123,11 @@ def _added(text: str, mapping: yaml.MappingNode, key: Key, value: Json) -> str:
 
 
 def _end(entry: tuple[yaml.Node, yaml.Node]) -> int:
-    """Where the last word of a mapping's entry ends; the end of what nests in lines is only at the next word."""
+    """Return where the last word of a mapping's entry ends. PyYAML's end mark of a block collection is only at the next
+    word.
+    """
     name, value = entry
-    if value.start_mark.index < name.start_mark.index:  # an alias of what stands above
+    if value.start_mark.index < name.start_mark.index:  # an alias of an earlier value
         return int(name.end_mark.index)
     if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
         last = value.value[-1]
@@ -132,7 +136,9 @@ def _end(entry: tuple[yaml.Node, yaml.Node]) -> int:
 
 
 def _line_added(text: str, place: int, column: int, key: Key, value: Json) -> str:
-    """With another line below the one of `place`, and below the comments there that belong to what is nested."""
+    """Return `text` with a new line below the line of `place`, and below the comments there that belong to nested
+    values.
+    """
     newline = "\r\n" if "\r\n" in text else "\n"
     if place and text[place - 1] != "\n":
         place = text.find("\n", place) + 1 or len(text)

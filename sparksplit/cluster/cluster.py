@@ -36,35 +36,36 @@ log = logging.getLogger(__name__)
 
 POLL = 0.1
 LOOK_SHARE = 9
-"""How many times as long as a look at all nodes is the shortest pause after it."""
+"""The shortest pause after a look at all nodes, as a multiple of the time that the look took."""
 CONNECTIONS = 4
-"""Of each node's processes to the driver: the node, its launcher, and two that have not proven themselves yet."""
+"""Connections of each node to the driver: the node, its launcher, and two that are not authenticated yet."""
 OWN_DESCRIPTORS = 512
-"""The driver's own: files, Spark's, other runs'."""
+"""File descriptors of the driver itself: its files, Spark's, and those of other runs."""
 ORDERLY = 3.0
-"""Seconds that nodes have for an orderly end when the driver is interrupted, if they write no checkpoint first."""
+"""Seconds that nodes have to end in order when the driver is interrupted, if they do not write a checkpoint first."""
 ENDING = 20.0
 """Seconds within which everything must have ended when the cluster is closed."""
 FREEING = 10.0
-"""How long Spark may take to say which executors keep the tasks of a job that was cancelled."""
+"""Seconds that Spark may take to name the executors that keep the tasks of a cancelled job."""
 EXPLAIN = 1.0
-"""Seconds between the end of the nodes' Spark job and the verdict: time for a node that knows why to say so."""
+"""Seconds between the end of the nodes' Spark job and the verdict. A node that knows the reason can report it
+meanwhile."""
 
 
 class NodeCluster:
     """N nodes in the executors of a Spark application, from start to end. A context manager.
 
-    work: `package.module:function`, called on each node as `function(member)`; returns a JSON-able dict.
-    payload: JSON-able; every node finds it as `member.payload`.
-    limits: seconds without progress that count as a hang. Its queue_timeout is the limit for executors to be granted,
-        and its start_timeout also the one from then on, for executors, reservations and the start of all nodes.
-    on_state: called in the driver's main thread with rank and state whenever a node's beat has arrived.
-    spare: executors that the run needs beyond the nodes', for tasks alongside them.
+    work: `package.module:function`, called on each node as `function(member)`. It returns a JSON-able dict.
+    payload: JSON-able. Every node finds it as `member.payload`.
+    limits: seconds without progress that count as a hang. `queue_timeout` limits the wait until executors are granted.
+        `start_timeout` also limits the time after that, for executors, reservations and the start of all nodes.
+    on_state: called in the driver's main thread with rank and state, whenever a node's heartbeat has arrived.
+    spare: executors that the run needs in addition to the nodes' executors, for tasks beside the nodes.
     network: where the run's processes listen.
-    avoid: hosts, as Spark names them, that are to hold no node if there are enough executors elsewhere.
+    avoid: hosts, as Spark names them, that hold no node if there are enough executors elsewhere.
     grace: seconds that nodes have for a last checkpoint when the driver is interrupted.
 
-    Raises ConfigError at once for settings that nodes cannot run under, such as fewer executors than nodes.
+    Raise ConfigError at once for settings that nodes cannot run with, such as fewer executors than nodes.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class NodeCluster:
         self._spare, self._network, self._avoid = spare, network, avoid
         self._nodes, self._work, self._payload = nodes, work, payload
         self.limits, self._on_state = limits, on_state
-        # In the cluster, whoever stops the driver kills it after a while, too.
+        # In cluster deploy mode, a driver that is asked to stop is killed after a while.
         in_cluster = self._sc.getConf().get("spark.submit.deployMode") == "cluster"
         self._grace = min(grace, GRACE) if in_cluster else grace
         self._channel: Channel | None = None
@@ -96,9 +97,9 @@ class NodeCluster:
         self._fault: Fault | None = None
         self._looked = time.monotonic()
         self._stood_still = self._looked, 0.0
-        """When this process last went on after it had stood still, and for how many seconds it had."""
+        """(when this process last went on after a standstill, seconds of the standstill)."""
         self.seconds: dict[str, float] = {}
-        """Where the seconds of the start went: executors, reserve, nodes."""
+        """Seconds of the start, by part: executors, reserve, nodes."""
 
     def __enter__(self) -> NodeCluster:
         return self
@@ -114,22 +115,22 @@ class NodeCluster:
         return self._open_channel().secret
 
     def tell(self, rank: int, name: str, value: Any) -> None:
-        """Give node `rank` a JSON-able value, which it gets from `Member.heard(name)`."""
+        """Give node `rank` a JSON-able value. The node gets the value from `Member.heard(name)`."""
         self._open_channel().tell("node", ranks=[rank], told=name, value=value)
 
     def look_again(self) -> None:
-        """Have `run` call its `meanwhile` now; from any thread."""
+        """Make `run` call its `meanwhile` now. Any thread may call this."""
         if self._channel is not None:
             self._channel.changed.set()
 
     def run(self, meanwhile: Callable[[], None] = lambda: None) -> list[dict[str, Any]]:
-        """Start the nodes, wait until each has returned its result, and return the results by rank.
+        """Start the nodes, wait for the result of each node, and return the results by rank.
 
-        meanwhile: called several times a second; whatever it raises ends the run.
+        meanwhile: called several times a second. An error of `meanwhile` ends the run.
 
-        Raises NodeFailed, which names the rank, the host and the first cause, when a node or its executor fails or
-        hangs; UsageError, with the node's own text, when a node's work raised one; RunError when there are too few
-        executors. KeyboardInterrupt, and so Interrupted, first asks the nodes for an orderly end. Nothing is left
+        Raise NodeFailed, with the rank, the host and the first cause, if a node or its executor fails or hangs. Raise
+        UsageError, with the node's text, if a node's work raised UsageError. Raise RunError if there are too few
+        executors. On KeyboardInterrupt, and so on Interrupted, first ask the nodes for an orderly end. Nothing is left
         running.
         """
         try:
@@ -140,7 +141,7 @@ class NodeCluster:
                 began = time.monotonic()
                 self._look()
                 meanwhile()
-                # With a thousand nodes there is always something new; the looks must not take the core from the beats.
+                # A thousand nodes always send something new. The pause leaves the core to the receiving of heartbeats.
                 time.sleep(min(POLL, LOOK_SHARE * (time.monotonic() - began)))
                 channel.changed.wait(POLL)
                 channel.changed.clear()
@@ -153,12 +154,14 @@ class NodeCluster:
             self.close()
 
     def start(self) -> None:
-        """Return when every node's interpreter is running and has called; `run` does this if nobody has yet."""
+        """Return when every node's interpreter is running and has connected. `run` calls this if nobody has called it
+        before."""
         begin, limit = time.monotonic(), self.limits.start_timeout
         granted = requirements.await_executors(self._sc, self._nodes, self.limits.patience, self._spare)
         executors = time.monotonic()
         deadline, lines = executors + limit - granted, Lines()
-        # This pulls in pyspark's and TensorFlowOnSpark's modules, which a node that imports this package does without.
+        # Imported here, because it imports pyspark and TensorFlowOnSpark. A node that imports this package needs
+        # neither.
         from sparksplit.cluster.tensorflowonspark import Job
 
         settings = self._sc.getConf()
@@ -197,7 +200,8 @@ class NodeCluster:
         self.seconds = {"executors": executors - begin, "reserve": reserved - executors, "nodes": ready - reserved}
 
     def _elsewhere(self) -> Sequence[placing.Executor] | None:
-        """One executor for each node, if some are to be avoided and enough others are there."""
+        """Return one executor for each node without the hosts to avoid. None if no host is to be avoided, or too few
+        executors are elsewhere."""
         if not self._avoid:
             return None
         there = placing.executors_there(self._sc)
@@ -209,7 +213,7 @@ class NodeCluster:
         return found
 
     def close(self) -> None:
-        """End the nodes, their launchers, the job and the ports; idempotent, and quick if all have ended already."""
+        """End the nodes, their launchers, the job and the ports. May be called twice. Quick if all have ended."""
         channel, job = self._channel, self._job
         self._channel = self._job = None
         if channel is None:
@@ -241,22 +245,22 @@ class NodeCluster:
             channel.changed.clear()
 
     def _look(self) -> None:
-        """Raise whatever has gone wrong; pass new states on."""
+        """Raise the error of a failure, if there is one. Report new states."""
         channel, job, now = self._open_channel(), self._job, time.monotonic()
         if (stood_still := now - self._looked) > BEAT:
-            # This process itself stood still, and its peers' beats are waiting unread.
+            # This process itself stood still, so its nodes' heartbeats are waiting unread.
             channel.forgive(stood_still)
             self._stood_still = now, stood_still
         self._looked = now
         with channel.lock:
             fault = culprit(channel.records, now, self.limits)
         if job is not None and (failure := job.failure) is not None:
-            if job.cancelled:  # its nodes may say that they were ended
+            if job.cancelled:  # its nodes may report that they were ended
                 raise Cancelled(failure)
             fault = fault or self._job_fault(channel, failure)
         if fault is not None:
             fault = driver_at_fault(fault, *self._stood_still)
-            self._report_states()  # what nodes have said last
+            self._report_states()  # the last states of the nodes
             self._fault = fault
             error = fault.error()
             if isinstance(error, NodeFailed) and fault.rank is not None and job is not None:
@@ -277,12 +281,12 @@ class NodeCluster:
                 self._on_state(record.rank, state)
 
     def _job_fault(self, channel: Channel, reason: str) -> Fault | None:
-        """The fault where the Spark job has ended but not every node has; None while there is none yet."""
+        """Return the fault if the Spark job has ended before all nodes have; None if there is no fault yet."""
         end = time.monotonic() + EXPLAIN
         while time.monotonic() < end:
             with channel.lock:
                 fault = culprit(channel.records, time.monotonic(), self.limits)
-            # Spark may have given up an executor's tasks while its node is still busy with its last checkpoint.
+            # Spark may have given up an executor's tasks while the node still writes its last checkpoint.
             leaving = any(record.state.get("leaving") and not record.ended for record in channel.records)
             if fault or leaving or all(record.result is not None for record in channel.records):
                 return fault
@@ -290,7 +294,8 @@ class NodeCluster:
         return Fault(Failure.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
 
     def _log_last_words(self, channel: Channel) -> None:
-        """Log what the culprit wrote last; at the debug level if it was the user's mistake and is explained."""
+        """Log the last output of the node to blame. If the error already explains a user's mistake, use the debug
+        level."""
         fault, self._fault = self._fault, None
         if fault is None or fault.rank is None:
             return
@@ -299,7 +304,7 @@ class NodeCluster:
             log.log(logging.DEBUG if explained else level_of(line), "node %d| %s", fault.rank, line)
 
     def _stop_orderly(self) -> None:
-        """Ask the nodes to end, and wait as long as they may take."""
+        """Ask the nodes to end, and wait for at most their grace."""
         channel = self._channel
         if channel is None:
             return
@@ -319,10 +324,10 @@ class NodeCluster:
                     break
                 time.sleep(0.02)
         finally:
-            self._report_states()  # which say how much is lost
+            self._report_states()  # the states say how much is lost
 
     def _end(self, channel: Channel, job: Job, gently: bool) -> None:
-        """Wait for processes and job to end; cancel and kill, at once or once they take too long."""
+        """Wait for processes and job to end. Cancel and kill them at once or, if `gently`, after ORDERLY seconds."""
         begin = time.monotonic()
         patience = ORDERLY if gently else 0.0
         replaced: list[str] = []
@@ -333,11 +338,11 @@ class NodeCluster:
                 log.error("still there after %g s: %s", ENDING, ", ".join(channel.alive()) or "the nodes' Spark job")
                 break
             if elapsed >= patience and freeing is None:
-                # In this order: once its job is cancelled, Spark does not retry tasks, however they fail.
+                # Cancel first, because Spark does not retry failed tasks of a cancelled job.
                 job.cancel()
                 hung = self._fault.rank if self._fault and self._fault.failure is Failure.STALLED else None
                 channel.tell("launcher", kill=True, hung=hung)
-                # A stopped launcher does not hear this; its node does, and can end both.
+                # A stopped launcher does not get this message. Its node gets the next one, and can end both.
                 channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
                 freeing = threading.Thread(target=lambda: replaced.extend(job.free()), name="freeing", daemon=True)
                 freeing.start()
@@ -350,7 +355,7 @@ class NodeCluster:
 
 
 def _check_descriptors(nodes: int) -> None:
-    """Have the system allow this process the connections of so many nodes. Raises ConfigError where it does not."""
+    """Ask the system for enough file descriptors for `nodes` nodes. Raise ConfigError if it refuses."""
     needed = CONNECTIONS * nodes + OWN_DESCRIPTORS
     if (allowed := descriptors.ask(needed)) < needed:
         raise ConfigError(
@@ -360,7 +365,7 @@ def _check_descriptors(nodes: int) -> None:
 
 
 def _own_address(host: str) -> str:
-    """The address of `host`, the driver's name for itself."""
+    """Return the IP address of `host`, the driver's name for itself. Raise ConfigError if the host is unknown."""
     try:
         # An empty name would mean all interfaces.
         return socket.gethostbyname(host or "unknown.invalid")

@@ -1,7 +1,8 @@
-"""How long a run waits for a node that is alive: decided here alone, by the driver, from what the nodes' beats say.
+"""How long a run waits for a node that is alive. Only the driver decides this, from the nodes' heartbeats.
 
-A node waits for its peers and for the driver without a limit of its own: it is ended where the driver decides that one
-of them hangs, and ends itself where the driver is gone. docs/reliability.md has all waits and limits in one table.
+A node waits for its peers and for the driver without a time limit of its own. The driver ends the node if it decides
+that one of them hangs. A node ends itself if the driver is gone. docs/reliability.md has all waits and limits in one
+table.
 """
 
 from __future__ import annotations
@@ -21,18 +22,20 @@ if TYPE_CHECKING:
 
 SHORTEST_STALL = 60.0
 STALL_STEPS = 20
-"""For the automatic stall_timeout: the larger of SHORTEST_STALL seconds and this many median steps."""
+"""The automatic stall_timeout is the larger of SHORTEST_STALL seconds and this many median steps."""
 FINEST = 2.5 * BEAT
-"""Beats show progress no finer than this: a shorter limit would end healthy nodes."""
+"""Shortest limit in seconds. Heartbeats show progress no finer than this, so a shorter limit would end healthy nodes.
+"""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds without any progress that count as a hang; configuration keys of the same names.
+    """Seconds without any progress that count as a hang. The configuration has keys of the same names.
 
-    stall_timeout: between updates; None: the larger of 60 s and 20 median steps. start_timeout: in the phase `start`,
-    and until its processes call. phase_timeout: in any other phase, and while there is no step yet to measure by.
-    queue_timeout: until executors are granted.
+    stall_timeout: limit between updates. None: the larger of 60 s and 20 median steps.
+    start_timeout: limit in the phase `start`, and until the node's processes connect.
+    phase_timeout: limit in any other phase, and as long as there is no step to measure by.
+    queue_timeout: limit until executors are granted.
     """
 
     stall_timeout: float | None = None
@@ -42,13 +45,13 @@ class Limits:
 
     @property
     def patience(self) -> Patience:
-        """How long executors are waited for."""
+        """How long to wait for executors."""
         return Patience(self.queue_timeout, self.start_timeout)
 
 
 @dataclass(frozen=True)
 class Hang:
-    """node: the one that hangs. text: what it does not do, in one line."""
+    """node: the node that hangs. text: what the node does not do, in one line."""
 
     node: NodeRecord
     text: str
@@ -56,8 +59,13 @@ class Hang:
 
 @dataclass(frozen=True)
 class _Waited:
-    """still: seconds since the node's last progress. alone: since then, and since it may have been waiting for another
-    one's. key: the limit that this is measured by. limit: its seconds."""
+    """How long a node has made no progress.
+
+    still: seconds since the node's last progress.
+    alone: seconds since the node's last progress, or since it may last have been waiting for another node.
+    key: configuration key of the limit.
+    limit: the limit in seconds.
+    """
 
     node: NodeRecord
     still: float
@@ -71,12 +79,12 @@ class _Waited:
 
     @property
     def close(self) -> bool:
-        """Whether it may be over: beats show progress to within one beat."""
+        """Whether the node may be over its limit: heartbeats show progress to within one heartbeat."""
         return self.alone > self.limit - 1.5 * BEAT
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for others: for peers, or for the driver to have it fed."""
+        """Whether the node waits: for its peers, or for the driver to have it fed."""
         state = self.node.state
         return bool(state.get("waiting")) or state.get("phase") == "feeding"
 
@@ -86,18 +94,21 @@ class _Waited:
 
 
 def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | None:
-    """The node that hangs; None while none does.
+    """Return the node that hangs; None if no node hangs.
 
-    A node over its limit is excused while another one gets on for which it may be waiting: where it says that it waits,
-    and where the other is no further (a sum of TensorFlow's cannot say that it waits). That one will catch up, wait
-    itself, or be over its limit too; once it has come, this one has its own limit to get on. Where all wait, nobody
-    will come: the one that is furthest behind is named once all are over their limits.
+    A node over its limit is excused while it may be waiting for another node that makes progress. The node may be
+    waiting if it reports so. It may also be waiting for a node that is no further, because a TensorFlow sum cannot
+    report that it waits. That other node will catch up, wait itself, or exceed its own limit. Once the other node has
+    arrived, the first node has its own full limit again.
+
+    If all nodes wait, no node will arrive. Once all of them are over their limits, return the node that is furthest
+    behind.
     """
     _excuse(nodes)
     alive = [node for node in nodes if node.result is None and node.progressed is not None]
     longest = max((now - _last(node) for node in alive), default=0.0)
     if longest <= FINEST:
-        return None  # as nearly always
+        return None  # the usual case
     updating = _update_limit(nodes, limits, longest)
     known = [_waited(node, updating, now, limits) for node in alive]
     working = [each for each in known if not each.waits]
@@ -120,7 +131,7 @@ def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | N
 
 
 def _excuse(nodes: Sequence[NodeRecord]) -> None:
-    """Note when each node may have been waiting last: with its progress another one may have come to where it waits."""
+    """For each node, note the last progress of any node that it may have been waiting for."""
     came = sorted(
         (float("-inf") if node.result is not None else node.before, node.progressed)
         for node in nodes
@@ -142,17 +153,18 @@ def _waited(node: NodeRecord, updating: tuple[str, float], now: float, limits: L
 
 
 def _last(node: NodeRecord) -> float:
-    """When it got on last, or may have been waiting."""
+    """Return when the node last made progress, or may last have been waiting."""
     assert node.progressed is not None
     return max(node.progressed, node.excused)
 
 
 def _update_limit(nodes: Sequence[NodeRecord], limits: Limits, longest: float) -> tuple[str, float]:
-    """The key and the seconds of the limit between updates. longest: the most seconds to be compared with it."""
+    """Return the key and the seconds of the limit between updates. longest: the most seconds to be compared with the
+    limit."""
     if limits.stall_timeout is not None or longest <= SHORTEST_STALL:
         return "stall_timeout", limits.stall_timeout or SHORTEST_STALL
     steps = [seconds for node in nodes for seconds in node.steps]
     if not steps:
-        # A single one may take longer than a minute.
+        # A single step may take longer than a minute.
         return "phase_timeout", limits.phase_timeout
     return "stall_timeout", max(SHORTEST_STALL, STALL_STEPS * statistics.median(steps))

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Failure(StrEnum):
-    """What a node failed of, or what its end looks like. The nodes send the values to the driver."""
+    """Why a node failed, or how it ended. The nodes send the values to the driver."""
 
     KILLED = "killed"
     """A signal ended the node."""
@@ -42,22 +42,23 @@ class Failure(StrEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Failure:
-        # A node with a newer sparksplit: its text must not be lost with its kind.
+        # A node with a newer sparksplit may send an unknown kind. Its text must not be lost.
         return cls.PASSING
 
 
 @dataclass(frozen=True)
 class Follows:
-    """What follows from a failure. The exit status follows from the exception (base/errors.py)."""
+    """The consequences of a failure. The exit status follows from the exception (base/errors.py)."""
 
     order: int
-    """The likeliest cause has the lowest number: of several failures, that one is named."""
+    """The likeliest cause has the lowest number. Of several failures, the error names the failure with the lowest
+    number."""
     may_pass: bool = True
     """Whether another attempt may get further, so that the run restarts."""
     memory: bool = False
     """Whether the node ran out of memory. The same run restarts only once from the same checkpoint."""
     executor_lost: bool = False
-    """Whether the executor was lost, for which Spark may know a reason."""
+    """Whether the executor was lost. Spark may know the reason."""
 
 
 FOLLOWS = {
@@ -65,7 +66,7 @@ FOLLOWS = {
     Failure.KILLED_FOR_MEMORY: Follows(0, memory=True),
     Failure.EXECUTOR_LOST: Follows(1, executor_lost=True),
     Failure.SILENT: Follows(2),
-    Failure.USAGE: Follows(3, may_pass=False),  # a row that is no number, say, before the loss that it has spoilt
+    Failure.USAGE: Follows(3, may_pass=False),  # the bad row comes before the loss that it has spoilt
     Failure.DIVERGED: Follows(4, may_pass=False),
     Failure.OWN: Follows(4, may_pass=False),
     Failure.PASSING: Follows(4),

@@ -1,7 +1,8 @@
-"""Who is to blame when a run fails: pure functions of what the driver knows, tested without Spark or processes.
+"""Which node is to blame when a run fails: pure functions of what the driver knows, tested without Spark or processes.
 
-Failures come in crowds: one node dies and all the others fail because of it, some of them before the news of the first
-one arrives. Blaming whoever is heard of first blames the wrong one, so evidence is ranked by how likely it is a cause.
+Failures come in groups. If one node dies, all other nodes fail too, some of them before the news of the first failure
+arrives. So the failure that is reported first may not be the cause. Evidence is ranked by how likely it is to be the
+cause.
 """
 
 from __future__ import annotations
@@ -21,25 +22,28 @@ from sparksplit.cluster.failures import FOLLOWS, Failure, Follows
 from sparksplit.cluster.node_record import NodeRecord
 
 SETTLE = 0.5
-"""Seconds between the first evidence and the verdict: the time for better evidence to arrive."""
+"""Seconds between the first evidence and the verdict. Better evidence can arrive meanwhile."""
 SETTLE_ECHO = 2.0
 """Seconds from the first evidence to the verdict, while all evidence so far echoes another node's failure."""
 REDIALLED = 3.0
-"""Seconds within which a process must have called again whose connection ended; more than a beat, with which it notices
-at the latest. A node that has really ended is reported by its launcher at once."""
+"""Seconds within which a process must connect again after its connection ended. This is longer than a heartbeat, with
+which the process notices at the latest. The launcher reports a node that has really ended at once."""
 REDIALLED_BOTH = 1.0
-"""Seconds within which a node must have called again where both the node and its launcher have gone, as at an
-executor's end. Where many were cut off at once, the driver answers one after the other: each call grants the others
-this time again, up to DEAD more."""
+"""Seconds within which a node must connect again if both the node and its launcher are gone, as at an executor's end.
+If many nodes were cut off at once, the driver answers them one after the other. So each new connection gives the others
+this time again, up to DEAD seconds more."""
 
 _ECHOES = {"UnavailableError", "AbortedError", "CancelledError", "DeadlineExceededError"}
-"""TensorFlow's errors for a collective whose other end has gone; by name, since nothing here imports TensorFlow."""
+"""TensorFlow's errors for a collective whose other end is gone. They are listed by name, because nothing here imports
+TensorFlow."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A piece of evidence; what `culprit` returns is the verdict. at: monotonic seconds. place: its executor, and where
-    the log is.
+    """A piece of evidence. The result of `culprit` is the verdict.
+
+    at: monotonic seconds.
+    place: the node's executor, and where its log is.
     """
 
     failure: Failure
@@ -51,11 +55,11 @@ class Fault:
 
     @property
     def follows(self) -> Follows:
-        """What follows from the failure."""
+        """The consequences of the failure."""
         return FOLLOWS[self.failure]
 
     def error(self) -> SparksplitError:
-        """The exception that the driver raises."""
+        """Return the exception for the driver to raise."""
         if self.failure is Failure.USAGE:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
@@ -73,12 +77,12 @@ class Fault:
 
 
 def bracketed(place: str) -> str:
-    """What ends a line about a node: the executor that it was in, and where its log is, if that is known."""
+    """Return the end of a line about a node: its executor, and where its log is, if known."""
     return f" [{place}]" if place else ""
 
 
 def kind_and_text(error: BaseException) -> tuple[Failure, str]:
-    """The kind and the one-line text of what ended a node's work."""
+    """Return the kind and the one-line text of the error that ended a node's work."""
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):
         return Failure.USAGE, text
@@ -89,7 +93,7 @@ def kind_and_text(error: BaseException) -> tuple[Failure, str]:
         if isinstance(link, PeerLost | ConnectionError) or names & _ECHOES:
             kind = Failure.PIPE if isinstance(link, BrokenPipeError) else Failure.ECHO
         elif names & memory.ERRORS:
-            # TensorFlow calls a full disk so, too.
+            # TensorFlow raises the same error for a full disk.
             kind = Failure.PASSING if errno_of(link) == errno.ENOSPC else Failure.MEMORY
         elif may_pass(link):
             kind = Failure.PASSING
@@ -104,7 +108,7 @@ def kind_and_text(error: BaseException) -> tuple[Failure, str]:
 
 
 def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) -> Fault | None:  # noqa: B008
-    """The fault to name; None while there is no failure, or the evidence is too fresh to judge."""
+    """Return the fault to name; None if there is no failure, or if the evidence is too fresh to judge."""
     links = [link for node in nodes for link in (node.node, node.launcher, node.task) if link]
     called = max((link.again for link in links), default=float("-inf"))
     evidence = [fault for node in nodes if node.result is None for fault in _evidence(node, now, called)]
@@ -112,7 +116,7 @@ def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) 
     if not evidence:
         dead = [fault for fault in quiet if now - fault.at > DEAD]
         return min(dead, key=_order) if dead else _stalled(nodes, now, limits)
-    # A connection that has just ended may be the death of an executor, which is the cause of the rest.
+    # A connection that has just ended may mean a lost executor, which would be the cause of the other failures.
     lost = FOLLOWS[Failure.EXECUTOR_LOST].order
     if min(map(_order, evidence))[0] > lost and any(_may_be_lost(node, now, called) for node in nodes):
         return None
@@ -120,16 +124,21 @@ def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) 
     best = min([*evidence, *(fault for fault in quiet if now - fault.at > SILENT)], key=_order)
     if best.follows.order < FOLLOWS[Failure.ABORTED].order:
         return best if now - first > SETTLE else None
-    # An echo has a source: a node that has missed a beat may be it, and will soon be known to be alive or not.
+    # An echo has a cause, perhaps a node that has missed a heartbeat. Wait until that node is known to be alive or
+    # dead.
     suspected = any(now - fault.at > 1.5 * BEAT and fault.rank != best.rank for fault in quiet)
     patience = DEAD if suspected else SETTLE_ECHO
     return best if now - first > patience else None
 
 
 def driver_at_fault(fault: Fault, until: float, seconds: float) -> Fault:
-    """`fault`; or that the driver stood still for so many seconds, `until` then, where that was just before and nodes
-    have ended themselves, of which nothing else may be known."""
-    # The last thing that a node had heard may have been as old as a beat.
+    """Return `fault`, or a fault of the driver if the driver stood still just before and nodes have ended themselves.
+
+    Nothing else may be known about these nodes.
+    until: end of the standstill, in monotonic seconds.
+    seconds: length of the standstill.
+    """
+    # The last message that a node had got may have been as old as a heartbeat.
     if fault.follows.order < FOLLOWS[Failure.ECHO].order or seconds < ORPHAN - BEAT or fault.at > until + DEAD:
         return fault
     text = (
@@ -153,7 +162,7 @@ def _evidence(node: NodeRecord, now: float, called: float) -> Iterator[Fault]:
     if node.ended:
         at, status = node.ended
         if status == -signal.SIGHUP:
-            # Spark's Python daemon sends SIGHUP to its whole group when its executor has gone.
+            # Spark's Python daemon sends SIGHUP to its whole group when its executor is gone.
             yield fault(Failure.EXECUTOR_LOST, at, "its executor was lost")
         elif status < 0:
             for_memory = status == -signal.SIGKILL and node.killed_for_memory
@@ -174,17 +183,19 @@ def _evidence(node: NodeRecord, now: float, called: float) -> Iterator[Fault]:
 
 
 def _lost_since(node: NodeRecord) -> float | None:
-    """When the connection of the process that holds it ended that has not called again."""
+    """Return when the connection of the node's holder ended; None if the holder is connected, or the node's end is
+    known."""
     return node.holder.gone if node.holder and not node.ended else None
 
 
 def _counted(since: float, called: float) -> float:
-    """From when on it is waited for a process whose connection ended at `since`. called: when one has called again."""
+    """Return the time from which the wait for a process counts. since: when its connection ended. called: when any
+    process last connected again."""
     return min(max(since, called), since + DEAD)
 
 
 def _may_be_lost(node: NodeRecord, now: float, called: float) -> bool:
-    """Whether its holder's connection has ended so lately that it may call again, or not."""
+    """Return whether the connection of the node's holder ended so recently that the holder may still connect again."""
     since = _lost_since(node) if node.result is None else None
     return since is not None and now - _counted(since, called) <= _grace(node)
 
@@ -201,7 +212,7 @@ def _silence(node: NodeRecord, now: float) -> Iterator[Fault]:
             silent = f"{what}has been silent for {now - link.heard:.0f} s"
             text = f"{silent} (stopped, hanging, or its host is too busy or unreachable)"
             yield Fault(Failure.SILENT, link.heard, node.rank, node.host, text, place=node.place)
-    if node.node is None and node.stopped is not None:  # afterwards, its own silence tells
+    if node.node is None and node.stopped is not None:  # after it has connected, its own silence shows this
         text = f"its process has been stopped for {now - node.stopped:.0f} s, before it had called the driver"
         yield Fault(Failure.SILENT, node.stopped, node.rank, node.host, text, place=node.place)
 

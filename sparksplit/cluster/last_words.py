@@ -1,4 +1,4 @@
-"""How serious a line is that a node has written: what a library logs is no error of the run, whatever it calls it."""
+"""How serious a line of a node's output is. A line that a library logs is no error of the run, at any level."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _OF_TENSORFLOW = re.compile(
     r"|To enable the following instructions: "
     r"|(INFO|WARNING):(tensorflow|absl):"
 )
-"""What TensorFlow's C++ logs, such as that there is no GPU, which it calls an error. What ends a node is an exception,
-or fatal (F)."""
+"""Lines that TensorFlow's C++ code logs. It logs a missing GPU as an error, for example. A node ends with an exception,
+or a fatal line (F)."""
 _OF_PYTHON = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (DEBUG|INFO|WARNING) ")
 
 

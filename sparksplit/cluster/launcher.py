@@ -1,7 +1,9 @@
-"""TensorFlowOnSpark's map_fun: starts the node in a fresh interpreter on this executor, watches it, cleans up after it.
+"""TensorFlowOnSpark's map_fun: starts the node in a fresh interpreter on this executor, watches it, and cleans up after
+it.
 
-A fork of Spark's Python worker would hold Arrow's and gRPC's threads in an unknown state, hence exec. The node stays in
-the process group of Spark's Python daemon, whose SIGHUP ends both when the executor goes.
+The node is started with exec, because a fork of Spark's Python worker would hold threads of Arrow and gRPC in an
+unknown state. The node stays in the process group of Spark's Python daemon. The daemon's SIGHUP ends both when the
+executor is gone.
 """
 
 from __future__ import annotations
@@ -35,24 +37,27 @@ OUTPUT_LINES = 30
 STACK_SECONDS = 0.2
 PREFIX = "sparksplit-node-"
 TEMPORARY = "tmp"
-"""A folder beside the node's own: for temporary files."""
+"""Folder for temporary files, beside the node's own folder."""
 
 
 def called() -> None:
-    """What is done once the launcher's line to the driver stands. A task puts the end of its own line here, which has
-    told until then that it is alive."""
+    """Called once the launcher is connected to the driver.
+
+    A task replaces this function, to end the task's own connection. Until then, that connection has shown that the task
+    is alive.
+    """
 
 
 class NodeEnded(Exception):
-    """The node ended without a result; the driver already knows why."""
+    """The node ended without a result. The driver already knows the reason."""
 
 
 class ExecutorEnded(NodeEnded):
-    """Spark's Python daemon hung up, which it does when its executor has gone."""
+    """Spark's Python daemon sent SIGHUP, because its executor is gone."""
 
 
 def map_fun(arguments: dict[str, Any], context: Any) -> None:
-    """Run one node to its end. Raises NodeEnded, after telling the driver, if it did not end well.
+    """Run one node to its end. If the node fails, tell the driver and raise NodeEnded.
 
     arguments: post (without the rank), size, work and payload, as in `Start`.
     context: TensorFlowOnSpark's TFNodeContext.
@@ -99,10 +104,11 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
             if signal.SIGHUP in ending:
                 raise ExecutorEnded
         for_memory = None if before is None or after is None else after > before
-        # A driver that was only suspended may read this: it must not take our SIGKILL for the node's own end.
+        # A driver that was only suspended may still read this. It must not take the launcher's SIGKILL for the node's
+        # own end.
         line.deliver(ended=ORPHANED if orphaned.is_set() else status, output=output, killed_for_memory=for_memory)
         if status:
-            # Spark would retry a failed task at once, with a log of its own; the driver should cancel the job first.
+            # Spark would retry a failed task at once, with its own log. So wait for the driver to cancel the job first.
             over.wait(ORPHAN)
             raise NodeEnded(f"node {post.rank} ended with status {status}: {output[-1] if output else 'no output'}")
     except ExecutorEnded:
@@ -113,7 +119,7 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
 
 
 class _Node:
-    """The node's process. `kill` may be called from any thread, even before the process exists."""
+    """The node's process. Any thread may call `kill`, even before the process exists."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -121,16 +127,18 @@ class _Node:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, start: Start) -> tuple[int, list[str]]:
-        """Start the process and wait for its end: (exit status or minus the signal's number, last lines of output)."""
-        # Whatever libraries leave behind (TensorFlow's AutoGraph does) goes with the node's folder.
+        """Start the process and wait for its end. Return (exit status or minus the signal's number, last lines of
+        output)."""
+        # Temporary files that libraries (such as TensorFlow's AutoGraph) leave behind are removed with the node's
+        # folder.
         temporary = str(Path(start.local_dir).with_name(TEMPORARY))
         environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path(), "TMPDIR": temporary}
         with self._lock:
             if self._killed:
                 return -signal.SIGKILL, []
             process = self._process = subprocess.Popen(
-                # -P: the working directory holds what users ship with their application, not our modules. The rank is
-                # for whoever looks at the list of processes.
+                # -P: the working directory holds the user's files, not our modules. The rank shows which node it is in
+                # lists of processes.
                 [sys.executable, "-P", "-u", "-m", "sparksplit.cluster.node_main", f"rank={start.post.rank}"],
                 env=environment,
                 stdin=subprocess.PIPE,
@@ -144,13 +152,15 @@ class _Node:
         with suppress(BrokenPipeError), process.stdin as stdin:
             stdin.write(json.dumps(asdict(start)).encode() + b"\n")
         status = process.wait()
-        # A process that the node started may hold the pipe open: the lines so far have to do.
+        # A process that the node started may hold the pipe open. Then use the lines read so far.
         reader.join(1)
         return status, list(output)
 
     def is_stopped(self) -> bool:
-        """Whether the process is stopped, as by SIGSTOP. Before it has called the driver, only this tells it from one
-        that is slow to start."""
+        """Return whether the process is stopped, for example by SIGSTOP.
+
+        Before the process has connected to the driver, nothing else tells a stopped process from a slow start.
+        """
         if self._process is None:
             return False
         try:
@@ -160,14 +170,14 @@ class _Node:
         return found is not None
 
     def kill(self) -> None:
-        """SIGKILL, which also ends a stopped process."""
+        """Send SIGKILL, which also ends a stopped process."""
         with self._lock:
             self._killed = True
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
     def ask_to_end(self, signum: int) -> None:
-        """Ask the node to end; kill it if it has not after its grace."""
+        """Ask the node to end. Kill it if it has not ended within its grace."""
         with self._lock:
             self._killed = self._killed or self._process is None
             if self._process is not None and self._process.poll() is None:
@@ -176,14 +186,14 @@ class _Node:
         self.kill()
 
     def write_stack(self) -> None:
-        """Have the node write where its main thread is, among the last lines of its output."""
+        """Make the node write the stack of its main thread into its output."""
         with self._lock:
             if self._process is not None and self._process.poll() is None:
                 self._process.send_signal(signal.SIGUSR1)
         time.sleep(STACK_SECONDS)
 
     def end(self) -> None:
-        """Kill it, and wait until the process is gone: only then is its folder free."""
+        """Kill the process and wait until it is gone. Its folder is free only then."""
         self.kill()
         if self._process is not None:
             self._process.wait()
@@ -194,25 +204,27 @@ def _copy(source: IO[bytes], output: collections.deque[str]) -> None:
 
 
 def _show(piece: bytes) -> None:
-    # `yarn logs` shows the executor's own stderr. Where its disk is full, the node's output must still be read.
+    # `yarn logs` shows the executor's own stderr. If its disk is full, the node's output must still be read.
     with suppress(OSError):
         print(piece.decode(errors="replace"), end="", file=sys.stderr, flush=True)
 
 
 def _python_path() -> str:
-    """This process's import path, so that --py-files archives and a source checkout work in the node as here."""
+    """Return this process's import path. With it, --py-files archives and a source checkout also work in the node."""
     return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))
 
 
 @contextmanager
 def _signals(node: _Node) -> Iterator[set[int]]:
-    """Let `node` end in its own time where this process is asked to end, and where Spark's Python daemon hangs up: its
-    folder goes with it either way. Gives the signals that have come."""
+    """Let `node` end within its grace on SIGTERM or SIGHUP to this process. Yield the set of signals that have come.
+
+    SIGHUP comes from Spark's Python daemon. The node's folder is removed in both cases.
+    """
     came: set[int] = set()
 
     def end(signum: int, frame: object) -> None:
         came.add(signum)
-        # Not here: this may have interrupted whoever holds the node's lock.
+        # In a thread, because the signal may have interrupted code that holds the node's lock.
         threading.Thread(target=node.ask_to_end, args=(signum,), daemon=True).start()
 
     if threading.current_thread() is not threading.main_thread():
@@ -228,8 +240,8 @@ def _signals(node: _Node) -> Iterator[set[int]]:
 
 @contextmanager
 def _scratch_folder(rank: int) -> Iterator[str]:
-    """A new folder on Spark's local disks, removed at the end; also removes those that killed predecessors left."""
-    # Here Spark gives its Python workers its own block manager's directories.
+    """Yield a new folder on Spark's local disks, removed at the end. Also remove the folders of killed predecessors."""
+    # In this variable, Spark gives its Python workers the directories of its own block manager.
     local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")
     with own_folder(Path(local_dirs[rank % len(local_dirs)]), PREFIX) as folder:
         scratch = folder / "scratch"

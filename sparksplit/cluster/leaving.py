@@ -1,4 +1,4 @@
-"""A node that is asked to end by a signal: it may do so once its work is safe, within a grace."""
+"""A node that a signal asks to end. The node may first bring its work to safety, within a grace period."""
 
 from __future__ import annotations
 
@@ -7,38 +7,46 @@ import signal
 import threading
 
 ASKING = (signal.SIGTERM, signal.SIGHUP)
-"""What asks a node to end. Other signals belong to its work, such as the alarms of a user's code."""
+"""Signals that ask a node to end. Other signals belong to the node's work, such as the alarms of a user's code."""
 
 GRACE = 8.0
-"""Seconds until it ends in any case, at most. Spark's standalone workers kill after 10 s, Kubernetes after 30 s."""
+"""Seconds until the node ends in any case, at most. Spark's standalone workers kill after 10 s, Kubernetes after 30 s.
+"""
 
 
 class Leaving(threading.Event):
-    """Set when a node is asked to end. reason: its error then. heeded: whether its work looks at this; if not, the node
-    ends at once. grace: seconds that the work has then."""
+    """Set when a node is asked to end.
+
+    reason: the node's error then.
+    heeded: whether the node's work looks at this event. If not, the node ends at once.
+    grace: seconds that the work then has.
+    """
 
     reason = ""
     heeded = False
     grace = GRACE
 
     def ask(self, reason: str) -> bool:
-        """Ask the node to end; returns whether that is heeded."""
+        """Ask the node to end. Return `heeded`."""
         self.reason = reason
         self.set()
         return self.heeded
 
 
 def reason_of(signum: int) -> str:
-    """What is said of a node that such a signal has asked to end."""
-    # Spark's Python daemon sends SIGHUP to its whole group when its executor has gone.
+    """Return the error text for a node that the signal has asked to end."""
+    # Spark's Python daemon sends SIGHUP to its whole group when its executor is gone.
     lost = "its executor was lost"
     return lost if signum == signal.SIGHUP else f"was asked to end ({signal.Signals(signum).name})"
 
 
 def signals() -> int:
-    """From now on the number of each signal that has a handler of Python's, those of `ASKING` among them, can be read,
-    one byte each, from the descriptor that is returned: at once, even while the main thread is in a call that no
-    handler interrupts. For the main thread, once."""
+    """Return a descriptor from which the numbers of signals can be read, one byte per signal. Call this once, in the
+    main thread.
+
+    From now on, each signal with a Python handler can be read there, including the signals in `ASKING`. The byte comes
+    at once, even while the main thread is in a call that no handler interrupts.
+    """
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     for number in ASKING:
@@ -49,15 +57,15 @@ def signals() -> int:
 
 
 def _heard(signum: int, frame: object) -> None:
-    """It is the descriptor that tells of it."""
+    """Do nothing: the descriptor reports the signal."""
 
 
-_own = threading.local()  # mask: the signals that this thread has blocked when nobody forks
+_own = threading.local()  # mask: the signals that this thread blocks outside of a fork
 
 
 def _hold() -> None:
-    """Let these signals wait while this thread forks: one that came to the new process before `_as_before` would be
-    heard as one of the node's."""
+    """Block these signals while this thread forks. Otherwise a signal to the new process, before `_as_before`, would
+    count as the node's."""
     _own.mask = signal.pthread_sigmask(signal.SIG_BLOCK, ASKING)
 
 
@@ -66,8 +74,11 @@ def _let_go() -> None:
 
 
 def _as_before() -> None:
-    """Have these signals end a process that the work has forked, such as one of a pool's, which would otherwise ignore
-    them, and tell the node, whose pipe it shares, of its own."""
+    """Make these signals end a process that the work has forked, such as a worker of a pool.
+
+    Otherwise the forked process would ignore the signals. It would also report them to the node, because it shares the
+    node's pipe.
+    """
     signal.set_wakeup_fd(-1)
     for number in ASKING:
         if signal.getsignal(number) is _heard:

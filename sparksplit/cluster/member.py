@@ -1,4 +1,4 @@
-"""A node's view of its cluster: who it is, what it was given, and its line to the driver."""
+"""A node's view of its cluster: its rank, what it was given, and its connection to the driver."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Start:
-    """What the launcher writes to the node's stdin, as one JSON object."""
+    """The launcher's message to the node, written to the node's stdin as one JSON object."""
 
     post: Post
     size: int
@@ -37,17 +37,17 @@ class Start:
 
 
 class Member(Protocol):
-    """One node, real or virtual, as the work function sees it: who it is, what it was given, its line to the driver.
+    """One node, real or virtual, as the work function sees it.
 
     rank, size: this node's number, 0 to size - 1, and N.
     payload: the dict given to NodeCluster.
     secret: shared by the nodes of this run and the driver, to authenticate connections between nodes.
-    host: this node's address, as the other nodes reach it; bind it rather than all interfaces.
+    host: this node's address for the other nodes. Listen on this address, not on all interfaces.
     network: which ports to listen on, and whether to encrypt.
     tf_config: TF_CONFIG as TensorFlowOnSpark made it, with a `chief` and N - 1 `worker` entries.
     local_dir: an empty folder on Spark's local disks, removed when the node ends.
-    stopping: set when the driver asks for an orderly end; return from the work function soon after.
-    leaving: set when this node alone is asked to end; likewise.
+    stopping: set when the driver asks for an orderly end. Return from the work function soon after.
+    leaving: set when only this node is asked to end. Return from the work function soon after.
     """
 
     rank: int
@@ -62,43 +62,45 @@ class Member(Protocol):
     leaving: Leaving
 
     def state(self, **fields: Any) -> None:
-        """Set fields of the state that the next beat carries; JSON-able or NumPy scalars.
+        """Set fields of the state that the next heartbeat carries: JSON-able values or NumPy scalars.
 
-        Costs well under a microsecond and may be called from any thread. `update` is what counts as progress;
-        `waiting` (true while this node waits for other nodes) keeps it from being blamed when another one hangs.
+        A call costs well under a microsecond. Any thread may call it. `update` counts as progress. `waiting` is true
+        while this node waits for other nodes, so that it is not blamed if another node hangs.
         """
 
     def announce(self, **fields: Any) -> None:
-        """Like `state`, and tells the driver at once."""
+        """Like `state`, but tell the driver at once."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Declare that no update is expected: start, compiling, feeding, validation, checkpoint, export, measuring.
-        Phases may be nested; how long they may take is decided by the driver."""
+
+        Phases may be nested. The driver decides how long they may take.
+        """
 
     def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
-        """The JSON-able `value` of every node, by rank: a rendezvous, and so a barrier too.
+        """Return the JSON-able `value` of every node, by rank. The call is also a barrier.
 
-        Every node must call it with the same `name`. It waits for as long as the driver lets the run go on. beside: in
-        a thread of its own, beside the work, so that the node does not count as waiting. Raises RunError where the
-        values of all nodes may be too long for a message of the driver's.
+        Every node must call it with the same `name`. It waits for as long as the driver lets the run go on.
+        beside: whether the call runs in a thread beside the work. The node then does not count as waiting.
+        Raise RunError if the values of all nodes may be too long for a message of the driver.
         """
 
     def heard(self, name: str) -> Any:
-        """What the driver has told this node under `name`; None if nothing yet."""
+        """Return what the driver has told this node under `name`; None if nothing yet."""
 
     def await_news(self, seconds: float) -> None:
-        """Wait until the driver says something, for at most `seconds`."""
+        """Wait until the driver sends something, for at most `seconds`."""
 
 
 class NodeMember(Member):
-    """The member of a node that is a process of its own, with a line to the driver."""
+    """The member of a node that has its own process and its own connection to the driver."""
 
     def __init__(self, start: Start) -> None:
         self.rank, self.size = start.post.rank, start.size
         self.payload = start.payload
         self.secret = start.post.secret.encode()
         self.tf_config, self.local_dir = start.tf_config, start.local_dir
-        # TensorFlow's servers take the ports that were reserved for them only when they are started.
+        # TensorFlow's servers take their reserved ports only when they start.
         servers = [server for job in self.tf_config.get("cluster", {}).values() for server in job]
         kept = {int(server.rpartition(":")[2]) for server in servers}
         self.network = replace(start.post.network, kept=tuple(sorted(kept)))
@@ -150,12 +152,12 @@ class NodeMember(Member):
             self._arrived.wait(seconds)
 
     def report_result(self, result: dict[str, Any]) -> bool:
-        """Tell the driver that the work is done; returns whether it heard. Raises RunError where the result is too
-        long, and TypeError where it cannot be JSON."""
+        """Tell the driver the result. Return whether the driver got it. Raise RunError if the result is too long, and
+        TypeError if it is not JSON-able."""
         return self._line.deliver(result=result, state=self._reported())
 
     def report_error(self, kind: Failure, text: str) -> bool:
-        """Tell the driver what went wrong; returns whether it heard."""
+        """Tell the driver what went wrong. Return whether the driver got it."""
         return self._line.deliver(error=text, kind=kind)
 
     def _reported(self) -> dict[str, Any]:
@@ -172,15 +174,15 @@ class NodeMember(Member):
                 self._arrived.notify_all()
         elif "stop" in message:
             self.stopping.set()
-            self._line.send(state=self._reported())  # what is lost, if it comes to that, is counted from here
+            self._line.send(state=self._reported())  # a loss is counted from this state
         elif "end_launcher" in message and os.getppid() == self._launcher:
-            # The launcher is stopped and cannot remove the folder after this node, with which the kernel ends this
-            # process too.
+            # The launcher is stopped and cannot remove the folder after this node. The kernel ends this process
+            # together with the launcher, so remove the folder now.
             shutil.rmtree(Path(self.local_dir).parent, ignore_errors=True)
             os.kill(self._launcher, signal.SIGKILL)
 
 
 def _end_as_orphan(reason: str) -> None:
     log.error("this node ends: %s", reason)
-    # The work function may be anywhere, even in one of TensorFlow's collectives: no exception would reach it.
+    # The work function may be anywhere, even in a TensorFlow collective. No exception would reach it.
     os._exit(ORPHANED)

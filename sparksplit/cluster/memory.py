@@ -1,4 +1,4 @@
-"""Out of memory: a node's own error, the kernel's kills and YARN's are told apart here, and what helps is said."""
+"""Out of memory: tells a node's own error, a kill by the kernel and a kill by YARN apart, and says what helps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 
 ERRORS = frozenset(("MemoryError", "ResourceExhaustedError", "ArrowMemoryError"))
-"""Python's, TensorFlow's and Arrow's errors for memory that is not there; by name, since nothing here imports them."""
+"""Errors of Python, TensorFlow and Arrow for missing memory. They are listed by name, because nothing here imports
+TensorFlow or Arrow."""
 ON_YARN = re.compile(r"(exceeding|beyond)\W+(?:the\W+)?(?:'?(?:physical|virtual)'?\W+)?memory", re.IGNORECASE)
 _EXIT = re.compile(r"exit(?:ed with)?\s*(?:code|status):?\s*(137|143)\b", re.IGNORECASE)
 HELP = "more spark.executor.memoryOverhead, or a smaller batch_size or cache_mb, may help"
@@ -16,8 +17,8 @@ _HELP_GPU = "a smaller batch_size may help"
 
 
 def own_error(name: str, text: str) -> str:
-    """What to say about a node's own error."""
-    # Only the words of TensorFlow name the device.
+    """Return the text for a node's own error."""
+    # Only TensorFlow's text names the device.
     on_gpu = name == "ResourceExhaustedError" and "GPU" in text
     return f"ran out of {'GPU ' if on_gpu else ''}memory ({name}{': ' if text else ''}{text}); " + (
         _HELP_GPU if on_gpu else HELP
@@ -25,7 +26,7 @@ def own_error(name: str, text: str) -> str:
 
 
 def signal_text(number: int, for_memory: bool | None) -> str:
-    """What to say about a node that a signal ended. for_memory: as NodeRecord.killed_for_memory."""
+    """Return the text for a node that a signal ended. for_memory: as NodeRecord.killed_for_memory."""
     name = signal.Signals(number).name
     if number != signal.SIGKILL:
         return f"was ended by {name}"
@@ -37,7 +38,7 @@ def signal_text(number: int, for_memory: bool | None) -> str:
 
 
 def executor_text(reason: str) -> tuple[str, bool]:
-    """(what to say about Spark's `reason` for losing an executor, whether it was memory)."""
+    """Return (text for Spark's `reason` for losing an executor, whether the reason was memory)."""
     if ON_YARN.search(reason):
         return f"{reason}; its container needed more memory: {HELP}", True
     if found := _EXIT.search(reason):
@@ -47,8 +48,10 @@ def executor_text(reason: str) -> tuple[str, bool]:
 
 
 def kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """How many processes the kernel has ended for lack of memory: in this process's control group, or else on this
-    host; None where it does not count."""
+    """Return how many processes the kernel has ended for lack of memory; None if the kernel does not count.
+
+    The count is for this process's control group, or otherwise for this host.
+    """
     for file, key in _counters(proc, cgroups):
         with suppress(OSError, ValueError, IndexError):
             for line in file.read_text(encoding="ascii").splitlines():
@@ -59,7 +62,7 @@ def kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) ->
 
 
 def _counters(proc: Path, cgroups: Path) -> list[tuple[Path, str]]:
-    """Where the kernel counts, the closest to this process first."""
+    """Return the kernel's counters as (file, key), the closest to this process first."""
     found = []
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():

@@ -1,6 +1,6 @@
 """The node's own interpreter: `python -m sparksplit.cluster.node_main`, with its Start as JSON on stdin.
 
-It imports neither Spark nor TensorFlow: the work function imports what it needs.
+It imports neither Spark nor TensorFlow. The work function imports what it needs.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from sparksplit.cluster.member import Member, NodeMember, Start
 
 
 def main() -> int:
-    """Run the work function; the exit status is 0 if the driver has its result."""
+    """Run the work function. Return exit status 0 if the driver has the result."""
     die_with_parent()
     faulthandler.enable()
-    # The launcher asks a hanging node where it is; this answers even while TensorFlow or a system call holds it.
+    # The launcher asks a hanging node for its stack. The answer comes even while TensorFlow or a system call holds the
+    # node.
     faulthandler.register(signal.SIGUSR1, all_threads=False)
-    # Ctrl-C reaches the whole foreground group, but ending the nodes is the driver's decision.
+    # Ctrl-C reaches the whole foreground group, but only the driver decides when nodes end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     values = json.loads(sys.stdin.readline())
     post = values.pop("post")
@@ -50,7 +51,7 @@ def main() -> int:
         result = function(member)
         if not isinstance(result, dict):
             raise TypeError(f"{start.work} must return a dict (returned {type(result).__name__})")
-        # Here, so that a result that cannot be sent is this node's error.
+        # Inside `try`, so that a result that cannot be sent is this node's error.
         heard = member.report_result(result)
     except BaseException as error:
         if not isinstance(error, UsageError):
@@ -61,7 +62,7 @@ def main() -> int:
 
 
 def _leave(member: NodeMember, descriptor: int) -> None:
-    """End this process once a signal has asked it to, at the latest when its grace is over."""
+    """Wait for a signal that asks this process to end. Then end it, at the latest when its grace is over."""
     while (number := os.read(descriptor, 1)[0]) not in ASKING:
         pass
     reason = reason_of(number)

@@ -1,4 +1,4 @@
-"""What the driver knows about each rank: its processes, its progress, and how it ended."""
+"""The driver's record of each rank: its processes, its progress, and how it ended."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from typing import Any
 from sparksplit.cluster.failures import Failure
 
 _MARKS = ("update", "phase", "phases", "done")
-"""What of a node's state shows progress where it has changed."""
+"""Keys of a node's state whose change shows progress."""
 
 
 @dataclass
 class Link:
-    """A process that has called the driver. heard: monotonic seconds of its last message. gone: of its connection's
-    end; None while it has one. again: of its last call after such an end.
+    """A process that has connected to the driver.
+
+    heard: monotonic seconds of its last message.
+    gone: monotonic seconds of its connection's end; None while it is connected.
+    again: monotonic seconds of its last new connection after an end.
     """
 
     host: str
@@ -32,13 +35,14 @@ class NodeRecord:
     rank: int
     host: str = "unknown host"
     place: str = ""
-    """Its executor, and where the log is (place.py)."""
+    """The node's executor, and where its log is (place.py)."""
     task: Link | None = None
-    """The process that becomes its launcher, Spark's Python worker, as long as it is none."""
+    """Spark's Python worker, until it becomes the node's launcher."""
     launcher: Link | None = None
     node: Link | None = None
     stopped: float | None = None
-    """Since when its launcher's beats say that its process is stopped (monotonic seconds)."""
+    """Since when the launcher's heartbeats report the node's process as stopped, in monotonic seconds; None if it is
+    not."""
     state: dict[str, Any] = field(default_factory=dict)
     states: int = 0
     progressed: float | None = None
@@ -50,21 +54,21 @@ class NodeRecord:
     before: float = 0.0
     """The update before the last progress."""
     excused: float = float("-inf")
-    """Monotonic seconds of the last progress of a node that it may have been waiting for (deadlines.py)."""
+    """Monotonic seconds of the last progress of a node that this node may have been waiting for (deadlines.py)."""
     reservation: dict[str, Any] | None = None
-    """What its task has told TensorFlowOnSpark of itself."""
+    """The reservation that the node's task has made for TensorFlowOnSpark."""
     result: dict[str, Any] | None = None
     error: tuple[float, Failure, str] | None = None
-    """When, kind and text of the first error that was reported."""
+    """Monotonic seconds, kind and text of the first reported error."""
     ended: tuple[float, int] | None = None
-    """When it ended, and the exit status or minus the signal's number."""
+    """Monotonic seconds of the node's end, and the exit status or minus the signal's number."""
     output: list[str] = field(default_factory=list)
     killed_for_memory: bool | None = None
-    """Whether the kernel counted a kill for lack of memory while the node ran; None: it does not tell."""
+    """Whether the kernel counted a kill for lack of memory while the node ran; None if this is not known."""
 
     @property
     def holder(self) -> Link | None:
-        """The Python worker that holds it, or is to."""
+        """The Python worker that holds the node, or will hold it."""
         return self.launcher or self.task
 
     @property
@@ -72,14 +76,14 @@ class NodeRecord:
         return self.state.get("phase") is not None
 
     def beaten(self, kind: str, state: dict[str, Any], now: float) -> None:
-        """Take in what came with a beat. kind: whose it is."""
+        """Take in the state of a heartbeat. kind: the kind of process that sent it."""
         if kind == "node":
             self.observe(state, now)
         elif kind == "launcher":
             self.stopped = (self.stopped or now) if state.get("stopped") else None
 
     def observe(self, state: dict[str, Any], now: float) -> None:
-        """Take in the state that came with a beat of the node."""
+        """Take in the state of a heartbeat of the node."""
         old, self.state = self.state, state
         self.states += 1
         before, after = old.get("update"), state.get("update")
@@ -91,7 +95,7 @@ class NodeRecord:
                 self.steps.append((now - begun) / updates)
             if updates < 0:  # another run, whose updates may take longer
                 self.steps.clear()
-        # Nodes that are not fed tell one another so, again and again.
+        # While a node waits for rows, the end of another wait is no progress.
         waited = old.get("waiting") and not state.get("waiting") and state.get("phase") != "feeding"
         if self.progressed is None or waited or any(old.get(mark) != state.get(mark) for mark in _MARKS):
             self.progressed, self.before = now, float(before or 0)

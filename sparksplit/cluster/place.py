@@ -1,4 +1,4 @@
-"""Where a node is within Spark, for whoever has to look after it: its executor, and where that executor's log is."""
+"""Where a node is within Spark, for people who look after it: its executor, and where the executor's log is."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ _EXECUTOR = re.compile(r"(?:^|\0)--executor-id\0([^\0]+)")
 
 
 def own_place() -> str:
-    """`executor 3, /var/spark/app-1/3/stderr`, for a process below one of Spark's executors; "" for any other."""
+    """Return `executor 3, /var/spark/app-1/3/stderr` for a process below one of Spark's executors; "" for any other
+    process."""
     return place(_executor(), Path.cwd(), os.environ)
 
 
 def place(executor: str | None, folder: Path, environment: Mapping[str, str]) -> str:
-    """`executor 3, /var/spark/app-1/3/stderr`; "" where `executor` is None.
+    """Return `executor 3, /var/spark/app-1/3/stderr`; "" if `executor` is None.
 
-    executor: its id. folder: where the executor's processes work. environment: their variables.
+    executor: the executor's id.
+    folder: the working folder of the executor's processes.
+    environment: their environment variables.
 
-    YARN removes the log from the host before anybody looks, so there the place is the command that shows the log.
+    YARN removes the log from the host before anybody looks. On YARN, the place is the command that shows the log.
     """
     if executor is None:
         return ""
@@ -35,14 +38,14 @@ def place(executor: str | None, folder: Path, environment: Mapping[str, str]) ->
 
 
 def _executor() -> str | None:
-    """The id that Spark gave the JVM which has started this process, at any depth."""
+    """Return the id that Spark gave to the JVM that started this process, at any depth."""
     number = os.getppid()
     try:
         while number > 1:
             process = Path("/proc", str(number))
             if executor := _EXECUTOR.search((process / "cmdline").read_bytes().decode(errors="replace")):
                 return executor[1]
-            # After the name, which may hold anything: the state, and the parent.
+            # After the name, which may hold any character, come the state and the parent.
             number = int((process / "stat").read_bytes().rpartition(b")")[2].split()[1])
     except (OSError, ValueError):
         return None  # not a Linux, or another user's process

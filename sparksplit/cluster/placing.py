@@ -1,5 +1,8 @@
-"""Which executors hold the nodes: those of one host follow one another, so that as little as possible of what goes
-round the nodes leaves a host; and a host is left out where nodes have failed again and again."""
+"""Which executors hold the nodes.
+
+Nodes of one host have consecutive ranks, so that as little as possible of the nodes' traffic leaves a host. Hosts on
+which nodes have failed repeatedly are left out.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ if TYPE_CHECKING:
 OFTEN = 2
 """Failures of nodes in one run after which their host is left out."""
 LAG = 5.0
-"""Seconds for which Spark's list of executors may lack some that its scheduler has; it is told of them later."""
+"""Seconds for which Spark's list of executors may lack some that its scheduler already has."""
 
 
 @dataclass(frozen=True)
@@ -28,14 +31,14 @@ class Executor:
 
 
 def failing(failures: Mapping[str, int]) -> list[str]:
-    """The hosts to leave out. failures: how often nodes have failed, by host."""
+    """Return the hosts to leave out. failures: number of node failures, by host."""
     return sorted(host for host, count in failures.items() if count >= OFTEN)
 
 
 def elsewhere(executors: Sequence[Executor], nodes: int, avoided: Collection[str]) -> list[Executor] | None:
-    """One executor for each node, by rank, none of them on the `avoided` hosts; None where there are too few.
+    """Return one executor for each node, by rank, without the `avoided` hosts; None if there are too few executors.
 
-    They are spread over the hosts as evenly as these have executors, and those of one host follow one another.
+    The nodes are spread over the hosts as evenly as the executors allow. Executors of one host follow one another.
     """
     turns: dict[str, int] = {}
     candidates = []
@@ -50,16 +53,16 @@ def elsewhere(executors: Sequence[Executor], nodes: int, avoided: Collection[str
 
 
 def host_by_host(executors: Sequence[Executor], nodes: int) -> list[Executor] | None:
-    """One executor for each node, by rank, with no host left out; None where executors are too few.
+    """Return one executor for each node, by rank, with no host left out; None if there are too few executors.
 
-    Also None where the placement does not matter: all executors are on one host, or each is on a host of its own.
+    Also None if the placement does not matter: all executors are on one host, or each executor is on its own host.
     """
     hosts = {one.host for one in executors}
     return elsewhere(executors, nodes, ()) if 1 < len(hosts) < len(executors) else None
 
 
 def executors_there(sc: SparkContext) -> list[Executor]:
-    """The executors that Spark has."""
+    """Return the executors that Spark has. Wait a few seconds for executors that are missing in Spark's list."""
     spark, end = sc._jsc.sc(), time.monotonic() + LAG
     while True:
         known = spark.statusStore().executorList(True)
@@ -71,7 +74,7 @@ def executors_there(sc: SparkContext) -> list[Executor]:
 
 
 def host_of(sc: SparkContext, group: str, partition: int) -> str | None:
-    """The host on which Spark runs, or has run, a partition's task of the job group; None where it does not know."""
+    """Return the host on which Spark runs, or ran, a partition's task of the job group; None if Spark does not know."""
     tracker, store = sc.statusTracker(), sc._jsc.sc().statusStore()
     for job in tracker.getJobIdsForGroup(group):
         info = tracker.getJobInfo(job)
@@ -84,8 +87,11 @@ def host_of(sc: SparkContext, group: str, partition: int) -> str | None:
 
 
 def parallelize(sc: SparkContext, values: Sequence[int], executors: Sequence[Executor]) -> Any:
-    """An RDD with one partition for each of `values`, which Spark computes on the executor in its place, where that is
-    free within `spark.locality.wait`."""
+    """Return an RDD with one partition for each of `values`.
+
+    Spark computes a partition on the executor at the same place in `executors`, if that is free within
+    `spark.locality.wait`.
+    """
     from pyspark import serializers
     from pyspark.rdd import RDD
 

@@ -1,4 +1,4 @@
-"""Whether Spark's executors answer: of one that is stopped, or whose host is, Spark itself knows after two minutes."""
+"""Whether Spark's executors answer. Spark itself notices a stopped executor or host only after two minutes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST = 64
-"""Executors that are asked at the same time."""
+"""Largest number of executors that are asked at the same time."""
 COLLECTING = 1.0
-"""Seconds that a gigabyte may take Java to collect its garbage, during which an executor does not answer."""
+"""Seconds of Java's garbage collection per GiB of memory, during which an executor does not answer."""
 
 
 class Pulse:
-    """Asks executors again and again, each in a thread of its own, and remembers when they answered.
+    """Asks executors again and again, each in its own thread, and remembers when they answered.
 
-    One whose tasks are slow, or hang, answers at once: only an executor that stands still as a whole does not.
-    limit: seconds without an answer after which one counts as silent.
+    An executor with slow or hanging tasks answers at once. Only an executor that stands still as a whole does not
+    answer.
+    limit: seconds without an answer after which an executor counts as silent.
     """
 
     def __init__(self, sc: SparkContext) -> None:
@@ -39,10 +40,14 @@ class Pulse:
         self._looked = time.monotonic()
 
     def silent(self, executors: Collection[str]) -> list[str]:
-        """Those of `executors` that do not answer, each once in `limit`; only these are asked on. Call it often."""
+        """Return the executors among `executors` that do not answer, each at most once per `limit` seconds. Call this
+        often.
+
+        Only these executors are asked from now on.
+        """
         now = time.monotonic()
         stood_still, self._looked = now - self._looked, now
-        if stood_still > 2 * BEAT:  # this process, or nobody was looking: answers may be waiting unread
+        if stood_still > 2 * BEAT:  # this process stood still, or nobody looked: answers may be unread
             self._answered = {each: heard + stood_still for each, heard in self._answered.items()}
         wanted = sorted(executors)[:MOST]
         for executor in self._asking.keys() - wanted:
@@ -58,14 +63,14 @@ class Pulse:
         return found
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._asking.clear()
         self._over.set()
 
     def _ask(self, executor: str) -> None:
         while self._asking.get(executor) is threading.current_thread():
             try:
-                # Of what Spark asks an executor, what is answered at once whatever its tasks do.
+                # An executor answers this request at once, even if its tasks are busy or hang.
                 self._sc._jsc.sc().getExecutorThreadDump(executor)
             except Exception as error:
                 log.debug("executor %s could not be asked: %s", executor, error)

@@ -1,4 +1,4 @@
-"""What Spark must be like before nodes are started: the right settings, and enough executors within a time limit."""
+"""Spark's settings and executors before nodes start: the right settings, and enough executors within a time limit."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REASON_SECONDS = {"yarn": 10.0, "other": 0.5}
-"""How long Spark may take to learn why it has lost an executor, by its master."""
+"""Seconds that Spark may take to learn why it has lost an executor, by master."""
 LATELY_SECONDS = 120.0
-"""What Spark had lost longer ago than this, when a failure is explained, was not its cause. It is more than ending all
-nodes takes."""
+"""Seconds. An executor that was lost longer ago is not the cause of a failure. This is more than ending all nodes
+takes."""
 
 
 def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
@@ -33,10 +33,10 @@ def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None
 
 
 def await_executors(sc: SparkContext, nodes: int, patience: Patience, spare: int = 0) -> float:
-    """Wait until `nodes + spare` executors have registered, each with one task slot. Returns for how many seconds all
-    of them have been granted.
+    """Wait until `nodes + spare` executors have registered, each with one task slot. Return the seconds since all
+    executors were granted.
 
-    Raises RunError as `executors.await_executors`, ConfigError where executors have several slots.
+    Raise RunError like `executors.await_executors`, and ConfigError if executors have several slots.
     """
     needed, settings = nodes + spare, dict(sc.getConf().getAll())
     while True:
@@ -50,11 +50,12 @@ def await_executors(sc: SparkContext, nodes: int, patience: Patience, spare: int
 
 
 def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spare: int = 0) -> int:
-    """How many of `nodes` nodes have executors, beyond `spare` ones: all, as soon as they have, or at least `least`
-    after `patience.start` seconds, or later.
+    """Wait for executors, and return how many of `nodes` nodes have one, not counting `spare` executors.
 
-    Raises ConfigError where there can never be enough for all; RunError as `executors.await_executors`, where there are
-    fewer than `least` even then.
+    Return when all nodes have an executor. After `patience.start` seconds, return when at least `least` nodes have one.
+
+    Raise ConfigError if there can never be enough executors for all nodes. Raise RunError like
+    `executors.await_executors` if even `least` nodes do not get executors.
     """
     check_settings(dict(sc.getConf().getAll()), nodes, spare)
     begin, lines = time.monotonic(), Lines()
@@ -74,7 +75,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
 
 
 def explained(error: SparksplitError, spark: SparkSession, since: float) -> SparksplitError:
-    """`error` with Spark's own reason for a lost executor, where it is about one and Spark knows it.
+    """Return `error`, with Spark's reason if the error is about a lost executor and Spark knows the reason.
 
     since: when the executor was still there, in seconds since 1970.
     """
@@ -95,8 +96,11 @@ def explained(error: SparksplitError, spark: SparkSession, since: float) -> Spar
 
 
 def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:
-    """The executor that Spark has lost last, and its reason, as `lost_executors` has it; None where it does not know
-    one within `patience` seconds. Raises RunError where the JVM stands still. since: seconds since 1970."""
+    """Return the executor that Spark lost last, with the reason, as `lost_executors` gives it. since: seconds since
+    1970.
+
+    None if Spark knows no lost executor within `patience` seconds. Raise RunError if the JVM stands still.
+    """
     end = time.monotonic() + patience
     with limited(sc._gateway):
         while True:

@@ -1,4 +1,4 @@
-"""Nodes whose tasks Spark has, and which have not registered yet: who keeps them from it."""
+"""Nodes whose tasks Spark has, but that have not registered yet: find out what keeps them from it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ if TYPE_CHECKING:
 
 
 class Starting:
-    """Looks after the tasks of `job`, whose nodes register with `channel`."""
+    """Watches the tasks of `job`, whose nodes register with `channel`."""
 
     def __init__(self, sc: SparkContext, job: Job, channel: Channel) -> None:
         self._sc, self._job, self._channel = sc, job, channel
         self._pulse = Pulse(sc)
         self._asked = time.monotonic()
         self._lost = False
-        """Whether at the last look an executor had been lost with its task, and none had taken that since."""
+        """Whether at the last look an executor had been lost with its task, and no other executor had taken the task.
+        """
 
     def look(self) -> None:
-        """Raise NodeFailed where an executor that is to start a node stands still, for which Spark is asked for
-        another, or has been lost, and there is no other. Call it often."""
+        """Raise NodeFailed if an executor that is to start a node stands still, or was lost without a replacement. Call
+        this often.
+
+        Spark is asked to replace an executor that stands still.
+        """
         now = time.monotonic()
         if now - self._asked < BEAT:
             return
         self._asked = now
         missing = self._missing()
-        if len(missing) > MOST:  # they have not had the time
+        if len(missing) > MOST:  # too early: most nodes have had no time to register
             return
         held = self._job.holders()
         ranks = {executor: rank for rank, executor in held.items() if rank in missing}
@@ -49,12 +53,12 @@ class Starting:
         if not (waiting and self._job.tasks_failed):
             self._lost = False
         elif not self._lost:
-            self._lost = True  # Spark may be about to give the task to another, and then to say why it failed
+            self._lost = True  # Spark may first give the task to another executor, then say why it failed
         else:
             raise self._not_started(min(waiting), "its executor was lost", executor_lost=True)
 
     def late(self, seconds: float) -> NotStarted:
-        """The error where some have not registered within so many seconds."""
+        """Return the error for nodes that have not registered within `seconds`."""
         missing, held = self._missing(), self._job.holders()
         if missing and missing <= held.keys():
             rank = min(missing)
@@ -69,7 +73,7 @@ class Starting:
         )
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking executors."""
         self._pulse.close()
 
     def _missing(self) -> set[int]:

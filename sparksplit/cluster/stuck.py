@@ -1,4 +1,4 @@
-"""Executors that hold a task of a job that has ended: they do not answer, and would keep their slots."""
+"""Executors that still hold a task of an ended job. They do not answer, and would keep their slots."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from pyspark.status import SparkStageInfo
 
 PATIENCE = 6.0
-"""Seconds that the tasks of a cancelled job may take to end; Spark kills their Python after two."""
+"""Seconds that the tasks of a cancelled job may take to end. Spark kills their Python after two seconds."""
 POLL = 0.05
 
 log = logging.getLogger(__name__)
 
 
 def replace_stuck(sc: SparkContext, group: str) -> list[str]:
-    """Have Spark replace every executor that still holds a task of the ended jobs `group` when PATIENCE is over; which.
+    """Have Spark replace each executor that still holds a task of the ended jobs `group` after PATIENCE seconds. Return
+    these executors.
 
-    It is stopped, say, or its host is. Spark notices that after two minutes, and until then would wait for the executor
-    to take the tasks of the next attempt.
+    For example, the executor or its host is stopped. Spark notices this only after two minutes, and would wait until
+    then for the executor to take tasks of the next attempt.
     """
     try:
         with limited(sc._gateway):
@@ -42,11 +43,10 @@ def replace_stuck(sc: SparkContext, group: str) -> list[str]:
 
 
 def replace(sc: SparkContext, executor: str) -> bool:
-    """Have Spark put another executor in the place of one that does not answer, and try its tasks again, at once;
-    whether it was asked.
+    """Have Spark replace an executor that does not answer, and retry its tasks at once. Return whether Spark was asked.
 
-    Of itself Spark would wait with the tasks until the old one's process is known to have ended; one that is stopped is
-    killed only ten seconds after it was asked to end.
+    By itself, Spark would retry the tasks only after the end of the executor's process. A stopped process is killed
+    only ten seconds after it was asked to end.
     """
     try:
         with limited(sc._gateway):
@@ -64,7 +64,10 @@ def replace(sc: SparkContext, executor: str) -> bool:
 
 
 def holders(sc: SparkContext, group: str) -> dict[int, str]:
-    """The executor of each partition of the jobs `group` that Spark computes just now; {} where it does not tell."""
+    """Return the executor of each partition of the jobs `group` that Spark computes now.
+
+    Return {} if Spark does not answer.
+    """
     try:
         with limited(sc._gateway):
             return {partition: executor for info in _stages(sc, group) for partition, executor in _running(sc, info)}
@@ -74,7 +77,7 @@ def holders(sc: SparkContext, group: str) -> dict[int, str]:
 
 
 def tasks_failed(sc: SparkContext, group: str) -> bool:
-    """Whether any task of the jobs `group` has failed; False where Spark does not tell."""
+    """Return whether any task of the jobs `group` has failed; False if Spark does not answer."""
     try:
         with limited(sc._gateway):
             return any(info.numFailedTasks for info in _stages(sc, group))
@@ -84,10 +87,11 @@ def tasks_failed(sc: SparkContext, group: str) -> bool:
 
 
 def ended_without_failures(sc: SparkContext, group: str) -> bool:
-    """Whether the jobs `group` have ended without success, though none of their tasks failed: that is how a job ends
-    which is cancelled. Spark fails one by itself only after its tasks have failed, or where it ends as a whole.
+    """Return whether the jobs `group` have ended without success, although none of their tasks failed: a cancelled job.
 
-    Waits until Spark's pages know of the end of the jobs, for they are told after the caller: of the tasks first.
+    By itself, Spark fails a job only after its tasks have failed, or when Spark as a whole ends. The function waits
+    until Spark's pages show the end of the jobs, because they are updated after the caller is told, first for the
+    tasks.
     """
     with limited(sc._gateway):
         tracker, end = sc.statusTracker(), time.monotonic() + PATIENCE
@@ -107,14 +111,15 @@ def _stages(sc: SparkContext, group: str) -> list[SparkStageInfo]:
 
 
 def _running(sc: SparkContext, stage: SparkStageInfo) -> list[tuple[int, str]]:
-    """(partition, executor) of the running tasks of a stage, of its last attempt."""
+    """Return (partition, executor) of the running tasks in the last attempt of a stage."""
     tasks = _tasks(sc, stage)
     found = (tasks.apply(place) for place in range(tasks.size()))
     return [(int(task.partitionId()), str(task.executorId())) for task in found]
 
 
 def _tasks(sc: SparkContext, stage: SparkStageInfo) -> Any:
-    """Spark's list of these tasks. The stage's own number of them may be as old as the last beat of an executor."""
+    """Return Spark's list of the running tasks of a stage. The stage's own task count may be as old as an executor's
+    last heartbeat."""
     jvm = sc._jvm
     assert jvm is not None
     api = jvm.org.apache.spark.status.api.v1

@@ -1,9 +1,11 @@
-"""The one place that imports TensorFlowOnSpark: it reserves, launches, assigns GPUs and makes TF_CONFIG.
+"""The only module that imports TensorFlowOnSpark, which reserves, launches, assigns GPUs and makes TF_CONFIG.
 
-TensorFlowOnSpark ends the whole Spark application when a cluster fails (`sc.stop`, `sys.exit`), leaves state in module
-globals, and has a reservation server that listens on all interfaces, unpickles what anyone sends, waits for one message
-after the other and polls once a second. So that a failed run leaves a driver that can start the next one, it gets
-stand-ins for the few things it uses: the SparkContext, its feed's manager (we have our own feed), and both ends of its
+TensorFlowOnSpark ends the whole Spark application when a cluster fails (`sc.stop`, `sys.exit`), and leaves state in
+module globals. Its reservation server listens on all interfaces, unpickles data from anyone, waits for one message
+after the other, and polls once a second.
+
+This module replaces the few things that TensorFlowOnSpark uses, so that the driver can start another run after a
+failure. The replacements are the SparkContext, the feed's manager (we have our own feed), and both ends of the
 reservations, which travel over the nodes' channel. Written against version 2.2.5.
 """
 
@@ -48,14 +50,14 @@ _one_start = threading.Lock()
 
 
 class NotRetried(RuntimeError):
-    """Spark tries a task again that held a node. Why the first attempt ended comes from elsewhere."""
+    """Spark retries a task that held a node. The reason for the end of the first attempt comes from elsewhere."""
 
 
 class Job:
     """The Spark job whose tasks hold the nodes, one task per node.
 
-    arguments: as map_fun wants them, JSON-able except for the tuple in `post`. executors: one for each node; None:
-    whichever Spark takes, host by host.
+    arguments: arguments of map_fun, JSON-able except for the tuple in `post`.
+    executors: one executor for each node. None: any executors, host by host.
     """
 
     def __init__(
@@ -72,10 +74,10 @@ class Job:
         self._cancelled = False
 
     def start(self, channel: Channel, watch: Callable[[int], None]) -> None:
-        """Return when all nodes have reserved their places; TensorFlowOnSpark then calls the launchers.
+        """Return when all nodes have reserved their places. TensorFlowOnSpark then calls the launchers.
 
-        watch: called every few milliseconds with the number of nodes that have registered; it ends the start by
-        raising.
+        watch: called every POLL seconds with the number of nodes that have registered. An error of `watch` ends the
+            start.
         """
         modules = import_tensorflowonspark()
         with _one_start, _replaced(modules.cluster, tf_status=self._status, reservation=_Server(channel, watch)):
@@ -91,7 +93,7 @@ class Job:
             )
 
     def host_of(self, rank: int) -> str | None:
-        """The host of a node's executor, as Spark names it; None where it does not tell."""
+        """Return the host of a node's executor, as Spark names it; None if Spark does not answer."""
         try:
             with limited(self._sc._gateway):
                 return placing.host_of(self._sc, self._group, rank)
@@ -105,12 +107,13 @@ class Job:
 
     @property
     def tasks_failed(self) -> bool:
-        """Whether one of its tasks has failed, or was lost with its executor; a second attempt will not hold a node."""
+        """Whether a task of the job has failed, or was lost with its executor. A second attempt of a task holds no
+        node."""
         return tasks_failed(self._sc, self._group)
 
     @property
     def failure(self) -> str | None:
-        """Why Spark gave the job up, in one line; None while it has not."""
+        """Why Spark gave up the job, in one line; None if Spark has not."""
         error = self._status.get("error")
         if error is None:
             return None
@@ -121,7 +124,7 @@ class Job:
 
     @property
     def cancelled(self) -> bool:
-        """Whether someone has cancelled the job: in Spark's pages, or in the program that the session belongs to."""
+        """Whether someone has cancelled the job, in Spark's pages or in the program that owns the session."""
         try:
             return self.failure is not None and ended_without_failures(self._sc, self._group)
         except Exception as error:
@@ -129,7 +132,8 @@ class Job:
             return False
 
     def _lost_executor(self) -> str | None:
-        """The executor that Spark lost last: the reason for trying the tasks again, where no task gave one."""
+        """Return the executor that Spark lost last. It is the reason why Spark tries the tasks again, if no task gave a
+        reason."""
         try:
             with limited(self._sc._gateway):
                 lost = lost_executors(self._sc)
@@ -139,7 +143,7 @@ class Job:
         return str(lost[-1]) if lost else None
 
     def active(self) -> bool:
-        """Whether Spark is still running it."""
+        """Return whether Spark is still running the job."""
         try:
             with limited(self._sc._gateway):
                 tracker = self._sc.statusTracker()
@@ -150,7 +154,7 @@ class Job:
             return False
 
     def cancel(self) -> None:
-        """Have Spark end its tasks; a task whose Python does not end is killed by Spark after two seconds."""
+        """Have Spark end the job's tasks. Spark kills a task's Python if it has not ended after two seconds."""
         if not self._cancelled:
             self._cancelled = True
             try:
@@ -160,42 +164,47 @@ class Job:
                 log.debug("Spark does not answer, so it has nothing to cancel: %s", error)
 
     def free(self) -> list[str]:
-        """Return when the cancelled tasks have ended; otherwise the executors that Spark has been asked to replace."""
+        """Wait for the end of the cancelled tasks. Return the executors that Spark was asked to replace, because their
+        tasks did not end."""
         return replace_stuck(self._sc, self._group)
 
 
 def import_tensorflowonspark() -> types.SimpleNamespace:
-    """TensorFlowOnSpark's modules, patched once in each process; TensorFlow itself is not imported (2.5 s, 400 MB)."""
+    """Return TensorFlowOnSpark's modules, patched for this process. TensorFlow is not imported (2.5 s, 400 MB)."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:
         with warnings.catch_warnings():
-            # Its use of pkg_resources is deprecated, but that does not concern our users.
+            # Its use of pkg_resources is deprecated, which is of no interest to our users.
             warnings.simplefilter("ignore")
             _put_off("tensorflowonspark.compat")
             from tensorflowonspark import TFCluster, TFManager, TFSparkNode, reservation, util
     finally:
-        # It configures the root logger when imported.
+        # The import configures the root logger.
         root.handlers[:] = handlers
         root.setLevel(level)
     TFManager.start = lambda authkey, queues, mode="local": _Manager()
-    # The file tells its feed tasks which node is theirs; ours do not need it, and it would be left behind.
+    # The file shows TensorFlowOnSpark's feed tasks which node is theirs. Our tasks do not need it, and nobody would
+    # remove it.
     util.write_executor_id = lambda number: None
-    # It logs Spark's whole stack trace as an error after the driver has said what happened.
+    # It logs Spark's whole stack trace as an error, after the driver has reported the failure.
     logging.getLogger(TFCluster.__name__).setLevel(logging.CRITICAL)
     return types.SimpleNamespace(cluster=TFCluster, node=TFSparkNode, reservation=reservation, util=util)
 
 
 def _put_off(name: str) -> None:
-    """Import a module once something in it is used. It is the one that imports TensorFlow; a stand-in for TensorFlow
-    itself would be what another thread gets that imports it just then."""
+    """Import a module only when something in it is used. This module imports TensorFlow.
+
+    A replacement for TensorFlow itself would be wrong: another thread that imports TensorFlow at that time would get
+    it.
+    """
     spec = importlib.util.find_spec(name)
     if name in sys.modules or spec is None or spec.loader is None:
         return
     module, load = importlib.util.module_from_spec(spec), spec.loader.exec_module
 
     def used(attribute: str) -> Any:
-        if attribute.startswith("__"):  # the import system's, and other looks at all modules
+        if attribute.startswith("__"):  # asked by the import system, and by code that looks at all modules
             raise AttributeError(attribute)
         del module.__getattr__
         load(module)
@@ -206,9 +215,10 @@ def _put_off(name: str) -> None:
 
 
 class NodeTask:
-    """What Spark runs for each node: TensorFlowOnSpark's own function, made fit for a Python worker that is reused.
+    """The function that Spark runs for each node: TensorFlowOnSpark's own function, made fit for a reused Python
+    worker.
 
-    pickled: that function; it is unpickled only where `import_tensorflowonspark` has been called.
+    pickled: TensorFlowOnSpark's function. It is unpickled only after `import_tensorflowonspark` was called.
     """
 
     def __init__(self, pickled: bytes, post: Post) -> None:
@@ -220,7 +230,7 @@ class NodeTask:
         task = TaskContext.get()
         assert task is not None
         if task.attemptNumber() > 0:
-            # The first attempt has reserved its place: a second one would reserve twice.
+            # The first attempt has reserved its place. A second attempt would reserve twice.
             raise NotRetried("the tasks that hold nodes are not retried")
         environment, modules = dict(os.environ), None
         reservations = _Client(replace(self.post, rank=task.partitionId()))
@@ -240,7 +250,7 @@ class NodeTask:
         except Exception as error:
             # Spark shows only the last attempt's error.
             kind, text = kind_and_text(error)
-            with suppress(OSError, ValueError):  # the driver is gone
+            with suppress(OSError, ValueError):  # if the driver is gone
                 if kind is not Failure.USAGE:
                     text = f"before its start: {text}"
                     kind = kind if kind in (Failure.PASSING, Failure.MEMORY) else Failure.OWN
@@ -256,7 +266,7 @@ class NodeTask:
 
 
 class _Manager:
-    """Stands in for TensorFlowOnSpark's manager process, which only its own feed needs."""
+    """Replaces TensorFlowOnSpark's manager process, which only its own feed needs."""
 
     address = ""
 
@@ -268,7 +278,7 @@ class _Manager:
 
 
 class _SparkContext:
-    """The part of a SparkContext that TFCluster.run uses; it cannot stop the real one."""
+    """The part of a SparkContext that TFCluster.run uses. It cannot stop the real SparkContext."""
 
     def __init__(
         self, sc: SparkContext, group: str, arguments: dict[str, Any], executors: Sequence[placing.Executor] | None
@@ -286,7 +296,7 @@ class _SparkContext:
 
 
 class _Rdd:
-    """An RDD whose job has its own group. TFCluster calls it in a thread, which does not inherit job groups."""
+    """An RDD whose job has its own job group. TFCluster calls it in a thread, and threads do not inherit job groups."""
 
     def __init__(self, sc: SparkContext, rdd: Any, group: str, arguments: dict[str, Any]) -> None:
         self._sc, self._rdd, self._group, self._arguments = sc, rdd, group, arguments
@@ -300,7 +310,7 @@ class _Rdd:
 
 
 class _Server:
-    """Stands in for the module `reservation` within TFCluster, and for its server: the channel takes reservations."""
+    """Replaces the module `reservation` within TFCluster, and its server. The channel takes the reservations."""
 
     def __init__(self, channel: Channel, watch: Callable[[int], None]) -> None:
         self._channel, self._watch = channel, watch
@@ -320,7 +330,8 @@ class _Server:
 
 
 class _Client:
-    """Stands in for TensorFlowOnSpark's reservation client, in a task: its line to the driver until the launcher's."""
+    """Replaces TensorFlowOnSpark's reservation client in a task. It is the task's connection to the driver until the
+    launcher's."""
 
     def __init__(self, post: Post) -> None:
         self._post = post
@@ -331,18 +342,18 @@ class _Client:
         self._reservations: list[dict[str, Any]] | None = None
 
     def call(self) -> None:
-        """Call the driver, which knows from then on whether this process is alive."""
+        """Connect to the driver. From then on, the driver knows whether this process is alive."""
         self._open().send(place=own_place())
 
     def say(self, **message: Any) -> None:
-        """Tell the driver, and wait until it has heard."""
+        """Tell the driver something, and wait until the driver has it."""
         self._open().deliver(**message)
 
     def get_reservations(self) -> list[dict[str, Any]]:
-        return []  # asked before this task's own, which is the first: none is tried again
+        return []  # asked before this task reserves; no earlier ones, because no task is retried
 
     def register(self, reservation: dict[str, Any]) -> None:
-        # The rest is for TensorFlowOnSpark's feed.
+        # The other fields are for TensorFlowOnSpark's feed.
         wanted = ("executor_id", "host", "job_name", "task_index", "port", "tb_pid", "tb_port")
         self._open().send(reserve={name: reservation[name] for name in wanted})
 
@@ -352,12 +363,12 @@ class _Client:
             raise ConnectionError("the driver is gone")
         return self._reservations
 
-    # TensorFlowOnSpark's end of it, before there is a launcher.
+    # TensorFlowOnSpark calls this before there is a launcher, so the connection must stay.
     def close(self) -> None:
         return
 
     def end(self) -> None:
-        """End the line, and free the port."""
+        """Close the connection, and free the port."""
         if self._line is not None:
             self._line.close()
         self._line = None

@@ -1,6 +1,6 @@
-"""Collectives: what sums arrays over the nodes. One small interface, what implements it, and the table of their names.
+"""Collectives sum arrays over the nodes: one small interface, its implementations, and the table of their names.
 
-A new one is a file beside this one and a line in the table. A user's own needs neither: `collective:
+To add a collective, add a file here and a line in the table. A user's own collective needs neither: `collective:
 path/to/file.py:function` names a function that takes the node's `Member` and returns a `Collective`.
 """
 
@@ -24,21 +24,25 @@ COLLECTIVES = {
     "mixed": "sparksplit.collectives.mixed:join",
     "tensorflow": "sparksplit.collectives.tensorflow:join",
 }
-"""By name, the function that makes it on a node. Each is imported only there: one must be TensorFlow's first."""
+"""The function that makes each collective on a node, by name. A function is imported only on the node, because
+TensorFlow's collective must be created before anything else in TensorFlow.
+"""
 
 _IN_RING_ORDER = ("auto", "ring", "shared", "mixed")
 
 
 def bits_of(name: str) -> str:
-    """The name of a collective whose sums have the same bits: which of these it is cannot change a run's result."""
+    """Return the name that stands for all collectives with bit-equal sums. Choosing among them cannot change a run's
+    result.
+    """
     return "ring" if name in _IN_RING_ORDER else name
 
 
 def join(name: str, source: str | None, member: Member) -> Collective:
-    """The collective of that name, between `member` and all other nodes; for a node on its own, `Alone`.
+    """Return the collective with this name, between `member` and all other nodes. Return `Alone` for a single node.
 
-    source: for a user's own, what user_functions.source_of returned. Raises FunctionError where it cannot be loaded,
-    RunError and its subclasses where the nodes do not come together.
+    source: for a user's own collective, the result of user_functions.source_of. Raise FunctionError if the function
+    cannot be loaded. Raise RunError or a subclass if the nodes cannot connect.
     """
     if member.size == 1:
         return Alone()

@@ -1,5 +1,8 @@
-"""Shared memory where all nodes are on one host, shared memory and TCP where some hosts hold several, otherwise the
-ring; which of them it is changes no bit of a result."""
+"""Choose the collective: shared memory if all nodes are on one host, shared memory and TCP if some hosts hold several
+nodes, otherwise the ring.
+
+The choice changes no bit of a result.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def join(member: Member) -> Collective:
-    """The fastest one of those that these nodes can have, with the reason."""
+    """Return the fastest of these collectives that the nodes support, with the reason."""
     made: Collective
     with meeting(member.gather) as met:
         name, reason = chosen(met)
@@ -37,7 +40,7 @@ def join(member: Member) -> Collective:
 
 
 def chosen(met: Meeting) -> tuple[str, str]:
-    """(the collective, why) for nodes that have met."""
+    """Return (collective's name, reason) for nodes that have met."""
     nodes, hosts, runs = len(met.places), len(set(met.places)), runs_of(met.places)
     if met.problem:
         return "ring", met.problem

@@ -1,4 +1,4 @@
-"""The collective's interface, its errors, and the collective of a node on its own."""
+"""The interface of collectives, their errors, and the collective of a single node."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 Plan = TypeVar("Plan")
 
-_NOTED = 1 << 20  # bytes of one sum that count as progress; never what nodes tell one another again and again
-_MOST_PLANS = 16  # kept: the last ones used. Each may have buffers; what a mini-batch uses of embeddings varies
+_NOTED = 1 << 20  # bytes of one sum that count as progress; small repeated sums never count
+_MOST_PLANS = 16  # last used plans to keep. Each may have buffers; a mini-batch's embedding rows vary in number
 
 
 class PeerTimeout(PeerLost):
@@ -32,13 +32,16 @@ class PeerTimeout(PeerLost):
 class Collective(ABC):
     """Sums arrays over the nodes in a fixed order, so that every rank gets the same bits.
 
-    bytes_sent: bytes that this node has sent. seconds: time spent in sums; waited: the part of it before a peer had
-    sent anything.
-    same_graphs: whether all nodes must run the same graphs, and the loops in them equally often. in_graphs: whether
-    `sum_tensors` works inside a tf.function; if not, it is called with eager tensors. same_shapes: whether a
-    `sum_tensors` in a loop must have the same shapes each time; if so, large embeddings' gradients travel whole.
-    on_device: whether tensors on a GPU are summed there; if not, they are copied to the host's memory and back.
-    name: its name in the table of collectives. reason: why it was chosen, where the configuration leaves that open.
+    bytes_sent: bytes that this node has sent.
+    seconds: time spent in sums, in seconds.
+    waited: the part of `seconds` before a peer had sent anything.
+    same_graphs: all nodes must run the same graphs, and the loops in them equally often.
+    in_graphs: `sum_tensors` works inside a tf.function. If not, it is called with eager tensors.
+    same_shapes: a `sum_tensors` in a loop must have the same shapes each time. Gradients of large embeddings are then
+        sent whole.
+    on_device: tensors on a GPU are summed there. If not, they are copied to the host's memory and back.
+    name: name in the table of collectives.
+    reason: why this collective was chosen, if the configuration leaves the choice open.
     """
 
     same_graphs = False
@@ -54,37 +57,37 @@ class Collective(ABC):
         self.seconds = self.waited = 0.0
 
     def reset(self) -> None:
-        """Count from zero."""
+        """Reset the counters to zero."""
         self.bytes_sent, self.seconds, self.waited = 0, 0.0, 0.0
 
     @abstractmethod
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
-        """The element-wise sums over all nodes; shapes and dtypes (floats, 64-bit integers) as given, on every rank.
-        Those of float16 and bfloat16 are made in float32, and rounded once (collectives.narrow).
+        """Return the element-wise sums over all nodes, with the given shapes and dtypes (floats, 64-bit integers), on
+        every rank. float16 and bfloat16 are summed in float32 and rounded once (collectives.narrow).
 
-        Every node must call it with the same shapes, which may be others each time. Results stay valid until the call
-        after next, and are not to be written to. Raises PeerLost.
+        Every node must call this with the same shapes, which may change between calls. Do not write to the results;
+        they stay valid until the call after next. Raise PeerLost if a node is lost.
         """
 
     @abstractmethod
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
-        """Like `sum`, for tensors, in one exchange. Copy what you want to keep."""
+        """Like `sum`, for tensors, in one exchange. Copy the results that you want to keep."""
 
     def account(self, calls: int) -> None:
-        """Add the traffic of `calls` runs of the traced `sum_tensors`, unless it is counted as it happens."""
+        """Count the traffic of `calls` runs of the traced `sum_tensors`, unless the collective counts it itself."""
         return
 
     def failure(self) -> BaseException | None:
-        """The error of the last exchange inside a tf.function, which TensorFlow hides behind its own."""
+        """Return the error of the last exchange inside a tf.function, which TensorFlow hides behind its own error."""
         return None
 
     def cause(self, error: BaseException) -> BaseException | None:
-        """What a TensorFlow error stands for if an exchange has failed; None if it is what it says."""
+        """Return the exchange's error behind a TensorFlow error. None if no exchange has failed."""
         return self.failure()
 
     @contextmanager
     def unhidden(self) -> Iterator[None]:
-        """Around a graph with exchanges in it: raises an exchange's error, and not what TensorFlow makes of it."""
+        """Run a graph with exchanges in this block: it raises an exchange's own error instead of TensorFlow's."""
         try:
             yield
         except Exception as error:
@@ -95,12 +98,13 @@ class Collective(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """End the connections; may be called twice."""
+        """End the connections. May be called twice."""
 
 
 class NumPyCollective(Collective, Generic[Plan]):
-    """What the collectives whose sums are written in NumPy have in common: how graphs call them, floats of 16 bits,
-    plans of how arrays of certain shapes and dtypes are summed, and what a sum counts: time, waiting, progress."""
+    """Common parts of collectives that sum with NumPy: calls from graphs, 16-bit floats, and plans by shapes and
+    dtypes. A sum also counts its time, its waiting and its progress.
+    """
 
     def __init__(self, rank: int, size: int) -> None:
         super().__init__(rank, size)
@@ -111,7 +115,7 @@ class NumPyCollective(Collective, Generic[Plan]):
         self._call: GraphCall | None = None
 
     def _planned(self, arrays: Sequence[Array], make: Callable[[], Plan]) -> Plan:
-        """The plan for arrays like these; made where it is not among those that are kept."""
+        """Return the plan for the shapes and dtypes of `arrays`. Make a new plan if none is kept."""
         signature = tuple((array.shape, array.dtype.str) for array in arrays)
         plan = self._plans.pop(signature, None) or make()
         self._plans[signature] = plan
@@ -120,19 +124,19 @@ class NumPyCollective(Collective, Generic[Plan]):
         return plan
 
     def _begin(self) -> float:
-        """A sum begins; when that is, in seconds of time.perf_counter."""
+        """Begin a sum. Return the time, in seconds of time.perf_counter."""
         self._began = time.perf_counter()
         self._unnoted = 0
         return self._began
 
     def _arrived(self) -> None:
-        """The others have come to this sum."""
+        """Note that the other nodes have reached this sum."""
         if self._began:
             self.waited += time.perf_counter() - self._began
             self._began = 0.0
 
     def _moved(self, sent: int, received: int = 0) -> None:
-        """So many bytes have gone on."""
+        """Count bytes sent and received as progress."""
         if received:
             self._arrived()
         self._unnoted += sent + received
@@ -142,13 +146,13 @@ class NumPyCollective(Collective, Generic[Plan]):
 
     @abstractmethod
     def _sum(self, arrays: Sequence[Array]) -> list[Array]:
-        """`sum`, of dtypes that are added as they are."""
+        """`sum` for dtypes that need no conversion."""
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         return narrowed(self._as_they_are(widened(arrays)), arrays)
 
     def _as_they_are(self, arrays: Sequence[Array]) -> list[Array]:
-        # What is infinite is noticed in the sums, by whoever knows what it means.
+        # No warnings here: the callers check the sums for infinite values.
         with np.errstate(over="ignore", invalid="ignore"):
             return self._sum(arrays)
 
@@ -166,7 +170,7 @@ class NumPyCollective(Collective, Generic[Plan]):
         return self._failure
 
     def _sum_kept(self, arrays: Sequence[Array]) -> list[Array]:
-        """`sum` of arrays of which none has 16 bits; keeps its error."""
+        """`sum` for arrays without 16-bit floats. Keep the error, for `failure`."""
         try:
             return self._as_they_are(arrays)
         except BaseException as error:
@@ -175,7 +179,7 @@ class NumPyCollective(Collective, Generic[Plan]):
 
 
 class Alone(Collective):
-    """The collective of one node: its sums are what it was given."""
+    """The collective of one node: the sums are the given arrays."""
 
     def __init__(self) -> None:
         super().__init__(0, 1)

@@ -1,7 +1,8 @@
-"""How nodes find each other: in a ring each calls the next one and is called by the previous one, on one host all call
-the first; and both ends prove that they know the run's secret before any data is sent.
+"""How nodes connect. In a ring, each node calls the next and is called by the previous; on one host, all call the
+first.
 
-Under TLS, if that is wanted, the caller knows the other's certificate.
+Both ends prove that they know the run's secret before any data is sent. With TLS, the caller also checks the other
+end's certificate.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from sparksplit.network.tls import Connection, Served
 from sparksplit.network.wire import Wire, dialled
 
 MOST_STRANGERS = 64
-"""Unproven callers at any one time; the next one turns the oldest away."""
+"""Largest number of unproven callers. The next caller turns the oldest away."""
 _JOIN_SECONDS = 1.0
 
 
@@ -32,14 +33,17 @@ def neighbours(
     deadline: float,
     served: Served | None = None,
 ) -> tuple[Connection, Connection]:
-    """(connection to the next node, connection from the previous one), both non-blocking and proven to be this run's
-    nodes.
+    """Return (connection to the next node, connection from the previous node), both non-blocking and proven to be this
+    run's nodes.
 
-    server: this node's own listening socket, closed afterwards. address: the next node's, which is listening already,
-    so a refusal is final; with its certificate's fingerprint if connections are encrypted. ends: the ranks of the next
-    and the previous node. served: this node's own certificate, if connections are encrypted.
-    deadline: for all of it, in monotonic seconds. Raises PeerLost as soon as the next node cannot be reached,
-    PeerTimeout at the deadline.
+    server: this node's own listening socket, closed afterwards.
+    address: the next node's address. That node listens already, so a refusal is final. The address includes the
+        certificate's fingerprint if connections are encrypted.
+    ends: the ranks of the next and the previous node.
+    served: this node's own certificate, if connections are encrypted.
+    deadline: for everything, in monotonic seconds.
+
+    Raise PeerLost as soon as the next node cannot be reached, PeerTimeout at the deadline.
     """
     following, previous = ends
     arrivals = _Arrivals(server, {previous}, secret, served)
@@ -61,9 +65,10 @@ def neighbours(
 
 
 def answered(server: socket.socket, ranks: Collection[int], secret: bytes, deadline: float) -> dict[int, Connection]:
-    """The connections of the nodes `ranks`, which call this one, non-blocking and proven, by rank.
+    """Wait for calls of the nodes `ranks`. Return their connections by rank, non-blocking and proven.
 
-    server: this node's own listening socket, closed afterwards. deadline: in monotonic seconds. Raises PeerTimeout.
+    server: this node's own listening socket, closed afterwards. deadline: in monotonic seconds. Raise PeerTimeout if a
+    node does not call in time.
     """
     arrivals = _Arrivals(server, ranks, secret, None)
     try:
@@ -78,9 +83,10 @@ def answered(server: socket.socket, ranks: Collection[int], secret: bytes, deadl
 
 
 def call(connection: Connection, rank: int, secret: bytes, deadline: float) -> None:
-    """Prove to the other end of `connection` that this is node `rank`, and have it prove that it is of this run.
+    """Prove to the other end of `connection` that this is node `rank`, and check that the other end belongs to this
+    run.
 
-    deadline: in monotonic seconds. Raises PeerLost or OSError.
+    deadline: in monotonic seconds. Raise PeerLost or OSError.
     """
     try:
         Wire(connection).introduce(secret, {"rank": rank}, deadline)
@@ -89,7 +95,7 @@ def call(connection: Connection, rank: int, secret: bytes, deadline: float) -> N
 
 
 class _Arrivals:
-    """The nodes `expected`, which call. peers: their connections, by rank."""
+    """The calls from the nodes `expected`. peers: their connections, by rank."""
 
     def __init__(self, server: socket.socket, expected: Collection[int], secret: bytes, served: Served | None) -> None:
         self._expected = expected
@@ -99,20 +105,20 @@ class _Arrivals:
         self._callers = Callers(server, secret, self._arrive, MOST_STRANGERS, served)
 
     def missing(self, deadline: float) -> set[int]:
-        """The ranks that have not called by the deadline (monotonic seconds)."""
+        """Return the ranks that have not called by the deadline (monotonic seconds)."""
         with self._changed:
             self._changed.wait_for(lambda: not self._absent(), max(0.0, deadline - time.monotonic()))
             return self._absent()
 
     def close(self) -> None:
-        """Turn everyone else away."""
+        """Turn all other callers away."""
         with self._changed:
             self._closed = True
         self._callers.close()
         self._callers.join(_JOIN_SECONDS)
 
     def drop(self) -> None:
-        """End the connections of those who have proven themselves."""
+        """End the connections of the nodes that have proven themselves."""
         with self._changed:
             self._closed = True
             for peer in self.peers.values():
@@ -126,7 +132,7 @@ class _Arrivals:
         with self._changed:
             if self._closed or type(rank) is not int or rank not in self._absent():
                 return False
-            wire.send({})  # its seal proves this end
+            wire.send({})  # the line's seal proves this end
             connection.setblocking(False)
             self.peers[rank] = connection
             self._changed.notify()
@@ -134,7 +140,9 @@ class _Arrivals:
 
 
 def _called(address: Sequence[Any], following: int, rank: int, secret: bytes, deadline: float) -> Connection | None:
-    """The connection to node `following`; None where it has not answered by the deadline."""
+    """Return the connection to node `following`; None if it has not answered by the deadline. Raise PeerLost if it
+    cannot be reached.
+    """
     opened: Connection | None = None
     try:
         opened = dialled(address, deadline, str(address[2]) if len(address) > 2 else None)
@@ -144,7 +152,7 @@ def _called(address: Sequence[Any], following: int, rank: int, secret: bytes, de
     except BaseException as error:
         if opened is not None:
             opened.close()
-        if isinstance(error, TimeoutError) and error.errno is None:  # else the kernel has given up before
+        if isinstance(error, TimeoutError) and error.errno is None:  # with errno: the kernel gave up earlier
             return None
         if isinstance(error, OSError | PeerLost):
             problem = (error.strerror if isinstance(error, OSError) else None) or error

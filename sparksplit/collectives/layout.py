@@ -1,4 +1,4 @@
-"""Where the arrays of a sum lie, and in which order they are added: the same bits, whatever adds them."""
+"""The layout and the order of additions of a sum's arrays. Every collective with this layout gives the same bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GAP = -1
 
 
 class Piece(NamedTuple):
-    """Elements `begin` to `end` of array `number`, which lie at `at`; GAP: of no array."""
+    """Elements `begin` to `end` of array `number`, which lie at `at`. number GAP: padding between arrays."""
 
     number: int
     begin: int
@@ -26,9 +26,9 @@ class Piece(NamedTuple):
 class Flat:
     """The arrays of one dtype laid end to end, each at an aligned offset, and cut into one slice for each node.
 
-    Slice i is summed in the order of the ranks i, i + 1, ..., N - 1, 0, ..., i - 1, as it is while it goes round a
-    ring. numbers: which of the arrays they are. total: elements, with the gaps. share: elements of a slice; the last
-    slices may have fewer, or none.
+    Slice i is summed in the order of the ranks i, i + 1, ..., N - 1, 0, ..., i - 1, as in a ring. numbers: positions of
+    these arrays among all arrays. total: elements, including gaps. share: elements of a slice; the last slices may have
+    fewer, or none.
     """
 
     def __init__(self, arrays: Sequence[Array], numbers: Sequence[int], size: int) -> None:
@@ -45,7 +45,7 @@ class Flat:
         self._gap = np.zeros(self.step, self.dtype)
 
     def pieces(self, low: int, high: int, gaps: bool = False) -> list[Piece]:
-        """What lies from `low` to `high`, in order; with the gaps between arrays, if `gaps`."""
+        """Return the pieces from `low` to `high`, in order. gaps: include the gaps between arrays."""
         found = []
         for place in range(max(0, bisect_right(self._offsets, low) - 1), len(self._offsets)):
             offset, length = self._offsets[place], self._sizes[place]
@@ -61,7 +61,7 @@ class Flat:
         return found
 
     def slice(self, place: int) -> list[Piece]:
-        """The pieces of slice `place`."""
+        """Return the pieces of slice `place`."""
         return self.pieces(place * self.share, (place + 1) * self.share)
 
     def lay(self, pieces: Sequence[Piece], flat: Sequence[Array], out: Array) -> None:
@@ -70,7 +70,7 @@ class Flat:
         np.concatenate(parts, out=out)
 
     def views(self, buffer: Array) -> list[tuple[int, Array]]:
-        """(number of the array, where it lies in `buffer`), of `total` elements, in its shape."""
+        """Return (number of the array, its view in `buffer`, in its shape). `buffer` has `total` elements."""
         return [
             (number, buffer[offset : offset + length].reshape(shape))
             for number, offset, length, shape in zip(
@@ -80,7 +80,7 @@ class Flat:
 
 
 def flats(arrays: Sequence[Array], size: int) -> list[Flat]:
-    """The layouts of `arrays` for a sum over `size` nodes, one for each dtype."""
+    """Return the layouts of `arrays` for a sum over `size` nodes, one for each dtype."""
     by_dtype: dict[np.dtype[Any], list[int]] = {}
     for number, array in enumerate(arrays):
         by_dtype.setdefault(array.dtype, []).append(number)
@@ -88,7 +88,7 @@ def flats(arrays: Sequence[Array], size: int) -> list[Flat]:
 
 
 def sent(layouts: Sequence[Flat], rank: int) -> int:
-    """How many bytes node `rank` of a ring sends for a sum of these."""
+    """Return how many bytes node `rank` of a ring sends for a sum with these layouts."""
     count = 0
     for flat in layouts:
         sizes = [

@@ -1,7 +1,7 @@
-"""A node's TCP connections in a ring: it only writes to the next node, and only reads from the previous one.
+"""A node's TCP connections in a ring. The node only writes to the next node, and only reads from the previous node.
 
-Each node binds only its own address, and both ends of a connection prove that they know the run's secret before any
-data is sent.
+Each node binds only its own address. Both ends of a connection prove that they know the run's secret before any data is
+sent.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from sparksplit.network.listening import ANY, Network
 from sparksplit.network.tls import Connection, Served
 
 CONNECT_SECONDS = 100.0
-"""Within the default start_timeout: only the nodes see where a network keeps them apart, and can say so."""
+"""Shorter than the default start_timeout: only the nodes see that a network separates them, so they must report it."""
 
-_PIECE = 256 << 10  # bytes given to the kernel at once: less than caches hold
-_MOST_BUFFERS = 64  # given to the kernel at once; it takes 1024
+_PIECE = 256 << 10  # bytes per system call: less than the caches hold
+_MOST_BUFFERS = 64  # buffers per system call; the kernel accepts 1024
 _SPIN = 200e-6  # seconds of polling before sleeping: waking up takes longer than most waits
 
 
 class Links:
-    """Over connected sockets. following, previous: the ranks of the nodes at their other ends. waiting: called with
-    True when a peer keeps this node waiting, with False when it goes on."""
+    """The connections to the neighbours, over connected sockets.
+
+    following, previous: ranks of the next and the previous node. waiting: called with True when a peer makes this node
+    wait, and with False when the exchange goes on.
+    """
 
     def __init__(
         self,
@@ -46,11 +49,11 @@ class Links:
         self._previous.close()
 
     def exchange(self, outgoing: list[memoryview], incoming: list[memoryview], note: Callable[[int, int], None]) -> int:
-        """Send `outgoing` to the next node while receiving `incoming` from the previous one; returns the bytes sent.
+        """Send `outgoing` to the next node while receiving `incoming` from the previous node. Return the bytes sent.
 
-        note: called with how many bytes have been (sent, received), again and again. A peer is waited for as long as
-        the driver lets it be: a connection that ends is noticed here, whatever else is wrong with a peer there. Raises
-        PeerLost.
+        note: called repeatedly with the bytes (sent, received). This node waits for a peer as long as the driver
+        allows. It notices only a connection that ends. The driver notices all other problems of a peer. Raise PeerLost
+        if a connection ends.
         """
         to_send, to_receive = _Cursor(outgoing), _Cursor(incoming)
         total = to_send.left
@@ -79,10 +82,10 @@ class Links:
         return total
 
     def _await_bytes(self, receive: bool, send: bool) -> bool:
-        """Whether something can be received or sent, or a connection has ended, within a second.
+        """Whether, within one second, bytes can be received or sent, or a connection has ended.
 
-        By poll: select takes no descriptor from 1,024 on. What TLS holds back has been received by then: it is asked
-        until it has no more.
+        Use poll, because select does not accept descriptors above 1,023. Data buffered by TLS cannot be missed: the
+        caller has read until TLS had no more.
         """
         waiting = select.poll()
         if receive:
@@ -121,21 +124,24 @@ def linked(
     waiting: Callable[[bool], None] = lambda _: None,
     network: Network = ANY,
 ) -> Links | None:
-    """Node `rank`'s links in its ring; every node must call it.
+    """Connect node `rank` to its neighbours in its ring. Every node must call this.
 
-    ends: the ranks of the next and the previous node; None: this node is in no ring. host: this node's own address.
-    key: what both ends must know. gather(name, value): returns every rank's value, by rank. timeout: seconds for
-    reaching the neighbours, which all listen by then. network: at which ports it listens, and whether connections are
-    encrypted.
+    ends: the ranks of the next and the previous node; None: this node is in no ring.
+    host: this node's own address.
+    key: both ends must know it.
+    gather(name, value): returns every rank's value, by rank.
+    timeout: seconds to reach the neighbours, which all listen by then.
+    waiting: as for `Links`.
+    network: ports to listen on, and whether connections are encrypted.
 
-    Raises PeerLost as soon as a neighbour cannot be reached, PeerTimeout when one does not appear within `timeout`
+    Raise PeerLost as soon as a neighbour cannot be reached, and PeerTimeout if one does not connect within `timeout`
     seconds.
     """
     if ends is None:
         gather("ring", None)
         return None
     with network.listen(host) as server:
-        # Gathered after listening, so whoever knows an address calls somebody who listens.
+        # Gather after listening, so that every known address belongs to a node that listens.
         served = Served(host) if network.tls else None
         own = [host, server.getsockname()[1], *([served.fingerprint] if served else [])]
         address = gather("ring", own)[ends[0]]
@@ -148,14 +154,14 @@ def bytes_of(array: Array) -> memoryview:
 
 
 class _Cursor:
-    """How far a list of buffers has been sent or received. left: how many bytes remain."""
+    """The progress of sending or receiving a list of buffers. left: remaining bytes."""
 
     def __init__(self, buffers: list[memoryview]) -> None:
         self._buffers, self._place, self._within = buffers, 0, 0
         self.left = sum(map(len, buffers))
 
     def ahead(self) -> list[memoryview]:
-        """The next buffers, for one system call: about _PIECE bytes."""
+        """Return the next buffers for one system call: about _PIECE bytes."""
         chosen, room, within = [], _PIECE, self._within
         for buffer in self._buffers[self._place : self._place + _MOST_BUFFERS]:
             piece = buffer[within : within + room]
@@ -167,7 +173,7 @@ class _Cursor:
         return chosen
 
     def advance(self, count: int) -> int:
-        """Advance by `count` bytes; returns `count`."""
+        """Advance by `count` bytes, and return `count`."""
         self.left -= count
         within = self._within + count
         while self._place < len(self._buffers) and within >= len(self._buffers[self._place]):

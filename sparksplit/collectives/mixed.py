@@ -1,13 +1,14 @@
-"""Sums in memory that the nodes of one host share, and over TCP between hosts, in the ring's order.
+"""Sums through shared memory between nodes of one host, and over TCP between hosts, in the ring's order.
 
-A run is the ranks that follow one another on one host; the runs form a ring. Slices of the sums go round it as in a
-ring of nodes: each run adds all of its nodes' arrays, in the order of their ranks, before it passes a slice on. What
-comes round to where it began gets the terms of the ranks before its own; then the sums go round. So every slice is
-summed in the order of a ring of all nodes, whichever host they are on, and K runs of N nodes exchange 2 K - 1 times
-instead of 2 N - 2.
+A run is a group of consecutive ranks on one host; the runs form a ring. Slices of the sums go round the ring. Each run
+adds the arrays of all its nodes, in rank order, before it passes a slice on. When a slice is back at its first run, the
+run adds the arrays of its ranks before the slice's own rank. Then the sums go round.
 
-Within a run the columns of all slices are dealt to its nodes, and each sums its own and has connections of its own:
-as many rings between the hosts, side by side, as the shortest run has nodes.
+So every slice is summed in the order of a ring of all nodes, whatever their hosts. K runs of N nodes exchange 2 K - 1
+times instead of 2 N - 2.
+
+Within a run, the columns of all slices are divided among its nodes. Each node sums its own columns and has its own
+connections. So there are as many parallel rings between the hosts as the shortest run has nodes.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 Exchange = Callable[[list[memoryview], list[memoryview]], None]
-"""Sends the first to the next run while receiving the second from the previous one."""
+"""Sends the first argument to the next run while receiving the second from the previous run."""
 
 
 def join(member: Member) -> Mixed:
-    """Shared memory and TCP between the nodes of `member`'s cluster; tells the driver when a peer keeps it waiting.
+    """Join the nodes of `member`'s cluster by shared memory and TCP. Tell the driver when a peer makes this node wait.
 
-    Raises Apart where nodes of one host cannot share memory.
+    Raise Apart if nodes of one host cannot share memory.
     """
     with meeting(member.gather) as met:
         made = joined(member, met)
@@ -49,7 +50,7 @@ def join(member: Member) -> Mixed:
 
 
 def joined(member: Member, met: Meeting) -> Mixed:
-    """Shared memory and TCP between nodes that have met, as `join` makes them."""
+    """Like `join`, for nodes that have met."""
 
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)
@@ -58,9 +59,10 @@ def joined(member: Member, met: Meeting) -> Mixed:
 
 
 class Mixed(Shared):
-    """Sums through a segment for each run, and links between runs.
+    """Sums through one memory segment per run, and through links between runs.
 
-    runs: ranks, by run. links: to this node's counterparts in the next and the previous run; None: it has none.
+    runs: the ranks of each run. links: to this node's counterparts in the next and the previous run; None: no
+    counterparts.
     """
 
     def __init__(self, rank: int, runs: Sequence[range], segment: Segment, links: Links | None) -> None:
@@ -79,9 +81,9 @@ class Mixed(Shared):
         network: Network = ANY,
         timeout: float = CONNECT_SECONDS,
     ) -> Mixed:
-        """Come together with the nodes that have met; further arguments as those of `links.linked`.
+        """Connect the nodes that have met. The other arguments are those of `links.linked`.
 
-        Raises Apart, on every node or on none; PeerLost.
+        Raise Apart, on every node or on none. Raise PeerLost if a neighbour cannot be reached.
         """
         runs = runs_of(met.places)
         segment = met.segment(rank, runs, secret, gather, waiting)
@@ -99,7 +101,7 @@ class Mixed(Shared):
             self._links.close()
 
     def _parts(self, flat: Flat, sums: Sequence[Array]) -> Sequence[Part]:
-        # As many columns of all slices as a slot holds.
+        # A chunk has as many columns of all slices as fit into a slot.
         columns = max(1, SLOT_BYTES // flat.dtype.itemsize // self.size)
         room = max(map(len, self._runs)) * min(columns, flat.share)
         spare = np.zeros(room, flat.dtype), np.zeros(room, flat.dtype)
@@ -114,7 +116,7 @@ class Mixed(Shared):
 
 
 def counterparts(runs: Sequence[range], rank: int) -> tuple[int, int] | None:
-    """The nodes with which node `rank` exchanges: of the next and of the previous run; None: it has none."""
+    """Return the ranks with which node `rank` exchanges, in the next and the previous run. None if it has none."""
     number = next(number for number, run in enumerate(runs) if rank in run)
     place = rank - runs[number].start
     if len(runs) == 1 or place >= min(map(len, runs)):
@@ -123,10 +125,10 @@ def counterparts(runs: Sequence[range], rank: int) -> tuple[int, int] | None:
 
 
 class _Chunk:
-    """Columns `low` to `high` of all slices: in a slot, row i has those of slice i. Each node that has counterparts
+    """Columns `low` to `high` of all slices. Row i of a slot has the columns of slice i. Each node with counterparts
     sums a part of the columns.
 
-    sums: two sets, flat. spare: room for partial sums, twice. exchange: with the counterparts.
+    sums: two sets, flat. spare: two buffers for partial sums. exchange: exchanges with the counterparts.
     """
 
     def __init__(
@@ -144,7 +146,7 @@ class _Chunk:
         self._width = width = high - low
         self._own = next(number for number, run in enumerate(runs) if rank in run)
         self.bytes = flat.size * width * flat.dtype.itemsize
-        whole = width == flat.share  # then slices lie end to end, as they do in the sums
+        whole = width == flat.share  # then the slices lie end to end, as in the sums
         begins = [0] if whole else [place * flat.share + low for place in range(flat.size)]
         length = flat.share * flat.size if whole else width
         self._laid = [
@@ -168,7 +170,7 @@ class _Chunk:
         for begin, end, until, pieces in self._laid:
             if begin < end:
                 self._flat.lay(pieces, flat, slot[begin:end])
-            slot[end:until] = 0  # of slices that are shorter than others
+            slot[end:until] = 0  # pad shorter slices
 
     def add(self, flat: Sequence[Array], slots: Sequence[Array], turn: int) -> None:
         runs, own = self._runs, self._own
@@ -176,7 +178,7 @@ class _Chunk:
             slot[: self._flat.size * self._width].reshape(self._flat.size, self._width)[:, self._columns]
             for slot in slots
         ]
-        # The runs whose slices come by, the own first.
+        # The runs whose slices pass this node, its own run first.
         rows = [runs[(own - step) % len(runs)] for step in range(len(runs))]
         partial, spare = self._partial
         _begin(partial, [each[rows[0].start : rows[0].stop] for each in given])
@@ -195,9 +197,9 @@ class _Chunk:
 
 
 def _begin(partial: Array, given: Sequence[Array]) -> None:
-    """Make row i of `partial` the sum of rows i of given[i], given[i + 1], ..., in that order.
+    """Make row i of `partial` the sum of the rows i of given[i], given[i + 1], ..., in that order.
 
-    given: by node of a run, [row, column] of the slices of the run's nodes.
+    given: for each node of a run, [row, column] of the slices of the run's nodes.
     """
     for place, rows in enumerate(given):
         np.add(partial[:place], rows[:place], out=partial[:place])

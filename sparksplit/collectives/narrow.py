@@ -1,6 +1,6 @@
-"""Floats of 16 bits (float16, bfloat16): summed in float32, and rounded once, at the end.
+"""16-bit floats (float16, bfloat16): sum them in float32, and round once at the end.
 
-Their sums of many nodes would otherwise be rounded at each addition, to 11 or 8 bits.
+Otherwise each addition would round the sum to 11 or 8 bits.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Array = npt.NDArray[Any]
 
 
 def is_narrow(dtype: Any) -> bool:
-    """Whether `dtype`, NumPy's or TensorFlow's, is one of them."""
+    """Whether `dtype`, of NumPy or TensorFlow, is float16 or bfloat16."""
     return dtype.name in ("float16", "bfloat16")
 
 
 def widened(arrays: Sequence[Array]) -> list[Array]:
-    """`arrays`, those of 16 bits as float32, which holds each of their numbers."""
+    """Return `arrays` with 16-bit floats as float32, which represents them exactly."""
     return [array.astype(np.float32) if _has_narrow(array) else array for array in arrays]
 
 
 def narrowed(sums: Sequence[Array], like: Sequence[Array]) -> list[Array]:
-    """`sums`, rounded to the dtypes of `like` where these are of 16 bits. What is too large for them is infinite."""
+    """Return `sums`, rounded to the 16-bit dtypes in `like`. Values that are too large become infinite."""
     with np.errstate(over="ignore"):
         return [
             found.astype(array.dtype) if _has_narrow(array) else found for found, array in zip(sums, like, strict=True)
@@ -33,14 +33,14 @@ def narrowed(sums: Sequence[Array], like: Sequence[Array]) -> list[Array]:
 
 
 def widened_tensors(tensors: Sequence[Any]) -> list[Any]:
-    """`widened`, of tensors."""
+    """`widened` for tensors."""
     import tensorflow as tf
 
     return [tf.cast(tensor, tf.float32) if is_narrow(tensor.dtype) else tensor for tensor in tensors]
 
 
 def narrowed_tensors(sums: Sequence[Any], like: Sequence[Any]) -> list[Any]:
-    """`narrowed`, of tensors."""
+    """`narrowed` for tensors."""
     import tensorflow as tf
 
     return [
@@ -50,4 +50,4 @@ def narrowed_tensors(sums: Sequence[Any], like: Sequence[Any]) -> list[Any]:
 
 
 def _has_narrow(array: Array) -> bool:
-    return array.dtype.itemsize == 2 and is_narrow(array.dtype)  # NumPy makes a dtype's name in 3 us
+    return array.dtype.itemsize == 2 and is_narrow(array.dtype)  # size first: NumPy needs 3 us for a dtype's name

@@ -1,6 +1,6 @@
 """A TCP ring in NumPy: reduce-scatter and all-gather (Patarasuk and Yuan, 2009), summed in the ring's fixed order.
 
-Between CPU nodes it is several times as fast as gRPC, because nothing is copied except into and out of the sockets.
+Between CPU nodes it is several times as fast as gRPC, because data is copied only into and out of the sockets.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def join(member: Member) -> Ring:
-    """The ring of `member`'s cluster; tells the driver when a peer keeps this node waiting."""
+    """Return the ring of `member`'s cluster. It tells the driver when a peer makes this node wait."""
 
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)
@@ -34,7 +34,7 @@ def join(member: Member) -> Ring:
 
 
 class Ring(NumPyCollective["_Layout"]):
-    """The ring over a node's links."""
+    """Sums over a TCP ring through this node's links."""
 
     def __init__(self, rank: int, size: int, links: Links) -> None:
         super().__init__(rank, size)
@@ -52,7 +52,7 @@ class Ring(NumPyCollective["_Layout"]):
         waiting: Callable[[bool], None] = lambda _: None,
         network: Network = ANY,
     ) -> Ring:
-        """Form the ring; the arguments and errors are those of `links.linked`."""
+        """Form the ring. Arguments and errors are those of `links.linked`."""
         ends = (rank + 1) % size, (rank - 1) % size
         links = linked(rank, ends, host, derived(secret, "ring"), gather, timeout, waiting, network)
         assert links is not None
@@ -72,7 +72,7 @@ class Ring(NumPyCollective["_Layout"]):
         self._links.close()
 
     def _sum_group(self, group: _Group, flat: Sequence[Array]) -> None:
-        """Sum a group's arrays over the ring. Slice i is always summed in the order i, i+1, ..."""
+        """Sum the arrays of a group over the ring. Slice i is always summed in the order i, i+1, ..."""
         size, rank = self.size, self.rank
         for step in range(size - 1):
             sent, summed = (rank - step) % size, (rank - step - 1) % size
@@ -86,11 +86,11 @@ class Ring(NumPyCollective["_Layout"]):
 
 
 class _Layout:
-    """Buffers for the sums of one signature of arrays. groups: one for each dtype."""
+    """Buffers for the sums of arrays with the same shapes and dtypes. groups: one for each dtype."""
 
     def __init__(self, arrays: Sequence[Array], size: int) -> None:
         self.groups = [_Group(flat) for flat in flats(arrays, size)]
-        # Two sets of results, in turn: TensorFlow may still be reading the last one when the next sum begins.
+        # Two sets of results, in turn: TensorFlow may still read the last set when the next sum begins.
         self._results: list[list[Array]] = [list(arrays) for _ in range(2)]
         for group in self.groups:
             for turn, results in enumerate(group.results):
@@ -99,7 +99,7 @@ class _Layout:
         self._turn = 0
 
     def next(self) -> list[Array]:
-        """The arrays in which the next sums will appear."""
+        """Return the arrays that will hold the next sums."""
         self._turn = 1 - self._turn
         for group in self.groups:
             group.turn = self._turn
@@ -109,8 +109,8 @@ class _Layout:
 class _Group:
     """The arrays of one dtype, and buffers for their sums.
 
-    The arrays to sum are sent from where they are, without a copy. results: for each of two sets, (number of the array,
-    its sum). turn: the set in use.
+    Arrays are sent from their own memory, without a copy. results: two sets of (number of the array, its sum). turn:
+    the set in use.
     """
 
     def __init__(self, flat: Flat) -> None:
@@ -127,11 +127,11 @@ class _Group:
         self._bytes = [[list(map(bytes_of, parts)) for parts in slices] for slices in self._sums]
 
     def own(self, place: int, flat: Sequence[Array]) -> list[memoryview]:
-        """Slice `place` of this node's arrays."""
+        """Return slice `place` of this node's arrays."""
         return [bytes_of(flat[number][begin:end]) for number, begin, end, _ in self._pieces[place]]
 
     def sums(self, place: int) -> list[memoryview]:
-        """Slice `place` of the sums."""
+        """Return slice `place` of the sums."""
         return self._bytes[self.turn][place]
 
     def add(self, place: int, flat: Sequence[Array]) -> None:

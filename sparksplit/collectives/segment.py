@@ -1,12 +1,15 @@
-"""What the nodes of one host have in common: memory without a name, and how they wake and miss one another.
+"""Shared resources of the nodes of one host: unnamed memory, and the means to wake each other and to notice a lost
+node.
 
-The memory is sealed memfds, which are in no file system and are gone with the last process that maps them, however it
-ends. Their pages are allocated before they are used: what the machine has no room for is an error, not a signal; but a
-control group kills a process that goes beyond its limit. Each node has a bell (an eventfd, which all others ring) and a
-life (a pipe whose writing end it alone holds, so that all others see when it ends, in whatever way).
+The memory is sealed memfds. They are in no file system, and they disappear with the last process that maps them,
+however it ends. Their pages are allocated before use, so lack of memory is an error, not a signal. But a control group
+kills a process that exceeds its limit.
 
-Counters tell how far a node is: it writes its data, then its counter; who sees the counter sees the data. This needs a
-processor that makes a core's writes visible in their order, as x86 does and ARM does not.
+Each node has a bell: an eventfd that all other nodes write to. Each node has a life: a pipe whose writing end only that
+node holds, so that all others see when the node ends, in any way.
+
+Counters show each node's progress. A node writes its data, then its counter, so a node that sees the counter also sees
+the data. This needs a processor that makes a core's writes visible in order, as x86 does and ARM does not.
 """
 
 from __future__ import annotations
@@ -28,28 +31,32 @@ from sparksplit.base.unnamed import unnamed
 from sparksplit.collectives.base import Array
 
 PUT, DONE = range(2)
-"""The counters: of chunks that a node has put into its slots, and of chunks that it has summed its part of."""
+"""The counters: chunks that a node has put into its slots, and chunks of which it has summed its part."""
 SLOT_BYTES = 1 << 20
-"""Of one chunk, which costs two waits; what passes between nodes still stays in the processor's cache."""
+"""Bytes of one chunk's slot. A chunk costs two waits. This size still fits the processor's cache on its way between
+nodes.
+"""
 SLOTS = 3
-"""Chunks that a node may be ahead."""
+"""Number of chunks that a node may be ahead."""
 MOST_NODES = 100
-"""A message between processes takes 253 descriptors; a node needs two of every other."""
+"""A message between processes carries at most 253 descriptors, and a node needs two for every other node."""
 
-_LINE = 128  # bytes: no two nodes write to one cache line, or to a pair that is fetched at once
-_ALONE = 5e-6  # seconds of polling before yielding the core, which others may then keep for milliseconds
+_LINE = 128  # bytes: no two nodes write to one cache line, or to two lines that are fetched together
+_ALONE = 5e-6  # seconds of polling before yielding the core, which other processes may then keep for milliseconds
 _SPIN = 200e-6  # seconds of polling before sleeping: waking up takes longer than most waits
 _GRAIN = 1 << 20
-_ADD_SEALS, _SEALS = 1033, 1 | 2 | 4  # against other seals, shrinking, growing; not every Python has names for them
+_ADD_SEALS, _SEALS = 1033, 1 | 2 | 4  # no more seals, no shrinking, no growing; not every Python names these constants
 
 
 class Segment:
-    """A node's view of it.
+    """One node's view of the shared memory.
 
-    bells: every node's eventfd, by rank. lives: the pipes' ends, by rank: the own one to hold, the others' to watch.
-    lines: connections from the first node to each other one, over which it hands out more memory; from another one, to
-    the first. waiting: called with True when a peer keeps this node waiting, with False when it goes on. number: what
-    messages call the first node; ranks count from there.
+    bells: every node's eventfd, by rank.
+    lives: pipe ends, by rank: this node's own end to hold, the others' ends to watch.
+    lines: on the first node: connections to each other node, to send them more memory. On any other node: the
+        connection to the first.
+    waiting: called with True when a peer makes this node wait, and with False when the work goes on.
+    number: the first node's rank in messages; the other ranks follow it.
     """
 
     def __init__(
@@ -76,7 +83,7 @@ class Segment:
         self._closed = False
 
     def slots(self, dtype: np.dtype[Any]) -> list[list[Array]]:
-        """For each of SLOTS chunks in turn, every node's slot, by rank."""
+        """Return every node's slot, by rank, for each of SLOTS chunks in turn."""
         data = np.frombuffer(self._memory, np.uint8)[2 * self.size * _LINE :]
         return [
             [
@@ -87,15 +94,16 @@ class Segment:
         ]
 
     def tell(self, counter: int, value: int) -> None:
-        """Set this node's counter, and wake whoever waits for it."""
+        """Set this node's counter, and wake the nodes that wait for it."""
         self._counts[self._place(counter, self.rank)] = value
         for other in self._others:
             os.eventfd_write(self._bells[other], 1)
 
     def wait(self, counter: int, value: int) -> None:
-        """Until that counter of every other node is at least `value`.
+        """Wait until this counter of every other node is at least `value`.
 
-        A peer is waited for as long as the driver lets it be. Raises PeerLost once one that is not there yet has gone.
+        This node waits for a peer as long as the driver allows. Raise PeerLost if a peer ends before its counter
+        reaches `value`.
         """
         counts = self._counts
         for other in self._others:
@@ -108,13 +116,13 @@ class Segment:
                 if spent > _SPIN:
                     self._sleep(partial(self._has, other, counter, value), counter, value)
                 elif spent > self._alone:
-                    os.sched_yield()  # the other node may be waiting for this very core
+                    os.sched_yield()  # the other node may need this core
 
     def renew(self, size: int) -> None:
-        """Replace `results`, by shared memory of at least `size` bytes; every node must call it with the same size.
+        """Replace `results` by shared memory of at least `size` bytes. Every node must call this with the same size.
 
-        What lies in the one before stays valid for as long as an array refers to it. Raises MemoryError where there is
-        no room, which the other nodes see as this one's end.
+        The old memory stays valid as long as an array refers to it. Raise MemoryError if there is no memory left; the
+        other nodes then see this node end.
         """
         size = -(-max(size, self.results.size * 3 // 2) // _GRAIN) * _GRAIN
         if self.rank == 0:
@@ -123,9 +131,9 @@ class Segment:
                 try:
                     socket.send_fds(line, [b"m"], [memory])
                 except (BrokenPipeError, ConnectionResetError):
-                    continue  # it has gone: that is told where this node waits for it
+                    continue  # that node has ended; the next wait for it reports that
                 except OSError as error:
-                    # It would wait for ever. With this node's own end, it sees why.
+                    # That node would wait forever. This error ends this node, and that node notices the end.
                     os.close(memory)
                     raise MemoryError(f"memory cannot be shared any more: {error.strerror}") from None
         else:
@@ -147,7 +155,7 @@ class Segment:
             os.close(memory)
 
     def close(self) -> None:
-        """Let go of everything; may be called twice. Memory goes with the last array in it."""
+        """Release everything. May be called twice. Memory is freed with the last array in it."""
         if self._closed:
             return
         self._closed = True
@@ -164,16 +172,17 @@ class Segment:
         return (counter * self.size + rank) * (_LINE // 8)
 
     def _sleep(self, over: Callable[[], bool], counter: int | None, value: int, more: int | None = None) -> None:
-        """Until `over`, looking again whenever the bell rings, something comes at `more`, or a peer has gone.
+        """Sleep until `over` is true. Check again when the bell rings, when data arrives at `more`, or when a peer has
+        ended.
 
-        counter, value: what is waited for; None: something that node 0 sends. Raises PeerLost.
+        counter, value: what this node waits for. counter None: a message from node 0. Raise PeerLost.
         """
         waiting = select.poll()
         bell = self._bells[self.rank]
         for descriptor in (bell,) if more is None else (bell, more):
             waiting.register(descriptor, select.POLLIN)
         for life in self._owners:
-            waiting.register(life, 0)  # an end is always told
+            waiting.register(life, 0)  # poll always reports an end
         idle = False
         try:
             while not over():
@@ -186,13 +195,13 @@ class Segment:
                         os.eventfd_read(bell)
                     elif descriptor in self._owners:
                         self._gone(self._owners[descriptor], over, counter, value)
-                        waiting.unregister(descriptor)  # it had done its part
+                        waiting.unregister(descriptor)  # that node had finished its part
         finally:
             if idle:
                 self._waiting(False)
 
     def _gone(self, other: int, over: Callable[[], bool], counter: int | None, value: int) -> None:
-        """Raise PeerLost if `other`, which has gone, is one of those waited for."""
+        """Raise PeerLost if this node waits for `other`, which has ended."""
         if over():
             return
         if other == 0 if counter is None else not self._has(other, counter, value):
@@ -200,7 +209,9 @@ class Segment:
 
 
 def opened(size: int) -> tuple[int, list[int], list[tuple[int, int]]]:
-    """(memory, bells, pipes as (read end, write end)) for `size` nodes: descriptors. Raises OSError, MemoryError."""
+    """Return the descriptors for `size` nodes: (memory, bells, pipes as (read end, write end)). Raise OSError or
+    MemoryError.
+    """
     descriptors: list[int] = []
     try:
         descriptors.append(allocated(2 * size * _LINE + SLOTS * size * SLOT_BYTES))
@@ -217,7 +228,7 @@ def opened(size: int) -> tuple[int, list[int], list[tuple[int, int]]]:
 
 
 def allocated(size: int) -> int:
-    """The descriptor of `size` bytes of memory without a name, there and staying. Raises MemoryError, OSError."""
+    """Return the descriptor of `size` bytes of unnamed memory, allocated and sealed. Raise MemoryError or OSError."""
     memory = unnamed("sparksplit", sealable=True)
     try:
         os.posix_fallocate(memory, 0, size)
@@ -231,5 +242,5 @@ def allocated(size: int) -> int:
 
 
 def _mapped(memory: int) -> mmap.mmap:
-    """All of it, with its pages: the first sums would pay for them otherwise."""
+    """Map the whole memory and its pages now, so that the first sums do not pay for that."""
     return mmap.mmap(memory, os.fstat(memory).st_size, mmap.MAP_SHARED | mmap.MAP_POPULATE)

@@ -1,8 +1,8 @@
-"""Sums in memory that the nodes of one host share, in NumPy, in the ring's order.
+"""Sums through memory that the nodes of one host share, in NumPy, in the ring's order.
 
-Each node copies into its slots what the others sum of its arrays, sums its own part of everybody's into memory that all
-read the results from, and waits until the others have. That is done chunk by chunk: what passes between two nodes stays
-in their caches.
+Each node copies into its slots the parts of its arrays that other nodes sum. It sums its own part of all arrays into
+the shared results, and waits for the other nodes. This happens chunk by chunk, so that data between two nodes stays in
+their caches.
 """
 
 from __future__ import annotations
@@ -24,27 +24,34 @@ if TYPE_CHECKING:
     from sparksplit.cluster import Member
 
 _CHUNK_BYTES = SLOT_BYTES // 4
-"""Of what one node puts and the others read meanwhile. With whole slots, sums of 400 KB and 1.7 MB whose numbers are in
-the caches took between as long and three times as long, without a pattern; with an eighth, they took longer."""
+"""Bytes that a node puts at once, while the others read. Whole slots were up to three times as slow for sums of 400 KB
+and 1.7 MB with their data in the caches, without a pattern. An eighth of a slot was slower too.
+"""
 
 
 class Part(Protocol):
-    """What a node does for one chunk of a sum. bytes: of the chunk. summing: whether this node sums any of it."""
+    """A node's work for one chunk of a sum. bytes: size of the chunk. summing: whether this node sums a part of the
+    chunk.
+    """
 
     bytes: int
     summing: bool
 
     def put(self, flat: Sequence[Array], slot: Array) -> None:
-        """Copy what others need of the one-dimensional arrays `flat` into this node's slot."""
+        """Copy the parts of the one-dimensional arrays `flat` that other nodes need into this node's slot."""
 
     def add(self, flat: Sequence[Array], slots: Sequence[Array], turn: int) -> None:
-        """Make this node's part of the sums, in the set `turn`. slots: of the nodes that share memory, by rank."""
+        """Compute this node's part of the sums, in the set `turn`. slots: of the nodes that share memory, by rank."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sum of one signature of arrays needs. sent: bytes. results: two sets of the arrays in which sums appear,
-    in turn. groups: of each dtype, its chunks and the slots for them, by chunk in turn and by rank."""
+    """Everything that a sum of arrays with certain shapes and dtypes needs.
+
+    sent: bytes.
+    results: two sets of result arrays, used in turn.
+    groups: for each dtype, its chunks and their slots, by chunk in turn and by rank.
+    """
 
     sent: int
     results: Sequence[Sequence[Array]]
@@ -52,16 +59,16 @@ class Plan:
 
 
 def join(member: Member) -> Shared:
-    """Shared memory between the nodes of `member`'s cluster; tells the driver when a peer keeps this node waiting.
+    """Join the nodes of `member`'s cluster by shared memory. Tell the driver when a peer makes this node wait.
 
-    Raises Apart where they are not all on one host, or something there is in the way.
+    Raise Apart if the nodes are not all on one host, or if the host does not allow sharing memory.
     """
     with meeting(member.gather) as met:
         return joined(member, met)
 
 
 def joined(member: Member, met: Meeting) -> Shared:
-    """Shared memory between nodes that have met, as `join` makes it."""
+    """Like `join`, for nodes that have met."""
 
     def waiting(is_waiting: bool) -> None:
         member.state(waiting=is_waiting)
@@ -70,10 +77,10 @@ def joined(member: Member, met: Meeting) -> Shared:
 
 
 class Shared(NumPyCollective[Plan]):
-    """Sums through a segment.
+    """Sums through a memory segment.
 
-    bytes_sent: what a ring of that many nodes would send, so that it does not depend on where nodes run. Results cannot
-    be written to: they are the other nodes' too.
+    bytes_sent: the bytes that a ring of as many nodes would send, so that the count does not depend on the nodes'
+    hosts. Results are read-only, because the nodes share them.
     """
 
     def __init__(self, rank: int, size: int, segment: Segment) -> None:
@@ -91,10 +98,10 @@ class Shared(NumPyCollective[Plan]):
         gather: Callable[[str, Any], list[Any]],
         waiting: Callable[[bool], None] = lambda _: None,
     ) -> Shared:
-        """Come together with the other nodes.
+        """Connect with the other nodes.
 
-        gather(name, value): returns every rank's value, by rank. waiting: called with True when a peer keeps this node
-        waiting, with False when it goes on. Raises Apart, on every node or on none.
+        gather(name, value): returns every rank's value, by rank. waiting: called with True when a peer makes this node
+        wait, and with False when the work goes on. Raise Apart, on every node or on none.
         """
         with meeting(gather) as met:
             assert size == len(met.places)
@@ -109,7 +116,7 @@ class Shared(NumPyCollective[Plan]):
         gather: Callable[[str, Any], list[Any]],
         waiting: Callable[[bool], None] = lambda _: None,
     ) -> Shared:
-        """`connect`, of nodes that have met."""
+        """`connect` for nodes that have met."""
         if problem := met.problem or met.apart:
             raise Apart(problem)
         size = len(met.places)
@@ -137,7 +144,7 @@ class Shared(NumPyCollective[Plan]):
             places.append(room)
             room += _padded(flat.share * flat.size * flat.dtype.itemsize)
         if 2 * room > self._segment.results.size:
-            self._plans.clear()  # they refer to the memory before
+            self._plans.clear()  # they refer to the old memory
             self._segment.renew(2 * room)
         results, groups = [list(arrays) for _ in range(2)], []
         for flat, place in zip(layouts, places, strict=True):
@@ -153,7 +160,9 @@ class Shared(NumPyCollective[Plan]):
         return Plan(sent(layouts, self.rank), results, groups)
 
     def _parts(self, flat: Flat, sums: Sequence[Array]) -> Sequence[Part]:
-        """What this node does for each chunk of the arrays of one dtype. sums: two sets, of `share * size` elements."""
+        """Return this node's work for each chunk of the arrays of one dtype. sums: two sets, of `share * size`
+        elements.
+        """
         length = _CHUNK_BYTES // flat.dtype.itemsize
         return [
             _Chunk(flat, low, min(low + length, flat.total), self.rank, sums) for low in range(0, flat.total, length)
@@ -162,8 +171,8 @@ class Shared(NumPyCollective[Plan]):
     def _sum_chunks(self, chunks: Sequence[Part], slots: Sequence[Sequence[Array]], flat: Sequence[Array]) -> None:
         """Sum the arrays of one dtype.
 
-        A slot is used again once all have summed the chunk that lay there. Sums may be written to as soon as all have
-        put the first chunk: by then nobody reads the sums that lay there before.
+        A slot is used again after all nodes have summed its chunk. Sums may be written after all nodes have put the
+        first chunk: nobody then reads the sums that lay there before.
         """
         segment, first = self._segment, self._chunks
         for place in range(-1, len(chunks)):
@@ -178,7 +187,7 @@ class Shared(NumPyCollective[Plan]):
             chunk = chunks[place]
             if chunk.summing:
                 segment.wait(PUT, first + place + 1)
-                if segment.size == self.size:  # otherwise there are others elsewhere
+                if segment.size == self.size:  # otherwise some nodes are on other hosts
                     self._arrived()
                 chunk.add(flat, slots[(first + place) % SLOTS], self._turn)
             segment.tell(DONE, first + place + 1)
@@ -192,7 +201,7 @@ class Shared(NumPyCollective[Plan]):
 
 
 class _Term(NamedTuple):
-    """A piece of what a node sums: at `low` to `high` of the chunk, in the order of ranks `order`."""
+    """A part of a node's work: elements `low` to `high` of the chunk, summed in the rank order `order`."""
 
     order: Sequence[int]
     low: int
@@ -201,7 +210,7 @@ class _Term(NamedTuple):
 
 
 class _Chunk:
-    """Elements `low` to `high` of a group, of which each node sums one part. terms: the pieces of node `rank`'s."""
+    """Elements `low` to `high` of a group. Each node sums one part of them. terms: the pieces that node `rank` sums."""
 
     def __init__(self, flat: Flat, low: int, high: int, rank: int, sums: Sequence[Array]) -> None:
         self._flat, self._low, self._rank, self._sums = flat, low, rank, sums
@@ -239,5 +248,5 @@ class _Chunk:
 
 
 def _padded(count: int) -> int:
-    """Bytes; what lies after them begins there."""
+    """Round `count` bytes up to the alignment, where the next data begins."""
     return -(-count // ALIGNMENT) * ALIGNMENT

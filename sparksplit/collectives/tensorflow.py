@@ -1,7 +1,7 @@
-"""MultiWorkerMirroredStrategy's collectives (NCCL on GPUs, gRPC on CPUs), and none of its training.
+"""The collectives of MultiWorkerMirroredStrategy (NCCL on GPUs, gRPC on CPUs), without its training.
 
-Create it before anything else in TensorFlow: collectives must be configured when the program starts. Tensors on a GPU
-stay there. Between CPU nodes it is slower than the ring.
+Create this before anything else in TensorFlow: collectives must be configured when the program starts. Tensors on a GPU
+stay there. Between CPU nodes, it is slower than the ring.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def join(member: Member) -> TensorFlowCollective:
-    """TensorFlow's collectives between the nodes of `member`'s cluster."""
+    """Return TensorFlow's collectives between the nodes of `member`'s cluster."""
     member.state(waiting=True)
     collective = TensorFlowCollective(member.rank, member.size, member.tf_config)
     member.state(waiting=False)
@@ -33,7 +33,7 @@ def join(member: Member) -> TensorFlowCollective:
 
 
 class TensorFlowCollective(Collective):
-    """All-reduce over the workers that `tf_config` (TF_CONFIG as a mapping, with a chief) names."""
+    """All-reduce over the workers in `tf_config` (TF_CONFIG as a mapping, with a chief)."""
 
     same_graphs = True
     same_shapes = True
@@ -42,7 +42,7 @@ class TensorFlowCollective(Collective):
     def __init__(self, rank: int, size: int, tf_config: dict[str, Any]) -> None:
         super().__init__(rank, size)
         os.environ["TF_CONFIG"] = json.dumps(tf_config)
-        # Without a time limit: a peer is waited for as long as the driver lets it be.
+        # No time limit: this node waits for a peer as long as the driver allows.
         self._options = tf.distribute.experimental.CommunicationOptions()
         self._strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=self._options)
         if self._strategy.num_replicas_in_sync != size:
@@ -52,7 +52,7 @@ class TensorFlowCollective(Collective):
 
     def sum(self, arrays: Sequence[Array]) -> list[Array]:
         began = time.perf_counter()
-        # TensorFlow's collectives know no unsigned integers; the sum modulo 2^64 has the same bits either way.
+        # TensorFlow's collectives do not support unsigned integers. The sum modulo 2^64 has the same bits if signed.
         signed = [array.view(np.int64) if array.dtype == np.uint64 else array for array in widened(arrays)]
         try:
             sums = self._sum_function([tf.constant(array) for array in signed])
@@ -68,14 +68,14 @@ class TensorFlowCollective(Collective):
         return narrowed_tensors(self._sum_all(wide), tensors)
 
     def account(self, calls: int) -> None:
-        # What a ring would send: each node passes on every slice twice, except its last.
+        # About what a ring would send: each node passes on every slice twice, except its last.
         self.bytes_sent += calls * self._traced_bytes * 2 * (self.size - 1) // self.size
 
     def cause(self, error: BaseException) -> BaseException | None:
         text = " ".join(str(error).split())[:300]
         if isinstance(error, tf.errors.DeadlineExceededError):
             return PeerLost(f"not every node reached an all-reduce within the time limit: {text}")
-        # One node's error ends the sums of all nodes, with that error's words and number. The words are TensorFlow's.
+        # One node's error ends the sums of all nodes, with its code and text. The words are TensorFlow's.
         if isinstance(error, tf.errors.UnavailableError) or "Collective ops is aborted" in text:
             return PeerLost(f"another node has left the all-reduce: {text}")
         return None
@@ -96,7 +96,7 @@ class TensorFlowCollective(Collective):
     def _sum_flat(self, flat: Any) -> Any:
         def reduce(value: Any) -> Any:
             context = tf.distribute.get_replica_context()
-            # The identity gives the value a device; without it: "destinations can not be empty".
+            # tf.identity gives the value a device. Without a device: "destinations can not be empty".
             return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.identity(value), self._options)
 
         return self._strategy.experimental_local_results(self._strategy.run(reduce, args=(flat,)))[0]

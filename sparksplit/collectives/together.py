@@ -1,5 +1,5 @@
-"""How the nodes of one host come together: the first one listens at a Unix socket without a file, the others call it,
-prove that they know the run's secret, and are handed what all have in common.
+"""How the nodes of one host connect. The first node listens at a Unix socket without a file. The others call it, prove
+that they know the run's secret, and receive the descriptors of the shared resources.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from sparksplit.collectives.segment import MOST_NODES, Segment, opened
 from sparksplit.network.keys import derived
 
 SECONDS = 10.0
-"""For all nodes to call; they are told to at the same time."""
+"""Seconds for all nodes to call. They are told to call at the same time."""
 
-_BACKLOG = 1024  # beyond it who calls is refused: a stranger needs many calls to keep a node out
+_BACKLOG = 1024  # further callers are refused: a stranger needs many calls to keep a node out
 
 
 class Apart(RunError):
-    """The nodes cannot share memory; its text says why, and is the same on all of them."""
+    """The nodes cannot share memory. The text says why, and is the same on all nodes."""
 
 
 @contextmanager
 def meeting(gather: Callable[[str, Any], list[Any]]) -> Iterator[Meeting]:
-    """Where all nodes are; this one listens for those of its host while the context lasts.
+    """Exchange where all nodes are. This node listens for the nodes of its host while the context lasts.
 
-    gather(name, value): every rank's value, by rank.
+    gather(name, value): returns every rank's value, by rank.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
         name, silent = secrets.token_hex(16), None
         try:
             server.bind(f"\0sparksplit-{name}")
             server.listen(_BACKLOG)
-        except OSError as error:  # what confines processes may forbid it
+        except OSError as error:  # a sandbox may forbid it
             silent = error.strerror
         place, problem = _place()
         found = gather("shared memory", [place, f"sparksplit-{name}", problem, silent])
@@ -52,10 +52,12 @@ def meeting(gather: Callable[[str, Any], list[Any]]) -> Iterator[Meeting]:
 
 @dataclass(frozen=True)
 class Meeting:
-    """What every node knows of all, by rank.
+    """The facts about all nodes, by rank.
 
-    places: equal for two nodes that can reach each other without a network. problem: why one of them cannot share
-    memory at all; None where each can. names: where they listen. silent: why one does not; None where it does.
+    places: equal for two nodes that can reach each other without a network.
+    problem: why a node cannot share memory at all; None if every node can.
+    names: the nodes' listening addresses.
+    silent: why a node does not listen; None if it does.
     """
 
     server: socket.socket
@@ -66,7 +68,7 @@ class Meeting:
 
     @property
     def apart(self) -> str | None:
-        """Why the nodes are not all on one host; None where they are."""
+        """Why the nodes are not all on one host; None if they are."""
         for rank, place in enumerate(self.places):
             if place != self.places[0]:
                 same_kernel = place.split()[0] == self.places[0].split()[0]
@@ -82,9 +84,10 @@ class Meeting:
         gather: Callable[[str, Any], list[Any]],
         waiting: Callable[[bool], None] = lambda _: None,
     ) -> Segment:
-        """What node `rank` and the others of its run have in common; every node of every run must call it.
+        """Return the shared memory segment of node `rank` and the other nodes of its run. Every node of every run must
+        call this.
 
-        runs: ranks, of which those of one run are in one place. Raises Apart, on every node or on none.
+        runs: groups of ranks; each run's nodes are in one place. Raise Apart, on every node or on none.
         """
         _refuse(self.problem)
         for run in runs:
@@ -103,7 +106,7 @@ class Meeting:
             text = (error.strerror if isinstance(error, OSError) else None) or str(error)
             problem = f"node {rank} cannot share memory with the others: {text}"
         try:
-            # All of them: the first node only sees that another one does not come, and that one knows why.
+            # Gather all problems: the first node only sees that a node is missing; the missing node knows the reason.
             _refuse("; ".join(filter(None, gather("shared memory taken", problem))))
         except BaseException:
             if segment is not None:
@@ -114,13 +117,13 @@ class Meeting:
 
 
 def runs_of(places: Sequence[str]) -> list[range]:
-    """The ranks that follow one another in one place, in their order."""
+    """Return the groups of consecutive ranks in one place, in order."""
     begins = [rank for rank, place in enumerate(places) if rank == 0 or place != places[rank - 1]]
     return [range(begin, end) for begin, end in zip(begins, [*begins[1:], len(places)], strict=True)]
 
 
 def spread(places: Sequence[str]) -> str:
-    """How nodes that share hosts are spread over them, and whether by rank they are host by host."""
+    """Describe how the nodes are spread over hosts, and whether their ranks are grouped by host."""
     groups, on = len(runs_of(places)), Counter(places)
     text = f"{len(places)} nodes are on {len(on)} hosts, up to {max(on.values())} of them on one"
     if groups == len(on):
@@ -129,7 +132,7 @@ def spread(places: Sequence[str]) -> str:
 
 
 def _hand_out(server: socket.socket, run: range, key: bytes, waiting: Callable[[bool], None]) -> Segment:
-    """The first node's part."""
+    """The first node's part of `Meeting.segment`."""
     called = answered(server, run[1:], key, time.monotonic() + SECONDS)
     try:
         memory, bells, pipes = opened(len(run))
@@ -151,13 +154,13 @@ def _hand_out(server: socket.socket, run: range, key: bytes, waiting: Callable[[
             os.close(descriptor)
         raise
     finally:
-        # Each node alone holds the end by which its own end is noticed.
+        # Only one process may hold the writing end of a node's pipe: the node itself.
         for descriptor in (memory, pipes[0][0], *(own[1] for own in pipes[1:])):
             os.close(descriptor)
 
 
 def _take(name: str, rank: int, run: range, key: bytes, waiting: Callable[[bool], None]) -> Segment:
-    """Every other node's part."""
+    """Every other node's part of `Meeting.segment`."""
     size = len(run)
     line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     descriptors: list[int] = []
@@ -165,7 +168,7 @@ def _take(name: str, rank: int, run: range, key: bytes, waiting: Callable[[bool]
         line.settimeout(SECONDS)
         line.connect(name)
         call(line, rank, key, time.monotonic() + SECONDS)
-        line.settimeout(SECONDS)  # until the last of the others has called, too
+        line.settimeout(SECONDS)  # the first node answers after all nodes have called
         descriptors = list(socket.recv_fds(line, 1, 2 * size + 1, socket.MSG_CMSG_CLOEXEC)[1])
         if len(descriptors) != 2 * size + 1:
             raise RunError(f"{len(descriptors)} of {2 * size + 1} descriptors arrived")
@@ -180,10 +183,10 @@ def _take(name: str, rank: int, run: range, key: bytes, waiting: Callable[[bool]
 
 
 def _place() -> tuple[str, str | None]:
-    """(what two processes must have in common to reach each other by a Unix socket without a file, why this one cannot
-    share memory with others or None).
+    """Return (place, problem). Processes with equal places can reach each other by a Unix socket without a file.
+    problem: why this process cannot share memory; None if it can.
 
-    It is the running kernel, and the network namespace: a container may have its own.
+    The place is the running kernel and the network namespace, because a container may have its own namespace.
     """
     if platform.machine() not in ("x86_64", "AMD64"):
         return "", f"shared memory between nodes needs an x86 processor (this is {platform.machine()})"

@@ -1,4 +1,4 @@
-"""Virtual nodes: one process plays several nodes in turn, each from one exchange to the next."""
+"""Virtual nodes: one process plays several nodes in turn. Each node runs from one exchange to the next."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ Total = TypeVar("Total")
 
 
 class Stage:
-    """Where the nodes of one process take turns: rank 0 runs until it exchanges, then rank 1, and so on."""
+    """Gives turns to the nodes of one process: rank 0 runs until it exchanges, then rank 1, and so on."""
 
     def __init__(self, size: int) -> None:
         self.size = size
-        # One per node: waking all of them at each turn would cost more than a small model's step.
+        # One semaphore per node: waking all nodes at each turn would cost more than a small model's step.
         self._turns = [threading.Semaphore(int(rank == 0)) for rank in range(size)]
         self._failure: BaseException | None = None
         self._total: Any = None
         self._result: Any = None
 
     def set(self, variables: Sequence[Any]) -> None:
-        """Give each node its own copy of these variables: weights, the optimizer's state, everything that training
-        changes.
+        """Give each node its own copy of these variables: weights, optimizer state, everything that training changes.
 
-        All begin with the current values, and each finds its own again whenever it is its turn.
+        All copies begin with the current values. Each node finds its own values again at its turn.
         """
         import tensorflow as tf
 
@@ -47,7 +46,7 @@ class Stage:
         self._kept: list[list[Any]] = [beginning for _ in range(self.size)]
 
     def play(self, node: Callable[[int], Result]) -> list[Result]:
-        """What `node(rank)` returns for every rank; raises what the first one to fail raised."""
+        """Run `node(rank)` for every rank and return the results. Raise the error of the first node that fails."""
         results: list[Any] = [None] * self.size
 
         def run(rank: int) -> None:
@@ -70,7 +69,9 @@ class Stage:
         return results
 
     def exchange(self, rank: int, add: Callable[[Total | None], Total]) -> Total:
-        """What all nodes' `add` calls make, in the order of ranks: each gets the previous result, the first None."""
+        """Return the combined result of all nodes' `add` calls, in rank order. Each call gets the previous result, the
+        first gets None.
+        """
         self._total = add(None if rank == 0 else self._total)
         if rank == self.size - 1:
             self._result, self._total = self._total, None
@@ -92,7 +93,7 @@ class Stage:
 
 
 class VirtualCollective(Collective):
-    """Sums over the nodes of a stage. bytes_sent: what a ring of that many nodes would send; seconds stay 0."""
+    """Sums over the nodes of a stage. bytes_sent: about what a ring of as many nodes would send. `seconds` stays 0."""
 
     in_graphs = False
     name = "virtual"
@@ -111,7 +112,7 @@ class VirtualCollective(Collective):
             return running
 
         self.bytes_sent += 2 * (self.size - 1) * sum(array.nbytes for array in wide) // self.size
-        # As in the ring, what is infinite is noticed in the sums.
+        # As in the ring, the callers check the sums for infinite values.
         with np.errstate(over="ignore", invalid="ignore"):
             running = self._stage.exchange(self.rank, add)
         return narrowed(running.sums, given)
@@ -126,9 +127,10 @@ class VirtualCollective(Collective):
 
 
 class _Running:
-    """Sums to which nodes add one after the other; each slice gets its terms in the order that a ring adds them in.
+    """Sums to which the nodes add in turn. Each slice adds the ranks in the order of a ring.
 
-    sums: once all have added. Node j < i comes before slice i has begun: its part of that slice is kept until the end.
+    sums: valid after all nodes have added. Node j < i adds before slice i has begun, so its part of that slice is kept
+    until the end.
     """
 
     def __init__(self, arrays: Sequence[Array], size: int) -> None:
@@ -142,7 +144,7 @@ class _Running:
                 self.sums[number] = view
 
     def add(self, rank: int, given: Sequence[Array]) -> None:
-        """Add the arrays of node `rank`, one-dimensional; the ranks' turns are in order."""
+        """Add the one-dimensional arrays of node `rank`. Ranks must be added in order."""
         for flat, total, kept in zip(self._flats, self._buffers, self._kept, strict=True):
             own = np.empty_like(total)
             if flat.total:

@@ -1,1 +1,4 @@
-"""The commands, one module each: `cli` finds them by name, and the files in jobs/ give them to spark-submit."""
+"""The commands, one module each.
+
+`cli` finds a command by its name, and the files in jobs/ run it under spark-submit.
+"""

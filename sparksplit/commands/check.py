@@ -17,7 +17,7 @@ from sparksplit.training.disks import spooled
 
 
 def run(config: CheckConfig, options: Options) -> None:
-    """Print what was found; raises UsageError, which is exit status 2, if something must be put right."""
+    """Print the report. Raise UsageError (exit status 2) if there are problems."""
     report = check(config, _planned(config))
     show(report, config.path)
     if report.problems:
@@ -26,7 +26,10 @@ def run(config: CheckConfig, options: Options) -> None:
 
 
 def _planned(config: CheckConfig) -> Planned:
-    """The run that the configuration names. Raises UsageError where what that needs does not exist."""
+    """Return the run that the configuration names.
+
+    Raise UsageError if its configuration or its data set is wrong or missing.
+    """
     if config.train is None:
         if config.data is not None:
             raise config.error("data", "needs train: a data set alone does not say how many nodes spool it")
@@ -48,5 +51,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

@@ -32,11 +32,11 @@ STATUSES = (
     "exit status: 0 success, or nothing to do; 1 the run failed; 2 wrong command line, configuration or input;",
     "3 another running command writes to the output; 128 + signal number after a signal (Ctrl-C: 130)",
 )
-"""The contract with schedulers, as --help prints it."""
+"""The contract with schedulers, printed by --help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Dispatch to the named command; exit status 2 for an unknown one."""
+    """Run the named command, and return its exit status. Return 2 for an unknown command."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())

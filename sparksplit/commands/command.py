@@ -1,4 +1,4 @@
-"""One command: its arguments, its configuration, its exit status. Each file in `jobs/` declares one."""
+"""One command: its arguments, its configuration, its exit status. Each command's module declares a Command."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ from sparksplit.spark.session import satisfy_yarn
 class Command:
     """A command of `sparksplit`, and of `spark-submit jobs/NAME.py`.
 
-    run: takes the checked configuration and the options; raises SparksplitError where it fails.
-    default_config: the configuration file to use when the user names none; without one, --set may give everything
-        required.
+    run: takes the checked configuration and the options. Raises SparksplitError if it fails.
+    default_config: the configuration file to use if the user names none. Without a default, --set may give all required
+        keys.
     resumable: whether the command takes --resume and --restart.
-    rehearses: whether it takes --dry-run.
-    flags: keys that have their own command-line option; the command then has no --overwrite.
-    overwrites: whether it takes --overwrite.
-    applies: whether it takes --apply.
-    config_of: where a file may be of several kinds, the kind of one with these keys at its top; `config` is the first.
+    rehearses: whether the command takes --dry-run.
+    flags: keys that have their own command-line option. A command with flags has no --overwrite.
+    overwrites: whether the command takes --overwrite.
+    applies: whether the command takes --apply.
+    config_of: returns the kind of a configuration from its top keys, if a file may be of several kinds. `config` is the
+        first kind.
     """
 
     name: str
@@ -54,7 +55,7 @@ class Command:
         """Run the command with `argv` (sys.argv's by default) and return its exit status: 0 to 3, or 128 + signal."""
         try:
             arguments = self._parser().parse_args(argv)
-        except SystemExit:  # --help, which has printed what was asked for
+        except SystemExit:  # --help has printed its text
             return 0
         except ConfigError as error:
             print(f"sparksplit {self.name}: {error}", file=sys.stderr)
@@ -164,7 +165,10 @@ class Command:
         return parser
 
     def _flags_set(self, arguments: argparse.Namespace) -> Iterator[str]:
-        """The command's own options as overrides; a text value stays text, whatever YAML would make of it."""
+        """Yield the command's own options as overrides.
+
+        A text value stays a text, even if YAML would read it as another type.
+        """
         for key in self.flags:
             value = getattr(arguments, key)
             if value is not None:
@@ -184,7 +188,7 @@ class Command:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Reports a mistake on the command line as any other mistake: in one line, by an exception."""
+    """Reports a mistake on the command line like any other mistake: in one line, by an exception."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (--help lists the arguments)")
@@ -192,9 +196,9 @@ class _Parser(argparse.ArgumentParser):
 
 @contextmanager
 def _stopping_signals() -> Iterator[None]:
-    """Turn SIGTERM into Interrupted, so that `finally` blocks run; SIGINT is Python's KeyboardInterrupt already.
+    """Turn SIGTERM into Interrupted, so that `finally` blocks run. Python turns SIGINT into KeyboardInterrupt itself.
 
-    It stays the reason where something fails in the course of it: a signal may go to Spark's processes, too.
+    After a SIGTERM, any other error also ends in Interrupted, because the signal may reach Spark's processes, too.
     """
     came: list[int] = []
 

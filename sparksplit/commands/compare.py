@@ -29,12 +29,12 @@ def run(config: CompareConfig, options: Options) -> None:
 
 
 def within(config: CompareConfig) -> str:
-    """What comes before a key of `compare` in `--set`: the section of the file that has it, as in quickstart's."""
+    """Return the prefix of `compare`'s keys in `--set`: the section of the file, as in quickstart's file."""
     return "".join(f"{key}." for key in config.origin.prefix)
 
 
 def table_of(results: Results) -> Table:
-    """The strategies, with one line for each number of nodes."""
+    """Return a table of the strategies, with one line for each number of nodes."""
     quantity, split = Quantity(results.metric.name), results.metric.split
     table = Table(box=None, pad_edge=False)
     metric = f"{split}\n{quantity.label}"
@@ -59,7 +59,9 @@ def table_of(results: Results) -> Table:
 
 
 def _to_target(to: ToTarget | None) -> str:
-    """How long it took to reach the target (in passes, if time was not measured), and how many runs did if not all."""
+    """Return the time to the target (in passes, if time was not measured), and the number of runs if not all reached
+    it.
+    """
     if to is None:
         return ""
     if to.passes is None:
@@ -77,5 +79,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

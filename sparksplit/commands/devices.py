@@ -1,4 +1,4 @@
-"""`sparksplit devices`, and `spark-submit jobs/devices.py`: what the driver's and the executors' devices can do."""
+"""`sparksplit devices`, and `spark-submit jobs/devices.py`: measurements of the driver's and the executors' devices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparksplit.operations.devices.table import show
 
 
 def run(config: DevicesConfig, options: Options) -> None:
-    """Print and keep what was found; raises RunError if some of it could not be measured."""
+    """Print and save the measurements. Raise RunError if a measurement failed."""
     record = devices(config)
     show(record)
     print(f"devices    {leave(record, config.output)}")
@@ -32,5 +32,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

@@ -30,8 +30,11 @@ from sparksplit.training.report import versions
 
 
 def kind(keys: Collection[str]) -> type[Config]:
-    """What a configuration with these keys is of: `preprocess`, which alone has `input`, or `train`. Raises ConfigError
-    for one of `compare`, which alone has `strategies`."""
+    """Return the configuration class for these top keys: of `preprocess` if `input` is among them, otherwise of
+    `train`.
+
+    Raise ConfigError for a configuration of `compare`, which has `strategies`.
+    """
     if "strategies" in keys:
         raise ConfigError("strategies: is a key of compare; diagnose takes a configuration of train or of preprocess")
     if "input" in keys:
@@ -40,7 +43,7 @@ def kind(keys: Collection[str]) -> type[Config]:
 
 
 def run(config: Config, options: Options) -> None:
-    """Measure, keep what was found, and print it on standard output."""
+    """Measure, save the record, and print it on standard output."""
     if isinstance(config, TrainConfig):
         _training(config, options)
     else:
@@ -76,14 +79,14 @@ def _preparation(config: PreprocessConfig, options: Options) -> None:
 
 
 def _left(output: Output, record: Record, page: str) -> list[str]:
-    """Leave the record and its page; returns the files."""
+    """Write the record and its page. Return the paths of both files."""
     content = json.dumps(record.to_json(), indent=1).encode() + b"\n"
     path = leave(output, {DIAGNOSIS: content, PAGE: page.encode()})
     return [filesystem.join(path, PAGE), filesystem.join(path, DIAGNOSIS)]
 
 
 def _apply(file: ConfigFile | None, tried: Iterable[Advice]) -> None:
-    """Write the settings that help, and say how Spark's settings among them are set. Without a file, do nothing."""
+    """Write the settings that help, and print how to set Spark's settings among them. Without a file, do nothing."""
     if file is None:
         return
     settings = {key: value for advice in tried if advice.helps for key, value in advice.settings.items()}
@@ -111,5 +114,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

@@ -11,7 +11,7 @@ from sparksplit.operations.package import package
 
 
 def run(config: PackageConfig, options: Options) -> None:
-    """Make the archives; print on standard output what was made, and finally the command to copy."""
+    """Make the archives. Print a line for each part on standard output, and finally the command to copy."""
     for line in package(config):
         print(line, flush=True)
 
@@ -26,5 +26,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

@@ -20,7 +20,7 @@ def run(config: PredictConfig, options: Options) -> None:
 
 
 def summary(result: Result) -> Iterator[str]:
-    """What was predicted, how good it is and where it is, for people."""
+    """Yield lines for people: the predicted rows, the metrics, and the paths."""
     places = result.places
     if result.done:
         yield f"{result.path} is up to date: it was made from the same input and configuration"
@@ -50,5 +50,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

@@ -17,13 +17,15 @@ from sparksplit.prepare.windows_config import said as said_windows
 
 
 def run(config: PreprocessConfig, options: Options) -> None:
-    """Prepare the data set, unless it is there already, and print what it holds on standard output; or, as a dry run,
-    what a sample tells."""
+    """Prepare the data set, unless it is up to date, and print its content on standard output.
+
+    For a dry run, print the result for a sample.
+    """
     print(dry_run(config) if options.dry_run else summary(preprocess(config, options)))
 
 
 def summary(data: PreparedDataSet) -> str:
-    """What a prepared data set holds, for people."""
+    """Return the content of a prepared data set, as text for people."""
     manifest = data.manifest
     lines = [
         f"{name:<11}{split.rows:>12,} rows in {sum(rows > 0 for rows in split.lane_rows)} of {manifest.lanes} lanes,"
@@ -65,5 +67,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

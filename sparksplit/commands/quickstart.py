@@ -65,12 +65,12 @@ class QuickstartConfig(Config):
 
 
 def digits() -> str:
-    """The path of the handwritten digits in scikit-learn: rows of 64 pixels (0 to 16) and the digit, as CSV.
+    """Return the path of the handwritten digits in scikit-learn: rows of 64 pixels (0 to 16) and the digit, as CSV.
 
     Source: E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine Learning Repository, 1998.
-    Raises InputError where scikit-learn is not installed.
+    Raise InputError if the file is not found, because scikit-learn is not installed.
     """
-    spec = importlib.util.find_spec("sklearn")  # finds without importing, which would take a second
+    spec = importlib.util.find_spec("sklearn")  # finds the package without the import, which would take a second
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         file = Path(folder) / "datasets" / "data" / "digits.csv.gz"
         if file.is_file():
@@ -79,7 +79,7 @@ def digits() -> str:
 
 
 def run(config: QuickstartConfig, options: Options) -> None:
-    """Run the commands one after the other, in one Spark session, and print where everything is."""
+    """Run the commands one after the other in one Spark session, and print the paths of their outputs."""
     plan(config.compare)  # a mistake in a strategy is reported before anything runs
     nodes, last = config.train.processes, filesystem.join(config.compare.output, SUCCESS)
     steps: tuple[tuple[str, Callable[[], None]], ...] = (
@@ -121,7 +121,7 @@ def _summary(config: QuickstartConfig) -> Iterator[str]:
 
 
 def _further(config: QuickstartConfig) -> Iterator[str]:
-    """Commands to go on with."""
+    """Yield commands to try next."""
     yield f"  {_program('tensorboard')} --logdir {filesystem.join(config.train.output, 'tensorboard')}"
     yield (
         f"  {_program('sparksplit')} quickstart --set output=quickstart-single --set train.strategy=single"
@@ -131,7 +131,7 @@ def _further(config: QuickstartConfig) -> Iterator[str]:
 
 
 def _program(name: str) -> str:
-    """How to call an installed program: by its path if its folder is not on the PATH."""
+    """Return how to call an installed program: its path beside the Python interpreter, or else its name."""
     beside = Path(sys.executable).parent / name
     return str(beside) if beside.is_file() else name
 
@@ -148,5 +148,5 @@ COMMAND = Command(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; returns its exit status."""
+    """Run the command, and return its exit status."""
     return COMMAND.main(argv)

@@ -1,1 +1,1 @@
-"""Strategies of splitting the work, side by side: what `sparksplit compare` runs, finds and shows."""
+"""`sparksplit compare`: run strategies side by side, analyse the runs, and report which strategy to use."""

@@ -1,8 +1,7 @@
-"""The cost model's numbers, from what runs and the sweep of sums have measured, and how far off it is where it was not
-fitted.
+"""Fit the cost model to the measured runs and to the sweep of sums, and check its predictions.
 
-Each term is fitted to the seconds of what it stands for: computing, exchanges, waiting for rows. An error counts as a
-share of its run's whole training.
+Each term is fitted to its own measured seconds: computing, exchanges, or waiting for rows. The fit counts each error as
+a share of its run's whole training. The checks predict runs that the model was not fitted to, if there are enough runs.
 """
 
 from __future__ import annotations
@@ -37,18 +36,18 @@ from sparksplit.comparison.record import ComparedRun, HandOff, Measured, SweepPo
 GBITS = (1.0, 10.0, 100.0)
 _CONTENTIONS = np.linspace(0, 2, 201)
 _NEAR = 16
-"""A sum tells about the runs' if it has at least so small a part of their bytes, or at most so many times as many."""
+"""A point of the sweep is used if its bytes are within this factor of the bytes of the runs' sums."""
 AIM = 0.15
-"""How far off it should be at most where it was not fitted, as a share of what was measured."""
+"""Largest acceptable error of a prediction that the model was not fitted to, as a share of the measurement."""
 _APART = 1.2
-"""Hand-offs of so many times as many rows tell what a row takes. Of nearly as many, in which rows that a task of Spark
-has sent again are counted, they do not."""
+"""Hand-offs show the seconds per row if their rows differ by at least this factor. Smaller differences may come from
+rows that a task of Spark has sent again."""
 _LEAST = 2
-"""Numbers of nodes that the model must still be fitted to where one is left out."""
+"""The fewest numbers of nodes for a fit that leaves one number of nodes out."""
 
 
 def fitted(records: Sequence[ComparedRun], sweep: Sequence[SweepPoint]) -> Costs:
-    """All terms. records: of real runs, at least one."""
+    """Fit all terms of the cost model. records: at least one run on real nodes."""
     works = [work_of(record) for record in records]
     totals = np.array([max(1e-9, total(record)) for record in records])
     compute = _compute(works, np.array([computing(record) for record in records]), totals)
@@ -72,8 +71,10 @@ def computing(record: ComparedRun) -> float:
 
 
 def _nnls(terms: Sequence[Any], seconds: Any, totals: Any) -> list[float]:
-    """The factors, none below 0, of the terms (each a number for each run) that give the seconds best: in least squares
-    of errors as shares of the totals."""
+    """Return the factors of the terms that fit the seconds best, by non-negative least squares.
+
+    Each term has a number for each run. Errors count as shares of `totals`.
+    """
     factors, _ = _nnls_with_error(terms, seconds, totals)
     return factors
 
@@ -81,7 +82,7 @@ def _nnls(terms: Sequence[Any], seconds: Any, totals: Any) -> list[float]:
 def _nnls_with_error(terms: Sequence[Any], seconds: Any, totals: Any) -> tuple[list[float], float]:
     columns = np.stack([np.asarray(term, float) for term in terms], axis=1) / totals[:, None]
     sizes = columns.max(axis=0)
-    sizes[sizes == 0] = 1.0  # a term that no run has is 0
+    sizes[sizes == 0] = 1.0  # avoids 0 / 0: no run has this term, and its factor is 0
     factors, error = optimize.nnls(columns / sizes, seconds / totals)
     return [float(factor) for factor in np.where(columns.any(axis=0), factors / sizes, 0.0)], float(error)
 
@@ -91,8 +92,8 @@ def _rounds(works: Sequence[Work]) -> Any:
 
 
 def _compute(works: Sequence[Work], seconds: Any, totals: Any) -> Compute:
-    # Where nodes take turns, one that waits for a core counts that as whatever it is about to do: their times tell how
-    # long everything takes, but not what computing does.
+    # Nodes that take turns count the wait for a core as computing or as an exchange. So the fit uses only runs without
+    # turns, if there are any.
     tell = np.flatnonzero(_rounds(works) == 1).tolist() or list(range(len(works)))
     works, seconds, totals = [works[place] for place in tell], seconds[tell], totals[tell]
     terms = [np.array([getattr(work, name) for work in works]) for name in ("rows", "steps", "inside", "between")]
@@ -108,8 +109,10 @@ def _compute(works: Sequence[Work], seconds: Any, totals: Any) -> Compute:
 
 
 def fit_network(sweep: Sequence[SweepPoint], crowds: Mapping[int, Crowd] | None = None) -> Network:
-    """Fitted on relative errors to the sweep's sums. crowds: of hosts, by numbers of nodes; one on each where it is not
-    said."""
+    """Fit the network to the sums of the sweep, by relative errors.
+
+    crowds: how crowded the fullest host is, by number of nodes. Without an entry, each node has a host of its own.
+    """
     if not sweep:
         return Network(0.0, 0.0)
     by_point = [(crowds or {}).get(point.nodes, ALONE) for point in sweep]
@@ -121,7 +124,7 @@ def fit_network(sweep: Sequence[SweepPoint], crowds: Mapping[int, Crowd] | None 
 
 
 def _near(sweep: Sequence[SweepPoint], works: Sequence[Work]) -> Sequence[SweepPoint]:
-    """Those of sizes like the runs' sums; all, if there are none."""
+    """Return the points of the sweep with about as many bytes as the runs' sums; all points if none is near."""
     sizes = [work.sent / work.syncs * work.nodes / (2 * (work.nodes - 1)) for work in works if work.syncs]
     if not sizes:
         return sweep
@@ -132,8 +135,10 @@ def _near(sweep: Sequence[SweepPoint], works: Sequence[Work]) -> Sequence[SweepP
 def _meeting(
     works: Sequence[Work], records: Sequence[ComparedRun], totals: Any, compute: Compute, network: Network
 ) -> Meeting:
-    """What exchanges took beyond what the sweep says of them; where nodes take turns, what all took beyond that and
-    computing."""
+    """Fit the seconds of exchanges in training beyond the sums that the network predicts.
+
+    Where nodes take turns, the seconds of exchanges are all seconds of training beyond the predicted computing.
+    """
     sums = np.array([network.seconds(work.nodes, work.syncs, work.sent, work.crowd) for work in works])
     computed = np.array([compute.seconds(work) if work.nodes > 1 else 0.0 for work in works])
     rounds = _rounds(works)
@@ -144,7 +149,8 @@ def _meeting(
 
 
 def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
-    """Fitted to the clusters' hand-offs; None where Spark has handed over nothing."""
+    """Fit Spark's hand-off to all clusters; None without a hand-off. The terms are None if the hand-offs have about
+    equally many rows."""
     handoffs = _handoffs(records)
     if not handoffs:
         return None
@@ -161,21 +167,24 @@ def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
 
 
 def _handoffs(records: Sequence[ComparedRun]) -> list[HandOff]:
-    """Each cluster's, once."""
+    """Return the hand-off of each cluster once."""
     return list(dict.fromkeys(record.handoff for record in records if record.handoff is not None))
 
 
-# How far off it is.
+# The errors of the model.
 
 
 def _fits(records: Sequence[ComparedRun], nodes: int) -> bool:
-    """Whether there are enough other numbers of nodes to fit to where `nodes` is left out."""
+    """Whether enough numbers of nodes remain for a fit without `nodes`."""
     return len({record.nodes for record in records} - {nodes}) >= _LEAST
 
 
 def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[SweepPoint]) -> list[Check]:
-    """For each line of the table, what the model says of it that was fitted to all other numbers of nodes; to all runs
-    where these are too few, and for the fewest nodes, from whose runs the model knows what computing costs."""
+    """Return the prediction of training beside the measurement, for each line of the table with a run.
+
+    The model is fitted to all other numbers of nodes. If these are too few, it is fitted to all runs. It is also fitted
+    to all runs for the fewest nodes, because these runs show the cost of computing.
+    """
     fewest = min((record.nodes for record in records), default=0)
     models: dict[int, Costs] = {}
     checked = []
@@ -201,10 +210,10 @@ def checks(rows: Sequence[Row], records: Sequence[ComparedRun], sweep: Sequence[
 
 
 def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
-    """For each cluster's hand-off, in the order of the nodes, the measured seconds and those that the model predicts.
+    """Return the prediction of each cluster's hand-off beside the measured seconds, in the order of the nodes.
 
-    The model is fitted without the hand-offs to this number of nodes; to all of them where the remaining ones are too
-    few to predict it.
+    The model is fitted without the hand-offs to this number of nodes. If the other hand-offs are too few for a
+    prediction, the model is fitted to all hand-offs.
     """
     checked, whole = [], fit_handoff(records)
     for nodes in sorted({record.nodes for record in records}):
@@ -222,7 +231,7 @@ def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
 def cost_model(
     table: Sequence[Row], real: Sequence[ComparedRun], virtual: Sequence[ComparedRun], measured: Measured
 ) -> CostModel | None:
-    """The `cost_model` of results.json; None if nothing was run."""
+    """Return the `cost_model` of results.json; None if `real` is empty."""
     if not real:
         return None
     sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
@@ -316,15 +325,16 @@ def _time(seconds: float) -> str:
 
 
 def _took(checked: Sequence[HandOffCheck]) -> str:
-    """The mean of hand-offs of about as many rows."""
+    """Return the mean seconds and the mean rows of hand-offs, in words."""
     rows = round(fmean(check.rows for check in checked))
     return f"{duration(fmean(check.measured for check in checked))} for {count(rows)} rows"
 
 
 def _predictions(table: Sequence[Row], records: Sequence[ComparedRun], costs: Costs) -> list[Prediction]:
-    """Time to the target at each rate of the network, from the passes that each strategy took to reach it.
+    """Predict the time to the target at each bandwidth, from the passes that each strategy needed to reach the target.
 
-    None if not every run reached it: a strategy that often fails has no time that it could be given.
+    The time is None if a run missed the target: a strategy that often fails has no time. The measured times on real
+    nodes are added.
     """
     guesses: list[Prediction] = []
     first = {(record.name, record.nodes, record.virtual): record for record in records}

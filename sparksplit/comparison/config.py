@@ -25,7 +25,7 @@ _STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "ep
 
 
 def _can_be_tuned(key: str) -> str:
-    from sparksplit.training.inputs import is_flag  # with what reads data sets: when it is needed
+    from sparksplit.training.inputs import is_flag  # late, because it imports the code that reads data sets
 
     section, *names = key.split(".")
     numbers = [f"sync.{own}" for own in SyncConfig.model_fields if own != "outer"]
@@ -54,7 +54,10 @@ _SEEDS = ("seeds", "max_seeds")
 
 
 def adds_seeds(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether a comparison with the keys `now` has all runs of one with the keys `then`, and those of further seeds."""
+    """Return whether `now` differs from `then` only in `seeds` and `max_seeds`, and asks for more seeds.
+
+    A comparison with the keys `now` can then use all runs of a comparison with the keys `then`.
+    """
     before, after = ({key: value for key, value in keys.items() if key not in _SEEDS} for keys in (then, now))
     first, most = ([keys.get("seeds") or 0, max(keys.get(key) or 0 for key in _SEEDS)] for keys in (then, now))
     known = bool(then.get("seeds")) and before == json.loads(json.dumps(after))
@@ -125,7 +128,7 @@ class CompareConfig(Training):
     target: float | None = None
     """Target value of the metric on the validation rows. The report shows the time to reach the target. null: 95 % of
     the way from the first to the best value of `single`, measured with separate seeds."""
-    # Hashed, unlike that of train: the times of a comparison depend on it.
+    # Hashed, unlike `input_mode` of `train`, because the times of a comparison depend on it.
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
     spark: Spark reads the training split and sends the rows to the nodes' local disks, once for all runs of a cluster.
@@ -140,12 +143,13 @@ class CompareConfig(Training):
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The values that can change the results of a comparison. Its times depend on input_mode."""
+        """The keys that can change the results of a comparison, with their values. Times are results too, so
+        `input_mode` is among the keys."""
         return self.model_dump(mode="json", exclude=unhashed(CompareConfig))
 
     @property
     def looks(self) -> list[int]:
-        """The numbers of seeds after which the comparison looks whether all differences are decided."""
+        """The numbers of seeds after which the comparison checks whether all differences are decided."""
         return looks(self.seeds, self.max_seeds)
 
     @pydantic.field_validator("max_seeds")

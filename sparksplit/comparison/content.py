@@ -1,4 +1,4 @@
-"""What results.json holds, as types; the report and users' scripts read it as JSON."""
+"""The types of results.json. Users' scripts read the file as JSON."""
 
 from __future__ import annotations
 
@@ -184,11 +184,11 @@ class Results(Record):
     scale: list[OnHosts]
     """Each strategy on the hosts at hand, and predicted for as many hosts as nodes."""
     answer: Answer
-    """What to do, what it gains and what is not decided."""
+    """The recommendation, its gain, and the open questions."""
     tuning: Tuning | None = None
-    """How the hyperparameters were tuned; None where nothing was tuned."""
+    """The hyperparameter search; None without a search."""
     earlier: list[int] = field(default_factory=list)
-    """The numbers of seeds of the finished comparisons that this one went on from, in order."""
+    """The numbers of seeds of the finished comparisons that this comparison continues, in order."""
 
     @property
     def finished_with(self) -> list[int]:
@@ -197,8 +197,8 @@ class Results(Record):
 
     @property
     def wrong_of_100(self) -> int:
-        """A bound on how many of 100 such answers are wrong: 5 for each time that a comparison of several seeds was
-        finished, since further seeds follow a look at those before."""
+        """An upper bound on how many of 100 answers are wrong: 5, plus 5 for each earlier comparison of several seeds.
+        Its results were seen before more seeds were run."""
         return 5 * (1 + sum(seeds > 1 for seeds in self.earlier))
 
     @property
@@ -209,8 +209,8 @@ class Results(Record):
 
     @classmethod
     def read(cls, folder: str) -> Self:
-        """The content of results.json in `folder`. Raises InputError if it is missing, damaged, something else's, or of
-        another version."""
+        """Read results.json in `folder`. Raise InputError if the file is missing, damaged, of another kind, or of
+        another format version."""
         path = filesystem.join(folder, RESULTS)
         return cls.parse(filesystem.read_bytes(path), path)
 
@@ -226,7 +226,7 @@ class Results(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class _Version(Record):
-    """The version alone: whether the rest can be read depends on it."""
+    """The format version alone. It decides whether the rest can be read."""
 
     WHAT: ClassVar[str] = Results.WHAT
     REMEDY: ClassVar[str] = Results.REMEDY

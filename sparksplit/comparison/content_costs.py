@@ -1,4 +1,4 @@
-"""What results.json holds of the cost model, as types."""
+"""The types of the cost model in results.json."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Prediction:
 
 @dataclass(frozen=True, kw_only=True)
 class CostModel:
-    """The seconds of training by what they depend on, and what the model predicts."""
+    """The cost model: the terms of the training time, and the predictions."""
 
     seconds_to_begin: float
     """Seconds of waiting for the first rows."""
@@ -92,13 +92,13 @@ class CostModel:
     sweep: list[SweepPoint]
     """The measured sums over the nodes, by bytes."""
     latency_seconds: float
-    """Seconds of a message of a sum."""
+    """Seconds for each message of a sum."""
     seconds_per_byte: float
-    """Seconds of a byte of a sum."""
+    """Seconds for each byte of a sum."""
     seconds_per_meeting: float
-    """Seconds until all nodes have come to an exchange, for each exchange."""
+    """Seconds that nodes wait at each exchange until all nodes have arrived."""
     uneven: float
-    """The share of the computing for which a node waits for slower nodes."""
+    """Waiting for slower nodes, as a share of a node's computing."""
     seconds_to_begin_handoff: float | None = None
     """Seconds to begin a hand-off, except the first of a Spark application.
 

@@ -1,4 +1,4 @@
-"""What results.json holds of the analysis, as types: the table, the differences, the choices and the hosts."""
+"""The types of the analysis in results.json: the table, the differences, the speed-ups and the hosts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Interval:
 
 @dataclass(frozen=True)
 class ToTarget:
-    """What it took to reach the target, as medians over all runs.
+    """The cost of reaching the target, as medians over all runs.
 
-    A run that missed the target or diverged counts as infinitely long. A median that is infinite is None.
+    A run that missed the target or diverged counts as infinitely long. An infinite median is None.
     """
 
     seconds: float | None
@@ -37,7 +37,7 @@ class ToTarget:
     low: float | None = None
     """The lower end of the 95 % confidence interval of the geometric mean of the seconds.
 
-    None unless every run reached the target, and where the interval is unknown.
+    None if a run missed the target, or if the interval is unknown.
     """
     high: float | None = None
     """The upper end of the confidence interval; None where `low` is None."""
@@ -81,9 +81,9 @@ class Row:
     efficiency: float | None
     """The mean seconds of `single`, divided by `nodes` times `seconds`: 1 is a perfect speed-up."""
     to_target: ToTarget | None
-    """What it took to reach the target."""
+    """The cost of reaching the target."""
     time: dict[str, float] | None
-    """Mean seconds of the runs whose times count, by what they were spent on."""
+    """Mean seconds of the runs whose times count, by activity."""
     metric: Interval
     """The mean of the metric that decides, with its confidence interval."""
     controls: list[str] = field(default_factory=list)
@@ -112,9 +112,9 @@ class Pair:
     virtual: bool
     """Whether the nodes are virtual."""
     against: str
-    """The strategy that it is compared with."""
+    """The strategy that `name` is compared with."""
     against_nodes: int
-    """The number of that strategy's nodes."""
+    """The number of nodes of `against`."""
     quantity: str
     """The name of the metric."""
     seeds: int
@@ -146,16 +146,16 @@ TO_TARGET, IN_ALL = "to the target", "in all"
 
 @dataclass(frozen=True, kw_only=True)
 class TimePair:
-    """How many times as fast a strategy is as another one, paired by seed."""
+    """The speed-up of a strategy over another strategy, paired by seed."""
 
     name: str
     """The strategy, as reports call it."""
     nodes: int
     """The number of the strategy's nodes."""
     against: str
-    """The strategy that it is compared with."""
+    """The strategy that `name` is compared with."""
     against_nodes: int
-    """The number of that strategy's nodes."""
+    """The number of nodes of `against`."""
     what: str
     """The seconds that are compared: "to the target", or "in all" for all passes."""
     seeds: int
@@ -196,7 +196,7 @@ class OnHosts:
     hosts: int | None
     """The number of hosts."""
     link: str
-    """What connects the nodes: loopback, this cluster's, or 100 Mbit/s."""
+    """The link between the nodes: loopback, this cluster's, or 100 Mbit/s."""
     seconds: float | None
     """Mean seconds of training."""
     measured: bool

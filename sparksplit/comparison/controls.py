@@ -1,8 +1,8 @@
-"""Controls: one node that does what a strategy on several does, but for the nodes. What it gains too, takes no second
-node.
+"""Controls: runs on one node with the settings of a strategy on several nodes. A gain that a control has too needs no
+second node.
 
-A strategy has up to two of them: itself on one node, where an outer optimiser makes that something else than `single`;
-and `single` with the strategy's own keys, and with the mini-batch that its updates are made of.
+A strategy has up to two controls. The first is the strategy itself on one node, if an outer optimiser makes it differ
+from `single`. The second is `single` with the strategy's own keys and the batch size of the strategy's updates.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from sparksplit.strategies import Strategy
 from sparksplit.training.config import TrainConfig
 
 TOGETHER = ("strategy", "sync", "local_batch_size", "collective")
-"""Keys of a strategy that say how its nodes agree; one node has no use for them."""
+"""Keys of a strategy about the agreement of its nodes. One node does not use them."""
 
 
 def has_outer(values: dict[str, Any], strategy: Strategy) -> bool:
-    """Whether a strategy is something else than `single` on one node. values: what is said about it."""
+    """Whether an outer optimiser makes the strategy differ from `single` on one node. values: the strategy's keys."""
     return strategy.settings and dict(values.get("sync") or {}).get("outer", "none") != "none"
 
 
 def alone(values: dict[str, Any]) -> dict[str, Any]:
-    """What a strategy is on one node: `single`, with all that is said about anything but the nodes' agreement."""
+    """Return the keys of a strategy on one node: `single`, with the strategy's keys except the keys in TOGETHER."""
     return {"strategy": "single", **{key: value for key, value in values.items() if key not in TOGETHER}}
 
 
 def rows_of_update(config: TrainConfig, strategy: Strategy) -> int:
-    """Training rows that one change of a node's weights is made of, in a run on `config.node_count` nodes."""
+    """Return the number of training rows in one change of a node's weights, for a run on `config.node_count` nodes."""
     own = strategy.split.batch_size(config.batch_size, config.node_count)
     if strategy.split.shared:
         return own
@@ -37,10 +37,10 @@ def rows_of_update(config: TrainConfig, strategy: Strategy) -> int:
 
 
 def controls(values: dict[str, Any], strategy: Strategy, run: TrainConfig) -> list[dict[str, Any]]:
-    """What is said about the controls of a strategy on several nodes; the comparison's `single` may be among them.
-    values: what is said about the strategy; run: one run of it.
+    """Return the keys of each control of a strategy on several nodes. A control may equal the comparison's `single`.
 
-    Where the strategy's learning rate grows with the nodes, so does its control's, but without warming up.
+    values: the strategy's keys. run: one run of the strategy. If the strategy's learning rate grows with the nodes, the
+    control's learning rate does too, but without warm-up.
     """
     own = alone(values)
     rows = rows_of_update(run, strategy)

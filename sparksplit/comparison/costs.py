@@ -1,14 +1,16 @@
-"""The cost model: what the seconds of a run's training are made of, and what they would be elsewhere.
+"""The cost model: the parts of a run's training time, and the time on other nodes and networks.
 
-A node's computing is linear in its rows, its steps and the exchanges for which it leaves and enters its graph. Nodes
-that share a host slow each other down (contention), which is no cost of an exchange. Where they have more threads than
-the host has cores, they take turns, and those that are done wait for the last. How many turns that is follows from what
-is known before a run: three nodes of one thread on two cores take two rounds, as four do, for what is shorter than a
-core's time slice, and one and a half for more, of which the scheduler gives each its share.
+A node's computing time is linear in its rows, its steps, and its exchanges. Nodes that share a host slow each other
+down (contention). Contention belongs to computing, not to exchanges.
 
-An exchange takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes, as a ring does (Patarasuk and Yuan 2009; the
-alpha-beta model of Hockney 1994), and the wait until all nodes have come to it. Spark's hand-off is no part of
-training. `calibration` finds the numbers.
+Nodes with more threads than the host has cores take turns, and nodes that are done wait for the last node. The number
+of turns is known before a run. Three nodes of one thread on two cores take two rounds, like four nodes, if the work is
+shorter than a core's time slice. Longer work takes one and a half rounds, because the scheduler shares the cores
+evenly.
+
+An exchange takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes, as a ring does (Patarasuk and Yuan 2009). The
+alpha-beta model gives their time (Hockney 1994). Nodes also wait until all nodes have arrived at the exchange. Spark's
+hand-off is no part of training. `calibration` fits the numbers.
 """
 
 from __future__ import annotations
@@ -28,20 +30,23 @@ TIME_SLICE = 4e-3
 
 @dataclass(frozen=True)
 class Crowd:
-    """How crowded a host is. nodes: those on it. at_once: how many of them its cores let compute at the same moment."""
+    """How crowded a host is. nodes: the nodes on the host. at_once: how many of the nodes the cores can run at the same
+    time."""
 
     nodes: int = 1
     at_once: float = 1.0
 
     @property
     def rounds(self) -> int:
-        """How many it takes until each node has had its cores, if each keeps them until it is done."""
+        """The number of rounds until each node has had its cores, if a node keeps its cores until it is done."""
         return math.ceil(self.nodes / math.floor(self.at_once))
 
     def turns(self, seconds: float) -> float:
-        """How many times as long it takes until all nodes have computed what takes one of them so many seconds on cores
-        of its own: as many as there are rounds if that is shorter than a time slice. For more the cores are shared
-        evenly, up to the last slice."""
+        """Return the time of all nodes of the host, divided by the time of one node on cores of its own.
+
+        seconds: the time of one node on cores of its own. If `seconds` is shorter than a time slice, the result is
+        `rounds`. The cores share longer work evenly, except for the last time slice.
+        """
         even = self.nodes / self.at_once
         return even + (self.rounds - even) * TIME_SLICE / max(seconds, TIME_SLICE)
 
@@ -52,8 +57,11 @@ ALONE = Crowd()
 
 @dataclass(frozen=True)
 class Work:
-    """What one node of a run does: rows that it trains on, steps, and exchanges of two kinds: `inside` its graph, at
-    each step, and `between` the calls of it, where an outer optimiser counts even if the node is alone. sent: bytes."""
+    """The work of one node in a run. rows: the rows that the node trains on. sent: bytes that the node sends.
+
+    inside: exchanges in the node's graph, at each step. between: exchanges between calls of the graph. An outer
+    optimiser counts as `between`, even on one node.
+    """
 
     nodes: int
     rows: float
@@ -71,9 +79,10 @@ class Work:
 
 @dataclass(frozen=True)
 class Compute:
-    """Seconds per row, per step (a node's own mini-batch, or its part of a shared one), and per exchange of each kind.
+    """Seconds of computing per row, per step and per exchange of each kind. A step is a node's own mini-batch, or its
+    part of a shared mini-batch.
 
-    contention: the share by which each other node that computes on the host makes one slower.
+    contention: the share by which each other node that computes on the host slows a node down.
     """
 
     per_row: float
@@ -83,26 +92,28 @@ class Compute:
     contention: float = 0.0
 
     def seconds(self, work: Work) -> float:
-        """Of a node that does this work, until all of its host have done theirs."""
+        """Return the seconds of computing for `work`, until all nodes of the host are done."""
         alone = work.rows * self.per_row + work.steps * self.per_step
         alone += work.inside * self.per_inside + work.between * self.per_between
         alone *= self.slower(work.crowd)
         return alone * work.crowd.turns(alone / max(1, work.syncs))
 
     def slower(self, crowd: Crowd) -> float:
-        """How many times as long a node takes beside those that compute at the same moment as on a host of its own."""
+        """Return the slowdown of a node by the nodes that compute on its host at the same time; 1 for a node alone."""
         return 1 + self.contention * (crowd.at_once - 1)
 
 
 @dataclass(frozen=True)
 class Network:
-    """latency: seconds per message. per_byte: seconds per byte, which the nodes of a host send one after the other."""
+    """The cost of sending. latency: seconds per message. per_byte: seconds per byte. The nodes of a host send their
+    bytes one after the other."""
 
     latency: float
     per_byte: float
 
     def seconds(self, nodes: int, syncs: int, sent: float, crowd: Crowd = ALONE) -> float:
-        """The seconds of `syncs` sums over `nodes` nodes, in which each node sends `sent` bytes in all."""
+        """Return the seconds of `syncs` sums over `nodes` nodes. sent: the bytes that each node sends in all sums
+        together."""
         if nodes < 2:
             return 0.0
         messages = 2 * (nodes - 1) * syncs
@@ -111,14 +122,14 @@ class Network:
 
 @dataclass(frozen=True)
 class Meeting:
-    """What an exchange within training costs beyond the sum itself. per_sync: seconds; uneven: the share of its
-    computing for which a node waits for slower ones."""
+    """The cost of exchanges in training beyond the sums. per_sync: seconds per exchange. uneven: waiting for slower
+    nodes, as a share of a node's computing."""
 
     per_sync: float = 0.0
     uneven: float = 0.0
 
     def seconds(self, work: Work, computing: float) -> float:
-        """computing: what `Compute` says."""
+        """Return the seconds beyond the sums. computing: the result of `Compute.seconds`."""
         if work.nodes < 2:
             return 0.0
         return work.crowd.rounds * work.syncs * self.per_sync + computing * self.uneven
@@ -126,7 +137,7 @@ class Meeting:
 
 @dataclass(frozen=True)
 class Reading:
-    """Seconds for which a node waits for rows: as it begins, and per row."""
+    """The time that a node waits for rows. begin: seconds for the first rows. per_row: seconds per row."""
 
     begin: float = 0.0
     per_row: float = 0.0
@@ -137,10 +148,14 @@ class Reading:
 
 @dataclass(frozen=True)
 class HandingOver:
-    """Seconds until Spark has handed over the rows: as it begins, in which it also reads them, and per row that it
-    sends to a node. Its executors beyond the nodes' send all rows of all nodes. begin_first: as the first one of an
-    application begins, for which executors must load what it takes; begin: as later ones do. None where runs do not
-    tell it: each kind tells only of itself, and begin and per row can be told apart only by different numbers of rows.
+    """The time until Spark has handed over the rows. Only the executors without a node send rows, to all nodes.
+
+    begin: seconds to begin a hand-off, including Spark's reading of the rows. begin_first: `begin` of the first
+    hand-off in a Spark application, whose executors must load their libraries first. per_row: seconds per row that
+    Spark sends to a node.
+
+    A value is None if the runs do not determine it. A first hand-off says nothing about later ones, or the reverse.
+    Only different numbers of rows separate `begin` from `per_row`.
     """
 
     begin: float | None
@@ -148,14 +163,14 @@ class HandingOver:
     begin_first: float | None = None
 
     def seconds(self, handoff: HandOff) -> float | None:
-        """Of such a hand-off; None where that cannot be told."""
+        """Return the seconds of `handoff`; None if they are unknown."""
         begin = self.begin_first if handoff.first else self.begin
         return None if begin is None or self.per_row is None else begin + sum(handoff.rows) * self.per_row
 
 
 @dataclass(frozen=True)
 class Costs:
-    """All terms together."""
+    """All terms of the cost model."""
 
     reading: Reading
     compute: Compute
@@ -163,15 +178,18 @@ class Costs:
     meeting: Meeting
 
     def seconds(self, work: Work, network: Network | None = None) -> float:
-        """Seconds of training, with waiting for rows. network: another one than was measured."""
+        """Return the seconds of training, including waiting for rows. network: a network to use instead of the measured
+        one."""
         computing = self.compute.seconds(work)
         sums = (network or self.network).seconds(work.nodes, work.syncs, work.sent, work.crowd)
         return self.reading.seconds(work) + computing + sums + self.meeting.seconds(work, computing)
 
 
 def work_of(record: ComparedRun, apart: bool = False) -> Work:
-    """What one node of the run did; `local` has more steps than updates that the nodes share. apart: with a host for
-    each node, as virtual ones always have."""
+    """Return the work of one node in the run `record`. With `local`, a node has more steps than shared updates.
+
+    apart: whether each node has a host of its own. Virtual nodes always do.
+    """
     syncs = record.syncs
     if record.nodes == 1 and record.sync.outer is not None and isinstance(record.sync.every, int):
         passes = max(1, record.passes)
@@ -195,10 +213,10 @@ def crowd_of(record: ComparedRun) -> Crowd:
     if nodes == 1 or record.place is None or not known:
         return Crowd(nodes, nodes)
     cores = min(known)
-    busy = min(record.place.threads, cores)  # more threads keep no more cores busy, on a host of its own either
+    busy = min(record.place.threads, cores)  # more threads than cores keep only the cores busy, even with one node
     return Crowd(nodes, min(nodes, cores / busy))
 
 
 def ethernet(gbit_per_s: float) -> Network:
-    """A network with that rate."""
+    """Return an Ethernet network with this bandwidth in Gbit/s."""
     return Network(ETHERNET_LATENCY, 8e-9 / gbit_per_s)

@@ -1,4 +1,4 @@
-"""Means with intervals."""
+"""Means with confidence intervals."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ LEVEL = 0.95
 
 
 def interval(values: Sequence[float], resolution: float | None = None) -> tuple[float, float | None, float | None]:
-    """(mean, low, high): the mean and its 95 % interval by Student's t; (mean, None, None) for fewer than two values.
+    """Return (mean, low, high): the mean and its 95 % confidence interval by Student's t. For fewer than two values,
+    low and high are None.
 
-    For differences of pairs it is the paired t-interval (Student, "The Probable Error of a Mean", 1908).
-    resolution: the step in which the values are known, such as 1 / rows for a share of rows. Values that were rounded
-    to a step can look more alike than they are, or even equal; so their standard deviation counts as at least that of
-    rounding, step / sqrt(12) (Sheppard 1898), and the interval reaches at least one step to each side.
+    For paired differences, the interval is the paired t-interval (Student, "The Probable Error of a Mean", 1908).
+
+    resolution: the step between possible values, such as 1 / rows for a share of rows. Rounded values can look more
+    alike than they are. So their standard deviation counts as at least the standard deviation of rounding, step /
+    sqrt(12) (Sheppard 1898). The interval reaches at least one step to each side.
     """
     mean = fmean(values) if values else 0.0
     if len(values) < 2:

@@ -1,4 +1,4 @@
-"""What a host is, and which cluster this is: what times depend on."""
+"""The facts about hosts and clusters that times depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparksplit.comparison.content import Machine
 
 
 def machine(gpus: list[str]) -> Machine:
-    """What the driver's host is. gpus: a node's."""
+    """Return the facts about the driver's host. gpus: the GPUs of a node."""
     return Machine(
         cores=os.cpu_count(),
         memory_bytes=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -25,20 +25,21 @@ def machine(gpus: list[str]) -> Machine:
 
 
 def kind_of_host(gpus: Sequence[str]) -> str:
-    """What of this host its speed depends on, such as `AMD EPYC, 2 cores, 1 x NVIDIA L4`. gpus: its names for them."""
+    """Return the facts that this host's speed depends on, such as `AMD EPYC, 2 cores, 1 x NVIDIA L4`. gpus: the names
+    of its GPUs."""
     found = [f"{count} x {name}" for name, count in sorted(Counter(gpus).items())]
     return ", ".join([_processor(), f"{os.cpu_count()} cores", *found])
 
 
 def cores_of(kind: str) -> int | None:
-    """The cores of such a host; None where they are not what its speed depends on (it has GPUs), or not known."""
+    """Return the cores of a kind of host; None if unknown, or if the host has GPUs, which then set its speed."""
     found = re.search(r", (\d+) cores$", kind)
     return int(found[1]) if found else None
 
 
 def cluster_name(master: str) -> str:
-    """The cluster of Spark's master, without what differs between numbers of executors. For one that is on the driver's
-    host, that host belongs to the name."""
+    """Return the cluster's name: Spark's master, without the number of executors. A local master's name includes the
+    driver's host."""
     kind = master.partition("[")[0]
     return f"{kind} on {socket.gethostname()}" if kind in ("local", "local-cluster") else master
 

@@ -1,4 +1,4 @@
-"""What the nodes of a comparison do: their list of runs, one after the other, and the measurements around them."""
+"""The nodes' part of a comparison: measure the cluster, then train one run after the other."""
 
 from __future__ import annotations
 
@@ -36,11 +36,12 @@ from sparksplit.training.node.process import Process
 SWEEP = [1 << power for power in range(10, 27)]
 """Bytes of the measured sums: 1 kB to 64 MB."""
 _PROBE_SECONDS = 2.0
-_SWEEP_BYTES = 1 << 26  # summed at each size, so that small sums are repeated and large ones take no time
+_SWEEP_BYTES = 1 << 26  # bytes to sum at each size: small sums repeat often, large sums stay short
 
 
 class RunMember(Member):
-    """A node's `Member` in one of its runs: its rendezvous have the run's key, which tells them from other runs'."""
+    """A node's `Member` in one of its runs. Its `gather` calls carry the run's key, so they never meet the calls of
+    another run."""
 
     def __init__(self, member: Member, key: str) -> None:
         self.rank, self.size, self.payload = member.rank, member.size, member.payload
@@ -73,7 +74,7 @@ class RunMember(Member):
 
 
 def work(member: Member) -> JsonObject:
-    """Do the runs of the ClusterPayload; rank 0 leaves a record of each in the comparison's folder."""
+    """Do the runs of the ClusterPayload. Rank 0 writes a record of each run into the comparison's folder."""
     payload = ClusterPayload.from_json(member.payload, "what the driver gave")
     collective: Collective | None = None
     rows: RowSource | None = None
@@ -91,7 +92,7 @@ def work(member: Member) -> JsonObject:
                     member.announce(measured=_measure(payload, own, config, collective, rows).to_json())
             else:
                 _forget(config)
-        began = time.perf_counter()  # what is done once for the cluster is no part of its first run
+        began = time.perf_counter()  # work that is done once per cluster is no part of its first run
         member.announce(run=number, update=0, steps=0)
         result = train_once(own, run, config, collective, began, rows)
         found = own.gather("result", result.in_brief().to_json())
@@ -106,7 +107,7 @@ def work(member: Member) -> JsonObject:
 
 
 def _handed_over(payload: ClusterPayload, member: RunMember, config: TrainConfig) -> tuple[RowSource, HandOff]:
-    """The rows that any of the runs reads on this node, once Spark has handed them over."""
+    """Wait for Spark's hand-off. Return the rows that the runs read on this node, and the hand-off's measurements."""
     began = time.perf_counter()
     process = Process(member, payload.runs[0], config)
     try:
@@ -120,7 +121,7 @@ def _handed_over(payload: ClusterPayload, member: RunMember, config: TrainConfig
 
 
 def _forget(config: TrainConfig) -> None:
-    """Start afresh in a process that has trained before."""
+    """Reset the process after earlier training."""
     import keras
 
     keras.backend.clear_session()
@@ -188,7 +189,7 @@ def _gpus() -> list[str]:
 
 
 def probe(member: RunMember, run: RunPayload, config: TrainConfig, rows: RowSource | None) -> Probe:
-    """Train alone for a moment, with the configured mini-batches. rows: as for Process."""
+    """Measure training alone for up to about two seconds, with the configured mini-batches. rows: as for Process."""
     from sparksplit.strategies.syncs import StepSync
 
     alone = Alone()
@@ -216,7 +217,7 @@ def _alone(config: TrainConfig) -> TrainConfig:
 
 
 def sweep(collective: Collective) -> list[SweepPoint]:
-    """Seconds of a sum over the nodes, by bytes: the median of several."""
+    """Measure the seconds of a sum over the nodes, for each size in SWEEP: the median of several sums."""
     found = []
     for size in SWEEP:
         values = np.zeros(size // 4, np.float32)
@@ -226,6 +227,6 @@ def sweep(collective: Collective) -> list[SweepPoint]:
             began = time.perf_counter()
             collective.sum([values])
             seconds.append(time.perf_counter() - began)
-        # Without the first: the nodes do not get to it at the same time.
+        # Without the first sum, which the nodes do not start at the same time.
         found.append(SweepPoint(collective.size, size, float(np.median(seconds[1:]))))
     return found

@@ -1,4 +1,4 @@
-"""Numbers as the report writes them: short, with units, the same everywhere."""
+"""Numbers as reports write them: short, with units, and always in the same form."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def usable(value: float | None) -> float | None:
 
 
 def count(value: float | None) -> str:
-    """24,960"""
+    """A whole number with separators: 24,960"""
     value = usable(value)
     return MISSING if value is None else f"{value:,.0f}"
 
@@ -42,7 +42,7 @@ def compact(value: float | None) -> str:
 
 
 def node_time(hours: float | None) -> str:
-    """The time of all nodes together, given in hours, in the unit that suits it, as `duration` has it."""
+    """The time of all nodes together in a suitable unit, such as node-minutes. hours: the time in hours."""
     hours = usable(hours)
     if hours is None:
         return MISSING
@@ -53,7 +53,7 @@ def node_time(hours: float | None) -> str:
 
 
 def bound(value: float | None) -> str:
-    """A number above 0 that something is at least, like `compact`, but rounded down: 1.99 for 1.996."""
+    """A lower bound above 0, like `compact` but rounded down: 1.99 for 1.996."""
     value = usable(value)
     if value is None:
         return MISSING
@@ -62,12 +62,12 @@ def bound(value: float | None) -> str:
 
 
 def part(some: int, of: int) -> str:
-    """5, or `2 of 5` if some are missing."""
+    """`some` of `of`: 2 of 5, or only 5 if both are equal."""
     return count(of) if some == of else f"{count(some)} of {count(of)}"
 
 
 def steps(numbers: Sequence[int]) -> str:
-    """All of a few ascending numbers; of more the first two and the last: 2, 4, ... 20"""
+    """Up to six ascending numbers. Of more numbers, only the first two and the last: 2, 4, ... 20"""
     shown = [*numbers[:2], *numbers[-1:]] if len(numbers) > 6 else numbers
     text = ", ".join(map(str, shown))
     return text if shown is numbers else text[: text.rindex(" ")] + " ..." + text[text.rindex(" ") :]
@@ -80,12 +80,12 @@ def percent(fraction: float | None, places: int = 0) -> str:
 
 
 def signed(text: str, value: float) -> str:
-    """`text`, which is the absolute `value`, with its sign; without one if it is written as zero."""
+    """`text` with the sign of `value`; without a sign if `text` is zero. text: the absolute `value`, as written."""
     return text if not re.search("[1-9]", text) else f"{'+' if value > 0 else '−'}{text}"
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds in the unit that suits them."""
+    """Seconds in a suitable unit, such as ms, min or days."""
     seconds = usable(seconds)
     if seconds is None:
         return MISSING
@@ -103,7 +103,7 @@ def duration(seconds: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes in the unit that suits them."""
+    """Bytes in a suitable unit, such as kB or GB."""
     value = usable(value)
     if value is None:
         return MISSING
@@ -114,13 +114,14 @@ def size(value: float | None) -> str:
 
 
 def megabytes(value: float | None) -> str:
-    """Bytes as a number of MB, for a column of them."""
+    """Bytes as a number of MB without the unit, for a table column."""
     value = usable(value)
     return MISSING if value is None else plain(value / 1e6, 3)
 
 
 class Quantity:
-    """How the values and differences of one metric are written: an accuracy in per cent, anything else as it is."""
+    """How reports write the values and differences of a metric. An accuracy is in per cent; other metrics are plain
+    numbers."""
 
     def __init__(self, name: str) -> None:
         self.is_share = name.lower().endswith("accuracy")
@@ -130,11 +131,11 @@ class Quantity:
         self.unit = "points" if self.is_share else ""
 
     def value(self, value: float | None) -> str:
-        """97.76 %"""
+        """A value, such as 97.76 %"""
         return percent(value, 2) if self.is_share else plain(value)
 
     def difference(self, value: float | None) -> str:
-        """+0.31 points"""
+        """A difference, such as +0.31 points"""
         value = usable(value)
         if value is None:
             return MISSING
@@ -142,7 +143,7 @@ class Quantity:
         return signed(f"{size} {self.unit}".strip(), value)
 
     def interval(self, low: float | None, high: float | None) -> str:
-        """97.31 to 98.02, without the unit; the sign for a missing number if there is no interval."""
+        """An interval without the unit, such as 97.31 to 98.02; MISSING without an interval."""
         low, high = usable(low), usable(high)
         if low is None or high is None:
             return MISSING
@@ -151,7 +152,7 @@ class Quantity:
 
 
 def _three(value: float) -> str:
-    """Three significant digits, without an exponent, below a million."""
+    """About three significant digits: at most two decimals, and no exponent."""
     if value == 0:
         return "0"
     places = max(0, 2 - math.floor(math.log10(abs(value))))

@@ -1,5 +1,7 @@
-"""Which runs a comparison has: strategies x node counts x seeds, at equal passes; pure functions of the
-configuration."""
+"""Plan the runs of a comparison: strategies x numbers of nodes x seeds, at equal passes.
+
+The plan depends only on the configuration and on the files of the user's own strategies.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +26,23 @@ from sparksplit.training.config import TrainConfig, Training, misfit
 
 SINGLE = "single"
 REFERENCES = 3
-"""At most so many runs of `single` on seeds of their own: the target and the metric's scale come from them."""
+"""Largest number of references: runs of `single` on seeds of their own. The target and the metric's range come from
+them."""
 _REFERENCE_SEED = 1_000_000
-"""How far their seeds are from those that are compared."""
+"""Distance of the references' seeds from the compared seeds."""
 _RAISED = 2
-"""How many times as many epochs as asked for, or as there are nodes, are still run instead of being refused."""
+"""Equal passes may raise the epochs up to this multiple of the configured epochs, or of the largest number of nodes if
+it is larger. More epochs are refused."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run. key: its record's name. name: what reports call its strategy. reference: whether it is one of
-    those that are compared with nothing. tried: whether it is one of those that only tell which values are best.
-    ranges: what is tuned of it, by key; tuned_as: the runs that this is done with: (name, nodes, virtual)."""
+    """One training run. key: the name of the run's record. name: the strategy, as reports call it.
+
+    reference: whether the run is a reference, which nothing is compared with. tried: whether the run belongs to the
+    hyperparameter search. ranges: the ranges of the tuned keys. tuned_as: (name, nodes, virtual) of the runs that find
+    the tuned values.
+    """
 
     key: str
     name: str
@@ -46,31 +53,31 @@ class Run:
     tuned_as: tuple[str, int, bool] | None = None
 
     def is_within(self, first: int, seeds: int) -> bool:
-        """Whether it belongs to a comparison of `seeds` seeds from `first` on: what is compared with nothing and what
-        is virtual does from the beginning."""
+        """Whether the run belongs to a comparison of `seeds` seeds from `first` on. References and runs on virtual
+        nodes always do."""
         return self.reference or self.config.virtual or self.config.seed < first + seeds
 
     @property
     def group(self) -> tuple[str, int, bool]:
-        """(name, nodes, virtual): the same for all seeds."""
+        """(name, nodes, virtual), which is equal for all seeds."""
         return self.name, self.config.node_count, self.config.virtual
 
     @property
     def processes(self) -> int:
-        """How many TensorFlow processes it takes."""
+        """The number of TensorFlow processes that the run takes."""
         return self.config.processes
 
     @property
     def cluster(self) -> tuple[int, str | None]:
-        """Runs with the same value can take turns on one cluster: its processes, and the collective between them."""
+        """(processes, collective between them). Runs with equal values can take turns on one cluster."""
         return self.processes, self.config.collective if self.processes > 1 else None
 
 
 def label(values: dict[str, Any], strategy: Strategy, whole: bool = False) -> str:
-    """What a strategy is called: its name and whatever else is said about it, such as `local, H = 32, nesterov`.
+    """Return the name of a strategy in reports: its name and its settings, such as `local, H = 32, nesterov`.
 
-    values: what is said about the strategy. A user's own is called by its function, and also by its file if `whole`, or
-    if the function has the name of one of sparksplit's strategies.
+    values: the strategy's keys. A user's own strategy is called by its function. The file is added if `whole`, or if
+    the function has the name of one of sparksplit's strategies.
     """
     more = {key: value for key, value in values.items() if key != "strategy"}
     name = str(values["strategy"])
@@ -98,7 +105,7 @@ def epochs(asked: int, numbers: Sequence[int]) -> int:
 
 
 def _equal_passes(config: CompareConfig) -> int:
-    """The epochs of all runs, where nodes share epochs. Raises ConfigError where they would be out of reason."""
+    """Return the epochs of all runs if nodes share epochs. Raise ConfigError if equal passes need too many epochs."""
     numbers = sorted({*config.nodes, *config.virtual})
 
     def fits(some: Sequence[int]) -> bool:
@@ -118,7 +125,7 @@ def _equal_passes(config: CompareConfig) -> int:
 
 
 def _of_one_size(subsets: Iterator[tuple[int, ...]]) -> Iterator[tuple[int, ...]]:
-    """Those of the first one's size."""
+    """Yield the subsets that are as large as the first one."""
     size = 0
     for some in subsets:
         size = size or len(some)
@@ -128,9 +135,9 @@ def _of_one_size(subsets: Iterator[tuple[int, ...]]) -> Iterator[tuple[int, ...]
 
 
 def plan(config: CompareConfig) -> list[Run]:
-    """All runs, in the best order to run them: cluster by cluster, real ones before virtual ones.
+    """Return all runs in the best order to run them: cluster by cluster, real nodes before virtual nodes.
 
-    Reads the files of the user's own strategies. Raises ConfigError that names the strategy that is wrong.
+    Read the files of the user's own strategies. Raise ConfigError that names the wrong strategy.
     """
     values = [_values(config, place) for place in range(len(config.strategies))]
     strategies = [_strategy(config, place, own) for place, own in enumerate(values)]
@@ -140,12 +147,13 @@ def plan(config: CompareConfig) -> list[Run]:
     planned: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
     firsts: dict[tuple[int, int], str] = {}
     alike: dict[str, str] = {}
-    """What is the same on any number of nodes, to the same on the smallest."""
+    """Runs with the same result on any number of nodes, each with its run on the smallest number of nodes."""
 
     def add(said: dict[str, Any], run: TrainConfig, asked: bool = True) -> str:
-        """Plan `run`; returns its configuration's digest. Equal configurations are one run with the shortest label.
+        """Plan `run`. Return the digest of its configuration. Equal configurations are one run, with the shortest
+        label.
 
-        asked: if false, and no equal run is planned, `run` is left out.
+        asked: whether to plan `run` even if no equal run is planned.
         """
         identity = digest(run.model_dump(mode="json"))
         shortest = min((said, planned.get(identity, (said, run))[0]), key=length)
@@ -161,7 +169,7 @@ def plan(config: CompareConfig) -> list[Run]:
         if strategies[place].alone and number > 1:
             continue
         if isinstance(nodes, dict) and strategies[place].any_nodes:
-            continue  # it is the same as on one node, whatever the number of nodes
+            continue  # virtual nodes would give the result of one node
         own = {"nodes": nodes, "seed": seed, "epochs": total}
         given = [values[place]] if number > 1 else _on_one_node(values[place], strategies[place])
         for said in given:
@@ -174,7 +182,7 @@ def plan(config: CompareConfig) -> list[Run]:
             run = planned[identity][1]
             for said in controls(values[place], strategies[place], run):
                 add(said, _config(config, place, {**said, **own, "nodes": 1}))
-        if number == 1 or is_controlled:  # what is `single` by another name is called so
+        if number == 1 or is_controlled:  # a run that equals `single` gets this name
             base = {"strategy": SINGLE, **own, "nodes": nodes if number == 1 else 1}
             add({"strategy": SINGLE}, _config(config, place, base), asked=False)
     if not planned:
@@ -202,7 +210,8 @@ def plan(config: CompareConfig) -> list[Run]:
 
 
 def _ranges(config: CompareConfig, run: TrainConfig, strategy: Strategy, name: str) -> dict[str, Range]:
-    """What is tuned of a strategy. Raises ConfigError where nothing can be."""
+    """Return the ranges of the tuned keys of a strategy; none without a hyperparameter search. Raise ConfigError if no
+    key can be tuned."""
     if config.tuning is None:
         return {}
     try:
@@ -212,7 +221,7 @@ def _ranges(config: CompareConfig, run: TrainConfig, strategy: Strategy, name: s
 
 
 def _differ(config: CompareConfig, runs: Sequence[Run]) -> None:
-    """Raise ConfigError if some differ only in what is tuned, which makes them the same."""
+    """Raise ConfigError if some runs differ only in tuned keys. The search would make them equal."""
     times = Counter(run.key for run in runs)
     twice = [run.name for run in runs if times[run.key] > 1]
     if twice:
@@ -220,7 +229,8 @@ def _differ(config: CompareConfig, runs: Sequence[Run]) -> None:
 
 
 def _references(config: CompareConfig, runs: Sequence[Run]) -> Iterator[Run]:
-    """Runs of what all are compared with, where it is among `runs`, on seeds that nothing is compared on."""
+    """Yield the references: runs of `single` on one node, with seeds that no other run has. There are none if the
+    comparison has no run of `single` on one node."""
     base = next((run for run in runs if (run.name, run.config.nodes) == (SINGLE, 1)), None)
     for place in range(min(REFERENCES, config.seeds) if base is not None else 0):
         seed = config.seed + _REFERENCE_SEED + place
@@ -230,16 +240,18 @@ def _references(config: CompareConfig, runs: Sequence[Run]) -> Iterator[Run]:
 
 
 def _turn(run: Run) -> tuple[bool, int, bool, str]:
-    """Of several collectives a user's own comes last, since the first one's sums are measured for the cost model."""
+    """Return the sort key of a run: real nodes first, then fewer nodes.
+
+    A user's own collective comes last, because the sums of the first collective are measured for the cost model.
+    """
     collective = run.cluster[1] or ""
     return run.config.virtual, run.config.node_count, is_own(collective), collective
 
 
 def _names(values: Sequence[dict[str, Any]], by_name: Mapping[str, Strategy]) -> dict[str, tuple[str, str]]:
-    """By the digest of what is said about a strategy: (what it is called, its part of a record's name), both unique.
+    """Return (name in reports, part of a record's name) for each strategy, by the digest of its keys. Both are unique.
 
-    Two functions with the same name in two files are told apart by their files; if names are still the same, by a
-    digest.
+    Functions with equal names in two files are told apart by their files. Names that are still equal get a digest.
     """
     different = {digest(said): said for said in values}
     shared = _alike({said["strategy"]: said["strategy"].rpartition(":")[2] for said in values})
@@ -253,21 +265,21 @@ def _names(values: Sequence[dict[str, Any]], by_name: Mapping[str, Strategy]) ->
 
 
 def _alike(names: dict[str, str]) -> list[str]:
-    """The keys whose names other keys have too."""
+    """Return the keys whose name another key has too."""
     times = Counter(names.values())
     return [key for key, name in names.items() if times[name] > 1]
 
 
 def _on_one_node(values: dict[str, Any], strategy: Strategy) -> list[dict[str, Any]]:
-    """What a strategy is on one node: `single` and, if an outer optimiser makes it something else, itself."""
+    """Return the keys of a strategy on one node: `single`, and the strategy itself if an outer optimiser makes it
+    differ."""
     if strategy.alone:
         return [values]
     return [values, alone(values)] if has_outer(values, strategy) else [alone(values)]
 
 
 def _points(config: CompareConfig) -> Iterator[tuple[int | dict[str, int], int, int]]:
-    """(nodes, seed, index of the strategy). Seeds first, so that a comparison that is ended early still has whole
-    ones."""
+    """Yield (nodes, seed, index of the strategy), seed by seed. So a comparison that ends early has complete seeds."""
     for count, numbers in ((config.looks[-1], config.nodes), (config.virtual_seeds, config.virtual)):
         for seed in range(config.seed, config.seed + count):
             for number in sorted(numbers):
@@ -288,12 +300,12 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
         if key in values:
             raise config.error(f"strategies.{place}.{key}", why)
     strategy = STRATEGIES.get(values["strategy"])
-    _config(config, place, {**values, "nodes": 1 if strategy is not None and strategy.alone else 2})  # is it right?
+    _config(config, place, {**values, "nodes": 1 if strategy is not None and strategy.alone else 2})  # checks the keys
     return values
 
 
 def _strategy(config: CompareConfig, place: int, values: dict[str, Any]) -> Strategy:
-    """The strategy itself. Raises ConfigError if it cannot be loaded, or other keys do not go with it."""
+    """Load the strategy. Raise ConfigError if it cannot be loaded, or if other keys do not fit it."""
     name = values["strategy"]
     if not is_own(name):
         return STRATEGIES[name]
@@ -316,7 +328,7 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
         train = parse(TrainConfig, both, Origin(config.origin.file))
     except ConfigError as error:
         raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
-    # For what only later turns out to be wrong.
+    # Errors that are found later name the line of their key.
     own = config.origin.section(("strategies", str(place))).places
     train.origin.places = {
         **{key: at for key, at in config.origin.places.items() if key and key[0] in common},

@@ -1,4 +1,4 @@
-"""How far a comparison has got, and how long it will take."""
+"""The progress of a comparison, and an estimate of the remaining time."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ START_SECONDS = 3.0
 
 
 def passes(run: Run) -> int:
-    """Readings of the training set in a run; every number of nodes divides the plan's epochs."""
+    """Return the passes over the training set in a run. They equal the epochs, because every number of nodes divides
+    the epochs."""
     return run.config.epochs
 
 
 def _work(run: Run) -> float:
-    """How long its passes take, in passes of one node with this machine's cores to itself; nodes share them."""
+    """Return the estimated time of a run's passes, in passes of one node that has all cores of this machine."""
     at_once = min(run.processes, os.cpu_count() or 1)
-    # Virtual nodes exchange outside the compiled updates: about three times as slow, measured.
+    # Virtual nodes exchange outside the compiled updates, which was measured to be about three times as slow.
     slower = 3.0 if run.config.virtual else 1.5 if run.processes > 1 else 1.0
     return slower * passes(run) / at_once
 
 
 def estimate(runs: Sequence[Run], rows: int, rows_per_second: float) -> float:
-    """How many seconds `runs` take, by one node's rate in mini-batches of B."""
+    """Return the estimated seconds of `runs`. rows: of the training set. rows_per_second: of one node, with the
+    configured batch size."""
     return sum(START_SECONDS + _work(run) * rows / max(1.0, rows_per_second) for run in runs)
 
 
 def say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
-    """Say how many runs there will be. runs: the comparison's own."""
+    """Say how many runs there will be. runs: the comparison's runs, without the hyperparameter search."""
     raised = runs[0].config.epochs
     if raised != config.epochs:
         numbers = ", ".join(map(str, sorted({*config.nodes, *config.virtual})))
@@ -56,34 +58,34 @@ def say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
 
 
 def duration(seconds: float) -> str:
-    """Such as 40 s, 12 min or 3.5 h."""
+    """Seconds in a suitable unit, such as 40 s, 12 min or 3.5 h."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 class Pace:
-    """What runs and the starts of clusters have taken so far, and from that how long others will take.
+    """The time that runs and cluster starts have taken so far, and an estimate for further runs.
 
-    Runs differ in length: strategies, numbers of nodes, mini-batches of controls; and a cluster starts once for many.
-    So each is judged by the finished runs that are most like it, and only where there is none by all.
+    Runs differ in length by strategy, number of nodes and batch size, and a cluster starts once for many runs. So the
+    estimate uses the finished runs that are most like the run. If no finished run is like it, all finished runs count.
     """
 
     def __init__(self) -> None:
         self.starts: list[float] = []
         self.rate: float | None = None
-        """Rows/s of one node, once that is measured; told before any run has finished."""
+        """Rows/s of one node, once measured. It gives an estimate before any run has finished."""
         self._known: dict[Hashable, tuple[int, float]] = {}
-        """By what runs have in common: how many have ended, and the sum of their seconds for a unit of work."""
+        """For each likeness: the number of finished runs, and the sum of their seconds per unit of work."""
 
     def finished(self, run: Run, seconds: float) -> None:
-        """A run has taken so long, without its cluster's start."""
+        """Record a finished run. seconds: its duration, without its cluster's start."""
         for key in _likenesses(run):
             number, total = self._known.get(key, (0, 0.0))
             self._known[key] = number + 1, total + max(0.0, seconds - START_SECONDS) / _work(run)
 
     def seconds(self, run: Run, rows: int) -> float | None:
-        """What a run takes; None where nothing is known of any. rows: of the training set."""
+        """Return the estimated seconds of a run; None if nothing is known of any run. rows: of the training set."""
         for key in _likenesses(run):
             if key in self._known:
                 number, total = self._known[key]
@@ -91,7 +93,7 @@ class Pace:
         return None if self.rate is None else estimate([run], rows, self.rate)
 
     def left(self, runs: Sequence[Run], rows: int, clusters: int) -> float | None:
-        """What `runs` take, with the starts of so many clusters; None where that cannot be told."""
+        """Return the estimated seconds of `runs` and of `clusters` cluster starts; None if unknown."""
         found = [self.seconds(run, rows) for run in runs]
         known = [seconds for seconds in found if seconds is not None]
         if len(known) < len(found):
@@ -100,13 +102,13 @@ class Pace:
 
 
 def _clusters(runs: Sequence[Run]) -> int:
-    """How many are started for these runs, one after the other."""
+    """Return the number of clusters that are started for `runs`, one after the other."""
     return len(list(groupby(run.cluster for run in runs)))
 
 
 def _likenesses(run: Run) -> list[Hashable]:
-    """Runs with the same value of one of these are alike; the closest likeness first."""
-    group = run.tuned_as if run.tried else run.group  # whatever is tried of it
+    """Return the likenesses of a run, the closest first. Runs that share one of these values are alike."""
+    group = run.tuned_as if run.tried else run.group  # all tries of a strategy are alike
     processes, rows = (run.processes, run.config.virtual), (run.config.batch_size, run.config.local_batch_size)
     return [("try", group, run.tried), ("group", group), ("rows", processes, rows), ("nodes", processes), ("any",)]
 
@@ -114,7 +116,7 @@ def _likenesses(run: Run) -> list[Hashable]:
 class ComparisonDisplay:
     """Progress over all runs, counted in passes, from the nodes' heartbeats. A context manager.
 
-    later: runs that come after all of these, for the time that is left. pace: what is known of how long runs take.
+    later: runs that follow all of `runs`, for the remaining time. pace: the time that runs have taken so far.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class ComparisonDisplay:
         self.runs, self.rows, self.later = list(runs), rows, list(later)
         self.pace = pace or Pace()
         self.current = 0
-        """The run that the cluster is at, by its index in `begin`'s list."""
+        """The index of the cluster's current run in `begin`'s list."""
         self._clock = clock
         self._now: list[Run] = []
         self._before = 0.0
@@ -152,7 +154,7 @@ class ComparisonDisplay:
         self._progress.__exit__(kind, error, trace)
 
     def begin(self, runs: Sequence[Run]) -> None:
-        """A cluster begins these runs, out of all that are left."""
+        """Note that a cluster begins `runs`, which are some of the remaining runs."""
         self._end_run()
         self._now, self.current = list(runs), 0
         self._since, self._is_starting = self._clock(), True
@@ -160,7 +162,7 @@ class ComparisonDisplay:
         self._before = float(sum(passes(run) for run in self.runs[:first]))
 
     def state(self, rank: int, state: dict[str, Any]) -> None:
-        """Take in what a heartbeat brought."""
+        """Update the progress from a heartbeat."""
         if rank != 0 or "run" not in state or not self._now:
             return
         if self._is_starting:
@@ -177,13 +179,13 @@ class ComparisonDisplay:
         self._progress.update(round(self._done, 1), self._text(run))
 
     def _end_run(self) -> None:
-        """The run that it is at has ended; one that failed before its end says nothing about the others."""
+        """Note the end of the current run. A run that failed before its end does not count for the pace."""
         if self._now and not self._is_starting and self._part == 1.0:
             self.pace.finished(self._now[self.current], self._clock() - self._since)
         self._since, self._part = self._clock(), 0.0
 
     def left(self) -> float | None:
-        """How many seconds all that is left will take; None where that cannot be told."""
+        """Return the estimated seconds until everything is done; None if unknown."""
         place = self._place()
         here, spent = self.runs[place:], self._clock() - self._since
         whole = self.pace.seconds(here[0], self.rows)
@@ -192,9 +194,9 @@ class ComparisonDisplay:
         return None if others is None or whole is None else max(0.0, whole - spent) + others
 
     def say_estimate(self, rows_per_second: float) -> None:
-        """Say how long all takes, just before the first cluster's first run: no run has told yet what it takes."""
+        """Say how long everything takes. Call this just before the first run, when no run has been timed yet."""
         runs, clusters = [*self.runs, *self.later], _clusters(self.runs) + _clusters(self.later)
-        start = self._clock() - self._since  # with handing over rows, where Spark does
+        start = self._clock() - self._since  # includes Spark's hand-off, if there is one
         least = duration(clusters * start + estimate(runs, self.rows, rows_per_second))
         say(
             f"one node trains {rows_per_second:,.0f} rows/s: {len(runs)} runs will take at least {least}, with "
@@ -202,7 +204,7 @@ class ComparisonDisplay:
         )
 
     def _place(self) -> int:
-        """Which of all runs the cluster is at."""
+        """The index of the current run among all runs."""
         return [one.key for one in self.runs].index(self._now[self.current].key)
 
     def _text(self, run: Run) -> str:

@@ -1,4 +1,4 @@
-"""What crosses between a comparison's driver and its nodes, and what its folder keeps until there is a results.json."""
+"""The messages between a comparison's driver and its nodes, and the files of its folder before results.json."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class HandOff:
     runs: int
     """The number of the cluster's runs."""
     first: bool
-    """Whether the hand-off was the first of its Spark application. The first one takes longer to begin."""
+    """Whether the hand-off was the first of its Spark application. A first hand-off takes longer to begin."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Measured(Record):
 
     @classmethod
     def read(cls, folder: str) -> Measured:
-        """The measurements in `folder`; empty without a file. Raises InputError if the file is damaged."""
+        """Return the measurements in `folder`; empty without a file. Raise InputError if the file is damaged."""
         path = filesystem.join(folder, cls.FILE)
         return cls.parse(filesystem.read_bytes(path), path) if filesystem.exists(path) else cls()
 
@@ -140,7 +140,7 @@ class Measured(Record):
         comparison.write_json(filesystem.join(comparison.folder, self.FILE), self.to_json())
 
     def add(self, new: NodeMeasured) -> bool:
-        """Add the measurements of `new` that are missing here; returns whether there were any."""
+        """Add the measurements of `new` that are missing here. Return whether there were any."""
         nodes = str(new.sweep[0].nodes) if new.sweep else None
         if self.gpus is None:
             self.gpus = new.gpus
@@ -209,7 +209,7 @@ class DivergedRun(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class _Stamp(Record):
-    """The fields that tell the kind of a record and its configuration."""
+    """The fields that show the kind of a record and its configuration."""
 
     WHAT: ClassVar[str] = _RUN
     REMEDY: ClassVar[str] = _REMEDY
@@ -221,7 +221,8 @@ class _Stamp(Record):
 
 
 def read_run(path: str, config_hash: str) -> ComparedRun | DivergedRun | None:
-    """The record in the file `path`; None if its configuration is another. Raises InputError if the file is damaged."""
+    """Read the record in the file `path`; None if it has another configuration. Raise InputError if the file is
+    damaged."""
     content = filesystem.read_bytes(path)
     stamp = _Stamp.parse(content, path)
     if stamp.config_hash != config_hash:

@@ -1,4 +1,4 @@
-"""What the records of all runs say together: the content of results.json."""
+"""Make the content of results.json from the records of all runs."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def results(
     tuning: Tuning | None = None,
     earlier: Sequence[int] = (),
 ) -> Results:
-    """The content of results.json.
+    """Return the content of results.json.
 
-    planned: all runs of the plan. records: the records of all runs that are compared, diverged ones too. references:
-    the records of the other runs. created: the time, in ISO 8601. config_hash: the output's. seeds: the number of seeds
-    that were run. tuning: the source of tuned values. earlier: the numbers of seeds of the
-    finished comparisons that this one went on from.
+    planned: all runs of the plan. records: the records of all compared runs, including diverged runs. references: the
+    records of the reference runs. created: the time, in ISO 8601. config_hash: the output's hash. seeds: the number of
+    seeds that were run. tuning: the hyperparameter search. earlier: the numbers of seeds of the finished comparisons
+    that this comparison continues.
     """
     manifest = data.manifest
     level = level_at(config.looks, seeds)
@@ -101,7 +101,8 @@ def results(
 
 
 def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
-    """The keys of `train` in which a run differs from what all runs of the comparison share, by dotted key."""
+    """Return the keys of `train` that a run does not share with all runs of the comparison, by dotted key. `strategy`
+    and `nodes` are always included."""
     own = dict(_dotted(run.model_dump(mode="json", exclude={"seed", "epochs", "output"})))
     defaults = {
         key: field.get_default(call_default_factory=True)
@@ -126,9 +127,9 @@ def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
 
 
 def deciding(config: CompareConfig, manifest: Manifest) -> Deciding:
-    """What decides, on which rows, and which of its values are better.
+    """Return the metric that decides, the split that it is computed on, and whether higher values are better.
 
-    Raises ConfigError if no run measures it, or if its direction cannot be told or is given wrongly.
+    Raise ConfigError if no run measures the metric, or if `metric_better` is missing or wrong.
     """
     names = metrics.measured(config.metrics, manifest)
     if config.metric not in (None, metrics.LOSS, *names):

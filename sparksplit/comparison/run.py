@@ -1,4 +1,4 @@
-"""A comparison as the driver sees it: plan, run what has not been run, analyse, report."""
+"""The driver's part of a comparison: plan, do the missing runs, analyse, and report."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ REPORT, RUNS = "report.html", "runs"
 
 
 def compare(config: CompareConfig, options: Options) -> Results:
-    """Run what `config` compares, except what has been run already; returns the content of results.json.
+    """Do the runs of `config` that have no record yet. Return the content of results.json.
 
-    Raises UsageError for the user's mistakes; RunError if a run fails for any reason other than its loss. Finished runs
-    are kept, and the next call goes on from there.
+    Raise UsageError for the user's mistakes. Raise RunError if a run fails for any reason other than a diverged loss.
+    Finished runs are kept, and the next call continues from there.
     """
     runs = plan(config)
     data = open_data(runs[0].config)
@@ -75,7 +75,7 @@ def compare(config: CompareConfig, options: Options) -> Results:
         return adds_seeds(then, keys) and _hash_with(config, data, then) == made
 
     output = Output(config.output, config_hash, "compare", {**inputs, **config.own_file}, keys=keys, extends=extends)
-    # Where it replaces a comparison, only runs that the same command has finished count as done.
+    # With --overwrite, only runs that an earlier call of this command has finished count as done.
     going_on = {config_hash} if options.overwrite else None
     with output.claimed(options.overwrite, going_on) as decision:
         if decision == "done":
@@ -91,8 +91,8 @@ def compare(config: CompareConfig, options: Options) -> Results:
 
 
 def _measured_in(finished: str) -> Iterator[str]:
-    """The files of a finished comparison that one of more seeds begins with. A run whose configuration has changed is
-    made again all the same."""
+    """Yield the files of a finished comparison that a comparison with more seeds starts from. Runs with a changed
+    configuration are still repeated."""
     if filesystem.exists(filesystem.join(finished, Measured.FILE)):
         yield Measured.FILE
     if filesystem.exists(runs := filesystem.join(finished, RUNS)):
@@ -100,15 +100,18 @@ def _measured_in(finished: str) -> Iterator[str]:
 
 
 def _hash_with(config: CompareConfig, data: PreparedDataSet, then: Mapping[str, Any]) -> str:
-    """The hash that the comparison would have with the seeds of the keys `then`."""
+    """Return the hash that the comparison would have with the seeds of the keys `then`."""
     other = config.model_copy(update={key: then.get(key) for key in ("seeds", "max_seeds")})
     runs = plan(other)
     return _hash(other, [_Work.of(run, data) for run in runs], _Search.of(other, runs, data))
 
 
 def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
-    """The hash of everything that can change what a comparison says. input_mode changes no run's result, but times,
-    which are a comparison's; comparisons made before it was there keep their hash."""
+    """Return the hash of everything that can change a comparison's results.
+
+    `input_mode` changes the times, but no run's result. Its default is not hashed, so comparisons from before this key
+    keep their hash.
+    """
     return digest(
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
          "looks": config.looks, "metric": config.metric,
@@ -119,7 +122,7 @@ def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
 
 
 def _fill(comparison: _Comparison, search: _Search) -> Results:
-    """Run what is pending and complete the output; returns the content of results.json."""
+    """Do the pending runs and complete the output. Return the content of results.json."""
     output, spark = comparison.output, None
     with ExitStack() as stack:
         if search.work:
@@ -131,7 +134,7 @@ def _fill(comparison: _Comparison, search: _Search) -> Results:
                 if len(pending) < len(work) and spark is None:
                     say(f"{len(work) - len(pending)} of {len(work)} runs are there already")
                 if spark is None:
-                    # What later looks may run, too: after a resume these can need more executors than this one.
+                    # Count the runs of later looks too: after a resume, they may need more executors than this look.
                     spark = _started(stack, output, comparison.pending(comparison.work))
                 comparison.run(spark)
             results = comparison.results()
@@ -151,7 +154,7 @@ def _fill(comparison: _Comparison, search: _Search) -> Results:
 
 
 def _started(stack: ExitStack, output: Output, work: Sequence[_Work]) -> SparkSession:
-    """A session with executors for all of `work`, until the stack ends."""
+    """Start a Spark session with executors for all of `work`. The session ends with `stack`."""
     spark = stack.enter_context(
         spark_session(called("compare", output.path), max(one.run.processes + one.run.config.feeders for one in work))
     )
@@ -160,8 +163,8 @@ def _started(stack: ExitStack, output: Output, work: Sequence[_Work]) -> SparkSe
 
 
 def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSession | None:
-    """Try what has not been tried, and give the comparison's runs the best values. Returns the session, if it took
-    one."""
+    """Do the pending tries, and give the comparison's runs the best values. Return the Spark session; None if no try
+    was pending."""
     config, data, spark = comparison.config, comparison.data, None
     trying = _Comparison(config, data, comparison.output, search.work, later=comparison.work)
     if pending := trying.pending():
@@ -179,14 +182,17 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
 
 
 def _samples_rows(run: Run, manifest: Manifest) -> bool:
-    """Whether a run tells how far its metric is chance by rows: not where rows depend on each other, since groups of
-    lanes are random groups of rows, which would hide that."""
+    """Whether a run measures how much its metric depends on the choice of rows.
+
+    The run does not if rows depend on each other. Groups of lanes are random groups of rows, and would hide this
+    dependence.
+    """
     return not (run.reference or run.tried) and manifest.dependent is None
 
 
 @dataclass
 class _Work:
-    """A run, and what goes with it to the nodes."""
+    """A run, with its inputs for the nodes, its hash and its restarts."""
 
     run: Run
     inputs: RunInputs
@@ -202,7 +208,7 @@ class _Work:
 
 @dataclass(frozen=True)
 class _Search:
-    """What is tried before strategies are compared, and the runs for that; nothing if nothing is tuned."""
+    """The tries of the hyperparameter search and their runs; empty without a search."""
 
     tries: Sequence[Try] = ()
     work: Sequence[_Work] = ()
@@ -215,8 +221,10 @@ class _Search:
 
 @dataclass
 class _Comparison:
-    """later: runs that come after all of these, for the estimate of how long everything takes. pace: what is known of
-    that."""
+    """A comparison, or its hyperparameter search, while it runs.
+
+    later: runs that follow all of `work`, for the estimate of the remaining time. pace: the time that runs have taken.
+    """
 
     config: CompareConfig
     data: PreparedDataSet
@@ -226,12 +234,12 @@ class _Comparison:
     tuning: Tuning | None = None
     records: dict[str, ComparedRun | DivergedRun] = field(default_factory=dict)
     seeds: int | None = None
-    """How many are run so far; None: all."""
+    """The number of seeds to run so far; None: all seeds."""
     pace: Pace = field(default_factory=Pace)
     handed: bool = False
     """Whether Spark has handed over rows already."""
     earlier: Sequence[int] = ()
-    """The numbers of seeds of the finished comparisons that this one goes on from."""
+    """The numbers of seeds of the finished comparisons that this comparison continues."""
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
@@ -239,14 +247,14 @@ class _Comparison:
             self.pace.rate = self.measured.probe.rows_per_second
 
     def planned(self) -> Sequence[_Work]:
-        """Those of the seeds so far."""
+        """Return the runs of the seeds so far."""
         if self.seeds is None:
             return self.work
         return [one for one in self.work if one.run.is_within(self.config.seed, self.seeds)]
 
     def pending(self, work: Sequence[_Work] | None = None) -> list[_Work]:
-        """The runs without a record, in the order of the plan; reads the records there are. work: instead of those of
-        the seeds so far."""
+        """Return the runs without a record, in the order of the plan. Read the existing records. work: the runs to look
+        at, instead of the runs of the seeds so far."""
         pending = []
         for one in self.planned() if work is None else work:
             path = self._path(one)
@@ -259,7 +267,7 @@ class _Comparison:
         return pending
 
     def run(self, spark: SparkSession) -> None:
-        """Do what is pending: a cluster for all runs that can share one, and another after a failure."""
+        """Do the pending runs. Runs that can share a cluster do so. After a failure, a new cluster starts."""
         runs, later = ([one.run for one in some] for some in (self.pending(), self.later))
         rows = self.data.manifest.splits["train"].rows
         with ComparisonDisplay(runs, rows, later, self.pace) as display:
@@ -269,14 +277,14 @@ class _Comparison:
                 try:
                     self._cluster(spark, together, display)
                 except (NodeFailed, Passing) as error:
-                    # The first run without a record: the last heartbeat may be older than the failure.
+                    # The first run without a record has failed. The last heartbeat may be older than the failure.
                     left = {one.run.key for one in self._pending_now()}
                     one = next((one for one in together if one.run.key in left), None)
                     if one is not None:
                         self._failed(one, error)
 
     def _pending_now(self) -> list[_Work]:
-        """The runs without a record, as `pending` finds them. Waits while the file system is away."""
+        """Return the pending runs. Wait while the file system is unavailable."""
         return waited_out(self.pending, self.work[0].run.config.max_restarts)
 
     def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:
@@ -319,7 +327,7 @@ class _Comparison:
                 feeding.go_on()
 
             cluster.start()
-            # Each node gets once what any of the runs reads there; a process that plays all nodes, everything.
+            # Each node gets the rows that any of its runs reads, once. A process with virtual nodes gets all rows.
             splits = [BatchSplit() if one.run.config.virtual else one.inputs.strategy.split for one in work]
             owned = owned_together(splits, self.data.manifest.lanes, nodes)
             self.handed = True
@@ -354,9 +362,9 @@ class _Comparison:
         return RunPayload(**vars(common), key=one.run.key, name=one.run.name, record=path, restarts=one.restarts.tries)
 
     def _failed(self, one: _Work, error: NodeFailed | Passing) -> None:
-        """Record a loss that is not a number; try again after anything else, as often as the configuration allows."""
+        """Record a diverged run. Try again after any other failure, as often as the configuration allows."""
         if isinstance(error, NotStarted) and any(each.restarts.tries for each in self.work):
-            error.may_pass = True  # Spark may not have seen yet that a host has gone
+            error.may_pass = True  # Spark may not have noticed yet that a host is gone
         if isinstance(error, Diverged):
             say(f"{one.run.key}: {error}; it counts as diverged")
             record = DivergedRun(
@@ -382,7 +390,7 @@ class _Comparison:
         return filesystem.join(self.output.folder, RUNS, f"{one.run.key}.json")
 
     def results(self) -> Results:
-        """What all runs say together."""
+        """Return the content of results.json."""
         self.pending()
         records, references = (
             [self.records[one.run.key] for one in self.planned() if one.run.reference == which]

@@ -10,12 +10,16 @@ from sparksplit.comparison.content_table import OnHosts, Row
 from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
 
 LINK_GBIT = 0.1
-"""The rate of the slow link for which the times on several hosts are predicted: 100 Mbit/s."""
+"""Bandwidth of the slow link between several hosts, in Gbit/s: 100 Mbit/s."""
 
 
 def scale(table: Sequence[Row], model: CostModel | None) -> list[OnHosts]:
-    """The `scale` of results.json: each strategy on the hosts at hand as measured, and on as many hosts as nodes with a
-    slow link, predicted by replacing the measured time of exchanges by the link's."""
+    """Return the `scale` of results.json: each strategy on the hosts at hand, and on as many hosts as nodes with a slow
+    link.
+
+    The times on the hosts at hand are measured. The prediction replaces the measured time of exchanges with the slow
+    link's time.
+    """
     rows: list[OnHosts] = []
     link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
     for row in table:

@@ -1,4 +1,4 @@
-"""A prepared data set from arrays in memory, without Spark: for small data, tests and benchmarks."""
+"""Make a prepared data set from arrays in memory, without Spark: for small data, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def from_arrays(
 ) -> PreparedDataSet:
     """Write the prepared data set `path` from NumPy arrays, with the row_ids and files that `preprocess` would give.
 
-    Equal rows are numbered across train, validation and test, in this order, and within each by their weights;
-    `preprocess` numbers them before it cuts.
+    Equal rows are numbered across train, validation and test, in this order, and within each split by their weights.
+    `preprocess` numbers them before it cuts the splits.
 
-    splits: (x, y) for train, validation and test (a missing one is empty): x is an array [rows, ...], the tensor "x",
-        or a mapping of tensor names to arrays, of which "weight" (float32 [rows], 0 or more) says what each row counts;
+    splits: (x, y) for train, validation and test; a missing split is empty. x is an array [rows, ...], the tensor "x",
+        or a mapping of tensor names to arrays. The tensor "weight" (float32 [rows], 0 or more) holds the rows' weights.
         y is [rows, ...]: integers or text (classes), floats (numbers), or None
-    classes: the classes' names, or how many there are, in case not all occur in the training split; integer labels are
-        then indices. By default the sorted distinct labels of the training split.
+    classes: the classes' names, or their number, if not all classes occur in the training split. Integer labels are
+        then indices. Default: the sorted distinct labels of the training split
     scaling, scaling_by, label_scaling: as in the configuration of `preprocess`
 
-    Replaces a prepared data set that is already at `path`. Raises ValueError for arrays that do not fit together.
+    Replace a prepared data set that exists at `path`. Raise ValueError for arrays that do not fit together.
     """
     tensors, label = _specs(splits, classes)
     if label_scaling != "none" and (label is None or label.kind != "number"):
@@ -145,8 +145,12 @@ def _specs(
 
 @dataclass(frozen=True)
 class _Split:
-    """One split's arrays, checked: tensors and label as they are stored; content: their hash, uint64 [rows, 2].
-    by_weight: what orders equal rows by their weights as `preprocess` does, which sorts their bytes [rows]."""
+    """One split's checked arrays.
+
+    tensors, label: as they are stored.
+    content: hash of each row, uint64 [rows, 2].
+    by_weight: the sort key of equal rows by weight, [rows]. `preprocess` sorts the weights' bytes in the same order.
+    """
 
     tensors: list[Array]
     label: Array | None
@@ -226,7 +230,7 @@ def _label_counts(split: _Split | None, label: LabelSpec | None) -> list[int] | 
 
 
 def _labels(name: str, labels: Array, spec: LabelSpec) -> tuple[Array | None, list[bytes] | None, Array]:
-    """(content, text content, value to store) of the labels."""
+    """Return (content, text content, value to store) of the labels."""
     if list(labels.shape[1:]) != spec.shape:
         raise ValueError(
             f"{name}: the labels of a row have the shape {list(labels.shape[1:])}, but {spec.shape} in train"

@@ -1,6 +1,7 @@
-"""blocks/SPLIT.parquet of a prepared data set: its files, which rows are where in them, and the blocks' checksums.
+"""blocks/SPLIT.parquet of a prepared data set: the files, the rows in each file, and the checksums of the blocks.
 
-Apart from the manifest, since there may be millions of blocks: whoever reads blocks reads the part that it needs.
+The table is not in the manifest, because there may be millions of blocks. A reader of blocks reads only the part of the
+table that it needs.
 """
 
 from __future__ import annotations
@@ -32,15 +33,16 @@ _SCHEMA = pa.schema(
     ]
 )
 _GROUP = 256
-"""Segments that are read together."""
+"""Number of segments that are read together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Segment:
-    """The rows of one lane that are in one file: consecutive row groups, each a block, or a block's part where the lane
-    goes on in another file.
+    """The rows of one lane in one file: consecutive row groups. A row group is a block, or a part of a block if the
+    lane continues in another file.
 
-    path: relative to the data set, such as train/lanes-000-047.parquet. offset: rows of the lane in earlier files.
+    path: relative to the data set, such as train/lanes-000-047.parquet.
+    offset: rows of the lane in earlier files.
     crc32: by row group, uint32: CRC-32 of the value buffers of row_id, the tensors in order, and the label.
     """
 
@@ -52,12 +54,12 @@ class Segment:
 
 
 def path_of(folder: str, split: str) -> str:
-    """Where the table of a split is."""
+    """Return the path of a split's table."""
     return filesystem.join(folder, FOLDER, f"{split}.parquet")
 
 
 def write(folder: str, split: str, files: Iterable[FileFacts]) -> None:
-    """Write the table of a split into `folder`; nothing where it has no files."""
+    """Write the table of a split into `folder`. Do nothing if the split has no files."""
     rows = sorted(
         ((lane, file.offset, count, group, file) for file in files for lane, count, group in file.lanes),
         key=lambda row: row[:2],
@@ -87,15 +89,15 @@ def write(folder: str, split: str, files: Iterable[FileFacts]) -> None:
 
 
 def sizes(folder: str, split: str) -> dict[str, int]:
-    """The bytes of each file of a split, by its path within the data set. Raises InputError as `segments` does."""
+    """Return the bytes of each file of a split, by its path within the data set. Raise InputError like `segments`."""
     table = _read(folder, split, ["path", "bytes"])
     return dict(zip(table.column("path").to_pylist(), table.column("bytes").to_pylist(), strict=True))
 
 
 def segments(folder: str, split: str, lanes: range | None = None) -> dict[int, list[Segment]]:
-    """The segments of each lane of a split, in the order of its rows. lanes: only these; None: all.
+    """Return the segments of each lane of a split, in the order of the rows. lanes: only these lanes; None: all.
 
-    Raises InputError where the table is missing or damaged.
+    Raise InputError if the table is missing or damaged.
     """
     columns = [name for name in _SCHEMA.names if name != "bytes"]
     table = _read(folder, split, columns, lanes).combine_chunks()

@@ -1,7 +1,7 @@
-"""Numbers and dates in the units that they are scaled in (clipped, logarithms, days), and what their statistics say.
+"""Numbers and dates in their scaling units (clipped, logarithms, days), and their statistics.
 
-Statistics are taken of the stored values in these units; from those of the training split follow a feature's offset,
-scale, and what a missing value becomes.
+Statistics are computed from the stored values in these units. The training split's statistics give a feature's offset
+and scale, and the replacement of a missing value.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ _EPOCH = date(1970, 1, 1)
 
 
 def measured(features: Sequence[Feature], tensor: str) -> list[Number | Date]:
-    """The features of a stored tensor that statistics are taken of: those whose values are no indices."""
+    """Return the features of a stored tensor that have statistics: those whose values are not indices."""
     return [feature for feature in features if isinstance(feature, Number | Date) and feature.tensor == tensor]
 
 
 def width(features: Sequence[Number | Date]) -> int:
-    """How many values they have in a row."""
+    """Return the number of their values in a row."""
     return sum(feature.values for feature in features)
 
 
 def in_units(features: Sequence[Number | Date], rows: npt.NDArray[Any]) -> F64:
-    """The values of `measured` features side by side in their units: [n, width], NaN where one is missing.
+    """Return the values of `measured` features side by side in their units: [n, width], NaN for a missing value.
 
     rows: of their stored tensor [n, *shape]
     """
@@ -45,7 +45,7 @@ def in_units(features: Sequence[Number | Date], rows: npt.NDArray[Any]) -> F64:
 
 
 def as_floats(values: npt.NDArray[Any]) -> F64:
-    """Stored values as float64, NaN where one is missing: NaN, or the least number of a signed dtype."""
+    """Return stored values as float64. Missing values become NaN: they are NaN, or the minimum of a signed dtype."""
     floats = values.astype(np.float64)
     if values.dtype.kind == "i":
         floats[values == np.iinfo(values.dtype).min] = np.nan
@@ -63,7 +63,7 @@ def _units(feature: Number | Date, values: npt.NDArray[Any]) -> F64:
 
 
 def number_units(feature: Number, values: F64) -> F64:
-    """Numbers clipped and, if it is asked for, as log(1 + x): -inf where that does not exist."""
+    """Return numbers clipped and, with `log1p`, as log(1 + x): -inf where the logarithm does not exist."""
     if feature.clip is not None:
         values = np.clip(values, *feature.clip)
     if feature.log1p:
@@ -73,9 +73,10 @@ def number_units(feature: Number, values: F64) -> F64:
 
 
 def by_feature(features: Sequence[Number | Date], moments: Moments) -> dict[str, Moments]:
-    """The statistics of each feature's values, by its column. moments: of what `in_units` gives of these features
+    """Return the statistics of each feature's values, by column. moments: of the result of `in_units` for these
+    features
 
-    Raises InputError, which names the column, where they are not finite.
+    Raise InputError, which names the column, if statistics are not finite.
     """
     found, start = {}, 0
     for feature in features:
@@ -87,7 +88,7 @@ def by_feature(features: Sequence[Number | Date], moments: Moments) -> dict[str,
                 "clip them (clip: [0, 1e9])"
             )
         if not np.isfinite([own.mean, own.std]).all():
-            # Buckets are of the numbers as they are.
+            # Buckets use the raw numbers.
             bare = isinstance(feature, Date) or feature.buckets is not None
             raise InputError(
                 f"column {feature.column}: values from {own.min.min():g} to {own.max.max():g} are too large "
@@ -103,13 +104,14 @@ def scaled(
     impute: Literal["mean", "median"] | float = "mean",
     medians: Sequence[float] = (),
 ) -> Scaled:
-    """How a feature is scaled whose training rows have these `moments` (see `by_feature`), in its units.
+    """Return how a feature is scaled, from the `moments` of its training rows (see `by_feature`), in its units.
 
-    scale: standard: the mean becomes 0, the standard deviation 1; unit: the minimum 0, the maximum 1; a constant is
-    only shifted to 0. impute: what a missing number becomes; a number is in raw units. medians: of the raw values of
-    each of the feature's places, NaN where all are missing [values]; only where they are asked for
+    scale: standard: mean 0, standard deviation 1; unit: minimum 0, maximum 1. A constant is only shifted to 0.
+    impute: replacement of a missing number; a number is in raw units.
+    medians: medians of the raw values of each of the feature's places, NaN if all are missing [values]. Needed only for
+        `impute` median.
 
-    Raises InputError where there is no log(1 + x) of the number that a missing one becomes.
+    Raise InputError if log(1 + x) of the replacement does not exist.
     """
     offset, factor = offset_and_scale(moments.min, moments.max, moments.mean, moments.std, scale)
     offset, factor = (np.broadcast_to(array, (feature.values,)) for array in (offset, factor))

@@ -1,10 +1,11 @@
-"""One raw column as a feature, fitted: which stored values it has, and what the model gets of them.
+"""One raw column as a fitted feature: its stored values, and its part of the model's input.
 
-Everything that turns a raw column into the model's input is here, as data: `preprocess` and `predict` read it in
-executors (NumPy), nodes and the exported model in their TensorFlow graphs, and both must give the same bits.
+Everything that turns a raw column into the model's input is here, as data. `preprocess` and `predict` use it on
+executors (NumPy). Nodes and the exported model use it in their TensorFlow graphs. Both must give the same bits.
 
-raw -> stored: a number as it is, a category's or a token's index, a date's days, a timestamp's microseconds. What is
-missing (null, or an empty text) is NaN in a float tensor, and the dtype's minimum in a tensor of whole numbers.
+raw -> stored: a number unchanged, the index of a category or token, the days of a date, the microseconds of a
+timestamp. A missing value (null or empty text) is NaN in a float tensor, and the dtype's minimum in a tensor of whole
+numbers.
 stored -> model: a part of the float input `numbers`, or an input of indices with the feature's own name.
 """
 
@@ -15,13 +16,13 @@ from typing import Annotated, Any, Literal, TypeGuard
 import pydantic
 
 NUMBERS = "numbers"
-"""The model's input that holds all features that are numbers, side by side in the order of the features."""
+"""The model's input that holds all number features, side by side in the order of the features."""
 MISSING, UNKNOWN, FIRST = 0, 1, 2
-"""Indices of a category: of a missing value, of one that the vocabulary has not, and of its first entry."""
+"""Indices of a category: a missing value, a value that is not in the vocabulary, and the vocabulary's first entry."""
 PADDING = 0
-"""The index behind a text's last token; UNKNOWN and FIRST are a token's as they are a category's."""
+"""The index after a text's last token. Tokens use UNKNOWN and FIRST like categories."""
 HASH_KEY = (0x5350414B, 0x53504C54)
-"""Of SipHash-2-4, which deals a category's values to its `hash` indices."""
+"""Key of SipHash-2-4, which distributes a category's values over its `hash` indices."""
 Parts = Literal["month", "day", "weekday", "hour"]
 Encoding = Literal["embedding", "one-hot"]
 
@@ -32,18 +33,19 @@ class _Feature(pydantic.BaseModel):
     column: str
     """The raw column."""
     type: str
-    """Its type, as Spark calls it; string where a file of texts has it."""
+    """The raw column's Spark type; string for a file of texts."""
     tensor: str
-    """The stored tensor that holds its values."""
+    """The stored tensor that holds the feature's values."""
     place: int
-    """Where its first value is in a row of that tensor, flattened."""
+    """Position of the first value in a flattened row of that tensor."""
     values: int = 1
-    """How many it has there; more than one for an array, whose numbers follow each other, and for a text."""
+    """Number of values there: more than one for an array, whose numbers follow each other, and for a text."""
 
 
 class Scaled(pydantic.BaseModel):
-    """x_model = (x - offset) * scale, where missing values have become `impute` first; each is one number, or one for
-    each of an array's values."""
+    """x_model = (x - offset) * scale, after missing values have become `impute`. Each is one number, or one for each of
+    an array's values.
+    """
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
@@ -53,10 +55,10 @@ class Scaled(pydantic.BaseModel):
 
 
 class Number(_Feature):
-    """A number or an array of numbers: clipped, then log1p, then scaled; `scaled` is in the units that come of that.
+    """A number or an array of numbers: clipped, then log1p, then scaled. `scaled` is in the units after clip and log1p.
 
-    Its inputs: its values in `numbers`, and with `indicator`, behind them, as many that are 1.0 where one is missing.
-    With `buckets`, an index instead: MISSING, or 1 + how many of the boundaries are at most the value.
+    Model inputs: its values in `numbers`. With `indicator`, as many more numbers follow, each 1.0 for a missing value.
+    With `buckets`, an index instead: MISSING, or 1 + the number of boundaries that are at most the value.
     """
 
     kind: Literal["number"] = "number"
@@ -67,11 +69,11 @@ class Number(_Feature):
     buckets: list[float] | None = None
     """Ascending boundaries, in raw units."""
     encoding: Encoding = "one-hot"
-    """Of buckets."""
+    """Encoding of the buckets."""
 
     @property
     def size(self) -> int:
-        """How many indices there are, with `buckets`."""
+        """Number of indices, with `buckets`."""
         return len(self.buckets or ()) + 2
 
 
@@ -80,29 +82,29 @@ class Category(_Feature):
 
     kind: Literal["category"] = "category"
     vocabulary: list[str] = []
-    """The texts that have an index of their own, from FIRST on: the most frequent first."""
+    """Texts with an index of their own, from FIRST on, the most frequent first."""
     hash: int | None = None
-    """Instead of a vocabulary: how many indices the texts are dealt to by their hash, from 1 on."""
+    """Without a vocabulary: number of indices, from 1 on, over which the texts' hashes are distributed."""
     encoding: Encoding = "embedding"
 
     @property
     def size(self) -> int:
-        """How many indices there are."""
+        """Number of indices."""
         return FIRST + len(self.vocabulary) if self.hash is None else 1 + self.hash
 
 
 class Date(_Feature):
-    """A day (days since 1970), or a moment (microseconds since 1970 by the wall clock).
+    """A day (days since 1970), or a timestamp (microseconds since 1970 by the wall clock).
 
-    Its inputs, in `numbers`: sine and cosine of each of the `parts`, with `since` the days from there on, scaled, and
-    1.0 where it is missing, in which case all the others are 0.
+    Model inputs, in `numbers`: sine and cosine of each of the `parts`; with `since`, the scaled days since that day;
+    and 1.0 if the value is missing, with 0 for all the others.
     """
 
     kind: Literal["date"] = "date"
     moment: bool = False
-    """Whether it has a time of day."""
+    """Whether the value has a time of day."""
     format: str | None = None
-    """Of its texts, by Spark's pattern letters; None: ISO 8601."""
+    """Format of its texts, in Spark's pattern letters; None: ISO 8601."""
     parts: list[Parts] = []
     since: str | None = None
     """A day, as YYYY-MM-DD."""
@@ -110,46 +112,48 @@ class Date(_Feature):
 
     @pydantic.model_serializer(mode="wrap")
     def _without_format(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `format` where there is none: files, and digests, say what they said before there were any."""
+        """Leave out `format` if it is None, so that files and digests from before this key stay the same."""
         values: dict[str, Any] = dump(self)
         return {key: value for key, value in values.items() if key != "format" or value is not None}
 
 
 class Text(_Feature):
-    """A text as the indices of its first `values` tokens: an input of its own."""
+    """A text as the indices of its first `values` tokens, as an input of its own."""
 
     kind: Literal["text"] = "text"
     unit: Literal["words", "characters"] = "words"
     lowercase: bool = True
-    """Whether A to Z are read as a to z; other letters stay as they are."""
+    """Whether A to Z are read as a to z. Other letters stay unchanged."""
     vocabulary: list[str] = []
-    """The tokens that have an index of their own, from FIRST on: the most frequent first."""
+    """Tokens with an index of their own, from FIRST on, the most frequent first."""
 
     @property
     def size(self) -> int:
-        """How many indices there are."""
+        """Number of indices."""
         return FIRST + len(self.vocabulary)
 
 
 Feature = Annotated[Number | Category | Date | Text, pydantic.Field(discriminator="kind")]
-"""Any of them."""
+"""Any kind of feature."""
 
 
 def _is_index(feature: Number | Category | Date | Text) -> TypeGuard[Number | Category | Text]:
-    """Whether it is an input of indices."""
+    """Whether the feature is an input of indices."""
     if isinstance(feature, Number):
         return feature.buckets is not None and feature.encoding == "embedding"
     return isinstance(feature, Text) or (isinstance(feature, Category) and feature.encoding == "embedding")
 
 
 def categories(features: list[Number | Category | Date | Text]) -> dict[str, int]:
-    """The model's inputs of indices: how many different indices each has, by its name."""
+    """Return the model's inputs of indices: by name, the number of different indices."""
     return {feature.column: feature.size for feature in features if _is_index(feature)}
 
 
 def inputs(features: list[Number | Category | Date | Text]) -> dict[str, tuple[int, ...]]:
-    """The shape of one row of each of the model's inputs, by name: `numbers` first, if there are any, then those of
-    indices in the order of the features."""
+    """Return the shape of one row of each of the model's inputs, by name.
+
+    `numbers` comes first, if it exists. The inputs of indices follow in the order of the features.
+    """
     own = categories(features)
     width = sum(_width(feature) for feature in features if feature.column not in own)
     found: dict[str, tuple[int, ...]] = {NUMBERS: (width,)} if width else {}
@@ -160,7 +164,7 @@ def inputs(features: list[Number | Category | Date | Text]) -> dict[str, tuple[i
 
 
 def _width(feature: Number | Category | Date | Text) -> int:
-    """How many of the `numbers` a feature has."""
+    """Return how many of the `numbers` belong to a feature."""
     if isinstance(feature, Number):
         return feature.values * (feature.size if feature.buckets is not None else 1 + feature.indicator)
     if isinstance(feature, Date):

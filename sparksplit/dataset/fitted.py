@@ -1,4 +1,4 @@
-"""What an earlier data set or run has fitted, to be applied to other rows as it is."""
+"""The fitted preprocessing of an earlier data set or run, to be applied to other rows unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from sparksplit.dataset.manifest import FILE, Manifest
 
 @dataclass(frozen=True)
 class Fitted:
-    """path: of the data set or the run. lanes, block_rows: the data set's; None for a run."""
+    """The fitted preprocessing of a data set or run.
+
+    path: of the data set or the run. lanes, block_rows: of the data set; None for a run.
+    """
 
     path: str
     description: Description
@@ -23,12 +26,14 @@ class Fitted:
 
     @property
     def digest(self) -> str:
-        """A hash of what is applied, wherever it lies."""
+        """A hash of the content that is applied, independent of its path."""
         return digest([self.description.model_dump(exclude=NAMES), self.lanes, self.block_rows])
 
 
 def read_fitted(path: str) -> Fitted:
-    """What the data set or the run in the folder `path` has fitted. Raises InputError where it is not complete."""
+    """Return the fitted preprocessing of the data set or run in the folder `path`. Raise InputError if it is not
+    complete.
+    """
     path = filesystem.absolute(path)
     if not filesystem.exists(filesystem.join(path, SUCCESS)):
         raise InputError(f"{path}: not a complete data set or run: no {SUCCESS} file")

@@ -1,10 +1,10 @@
-"""Several prepared data sets read as one, such as the days of a week: lane l is made of the lanes l of all of them.
+"""Read several prepared data sets as one, such as the days of a week. Lane l consists of the lanes l of all data sets.
 
-Nothing is written anew. The order of the data sets is that of their digests, and so does not depend on where they lie
-or how they were named. A lane begins with the full blocks of all of them, which are read as they are; the last, shorter
-blocks are laid end to end behind these and cut anew, so that every block of the lane but its last is full.
+Nothing is written. The data sets are ordered by their digests. So their paths, and the order in which they are given,
+do not matter. A lane begins with the full blocks of all data sets, unchanged. The last, shorter blocks follow, laid end
+to end and cut again. So every block of a lane except its last is full.
 
-Each data set numbers its own rows: a row that is in two of them has the same row_id twice, and counts twice.
+Each data set numbers its own rows. A row in two data sets has the same row_id twice, and counts twice.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ _ALIKE = {
     "lanes": "lanes",
     "block_rows": "rows in a block",
 }
-"""What data sets that are read as one must have in common, and what errors call it."""
+"""Fields that must be equal in data sets read as one, with their names in errors."""
 
 
 def open_joined(paths: str | Sequence[str], verify: bool = True) -> PreparedDataSet:
-    """The data sets in the folders that `paths` name, as one; patterns (`day=*`) stand for what matches them.
+    """Open the data sets in the folders `paths` as one. A pattern (`day=*`) stands for its matches.
 
     verify: as for PreparedDataSet.open.
 
-    Raises InputError as that does, where a pattern matches nothing, where a folder is named twice, and where two data
-    sets cannot be read as one.
+    Raise InputError like PreparedDataSet.open. Also raise InputError if a pattern matches nothing, if a folder is named
+    twice, or if the data sets cannot be read as one.
     """
     folders: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str) else paths:
@@ -64,9 +64,9 @@ def open_joined(paths: str | Sequence[str], verify: bool = True) -> PreparedData
 
 
 class JoinedDataSet(PreparedDataSet):
-    """Several complete prepared data sets as one; small, picklable, without open files.
+    """Several complete prepared data sets as one. Small and picklable; holds no open files.
 
-    parts: in the order of their digests. manifest: what all of them hold together; it is written nowhere.
+    parts: in the order of their digests. manifest: of all data sets together; it is not written to a file.
     """
 
     def __init__(self, parts: Sequence[PreparedDataSet]) -> None:
@@ -77,7 +77,7 @@ class JoinedDataSet(PreparedDataSet):
 
     @classmethod
     def of(cls, parts: Sequence[PreparedDataSet]) -> JoinedDataSet:
-        """`parts` as one, in whatever order they are given. Raises InputError where they do not go together."""
+        """Join `parts`, given in any order. Raise InputError if they do not fit together."""
         for part in parts[1:]:
             check_alike(parts[0], part)
         return cls(sorted(parts, key=lambda part: part.digest))
@@ -89,17 +89,19 @@ class JoinedDataSet(PreparedDataSet):
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the content of all, wherever they lie and however they were named."""
+        """A short hash of the content of all data sets, independent of their paths and of the order in which they were
+        named.
+        """
         return digest({"joined": [part.digest for part in self.parts]})
 
     def files(self, split: str) -> dict[str, int]:
-        """The files of a split, by their whole paths, and their bytes."""
+        """Return the bytes of each file of a split, by full path."""
         return {
             filesystem.join(part.path, path): size for part in self.parts for path, size in part.files(split).items()
         }
 
     def split(self, name: str) -> JoinedSplit:
-        """The split `name` of all of them."""
+        """Return the split `name` of all data sets."""
         return JoinedSplit(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -114,7 +116,7 @@ class JoinedSplit(PreparedSplit):
         self._parts = data.parts
 
     def reader(self) -> JoinedReader:
-        """A reader of its blocks; for one thread."""
+        """Return a reader of the split's blocks, for one thread."""
         return JoinedReader(self._parts, self._name)
 
     def _find(self, row_id: int) -> str | None:
@@ -127,7 +129,7 @@ class JoinedSplit(PreparedSplit):
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows start..stop-1 of the block `block` of a lane of the data set `part`."""
+    """Rows start..stop-1 of block `block` of a lane of the data set `part`."""
 
     part: int
     block: int
@@ -136,7 +138,7 @@ class Piece:
 
 
 def pieces(rows: I64, block_rows: int, block: int) -> list[Piece]:
-    """What block `block` of a joined lane is made of, in order; nothing behind the lane's end.
+    """Return the pieces of block `block` of a joined lane, in order. Empty past the lane's end.
 
     rows: of that lane in each of the data sets, int64 [parts].
     """
@@ -172,7 +174,7 @@ class JoinedReader:
         self._readers: dict[int, BlockReader] = {}
 
     def read(self, lane: int, block: int) -> Block:
-        """Block `block` of `lane`. Raises as BlockReader.read."""
+        """Return block `block` of `lane`. Raise the errors of BlockReader.read."""
         found = pieces(self._rows[:, lane], self._block_rows, block) if block >= 0 else []
         if not found:
             raise IndexError(f"lane {lane} has no block {block}")
@@ -211,7 +213,7 @@ def _cut(block: Block, piece: Piece) -> Block:
 
 
 def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
-    """Raise InputError, naming `other` and what differs, where the two cannot be read as one."""
+    """Raise InputError if the two data sets cannot be read as one. The message names `other` and the difference."""
     for name, what in _ALIKE.items():
         ours, theirs = getattr(one.manifest, name), getattr(other.manifest, name)
         if ours == theirs:
@@ -275,7 +277,7 @@ def _sum(splits: Sequence[SplitFacts], tensors: Sequence[TensorSpec]) -> SplitFa
 
 
 def _summed(lists: Sequence[list[Any] | None]) -> list[Any] | None:
-    """The lists' sum, place by place; None where one is missing."""
+    """Return the lists' element-wise sum; None if a list is missing."""
     there = [values for values in lists if values is not None]
     return np.sum(there, axis=0).tolist() if len(there) == len(lists) else None
 

@@ -1,4 +1,4 @@
-"""What the rows of a split say about its label: how many have each class, what they weigh, and the mean of numbers."""
+"""Label statistics of a split: rows and weights of each class, and the means of numbers."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ F64 = npt.NDArray[np.float64]
 
 
 class LabelSums:
-    """Sums over rows, which can be added up.
+    """Sums over rows that can be added up.
 
-    label, tensors: what the data set has. Rows of a label with one place are counted before they are written, so they
-    are not counted here.
+    label, tensors: of the data set. Rows of a label with one place are not counted here, because they are counted
+    before they are written.
     """
 
     def __init__(self, label: LabelSpec | None, tensors: Sequence[TensorSpec] = ()) -> None:
@@ -27,13 +27,13 @@ class LabelSums:
         self._values = 1 if label is None else label.values
         counted = label is not None and label.shape
         self.counts = np.zeros(classes, np.int64) if classes is not None and counted else None
-        """Places of each class; None where a label has one place."""
+        """Places of each class; None if the label has one place."""
         self.weights = np.zeros(classes) if classes is not None and has_weights else None
-        """The summed weights of the places of each class; None where rows have none."""
+        """Sum of the weights of each class's places; None if rows have no weights."""
         self._numbers = Moments(self._values) if label is not None and classes is None else None
 
     def update(self, label: npt.NDArray[Any], weight: npt.NDArray[Any] | None) -> None:
-        """Take in rows. label: [rows, *shape]; weight: [rows]."""
+        """Add rows. label: [rows, *shape]; weight: [rows]."""
         flat = label.reshape(-1)
         if self.counts is not None:
             self.counts += np.bincount(flat, minlength=len(self.counts))
@@ -44,7 +44,7 @@ class LabelSums:
             self._numbers.update(label)
 
     def add(self, state: dict[str, Any]) -> None:
-        """Take in the rows of which `to_json` returned `state`."""
+        """Add the rows in `state`, a result of `to_json`."""
         if self.counts is not None:
             self.counts += np.asarray(state["counts"], np.int64)
         if self.weights is not None:
@@ -53,13 +53,13 @@ class LabelSums:
             self._numbers.merge(Moments.from_json(state["numbers"]))
 
     def to_json(self) -> dict[str, Any]:
-        """The sums, to be sent from an executor to the driver."""
+        """Return the sums as JSON, to send them from an executor to the driver."""
         arrays = {"counts": self.counts, "weights": self.weights}
         found: dict[str, Any] = {name: array.tolist() for name, array in arrays.items() if array is not None}
         return found if self._numbers is None else {**found, "numbers": self._numbers.to_json()}
 
     def facts(self) -> dict[str, Any]:
-        """The manifest's `label_weights` and `label_means`."""
+        """Return the manifest's `label_weights` and `label_means`."""
         found: dict[str, Any] = {"label_weights": None, "label_means": None}
         if self.weights is not None:
             found["label_weights"] = _rounded(self.weights, self.weights.max(initial=0.0))
@@ -71,8 +71,9 @@ class LabelSums:
 
 
 def _rounded(values: F64, sizes: Any) -> list[float]:
-    """To 40 binary digits of `sizes`, so that they do not depend on which rows are in which file; 0 where they are no
-    finite numbers."""
+    """Round to 40 binary digits of `sizes`, so that the values do not depend on how rows are spread over files. Values
+    that are not finite become 0.
+    """
     with np.errstate(all="ignore"):
         units = np.ldexp(1.0, np.maximum(np.frexp(sizes)[1] - 40, -1000))
         found = np.round(values / units) * units

@@ -1,4 +1,4 @@
-"""The classes of a data set, and what becomes of rows of validation and test whose label no training row has."""
+"""The classes of a data set, and how rows of validation and test are treated whose label no training row has."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ F64 = npt.NDArray[np.float64]
 Unseen = Literal["error", "unknown", "drop"]
 MAX_CLASSES = 100_000
 _MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
-"""Whole numbers with at least this many distinct values, and fewer rows than this for each, are a quantity."""
+"""Whole numbers with at least this many distinct values, and fewer rows than this per value, count as a quantity."""
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What the rows' labels come to.
+    """The result of reading the rows' labels.
 
-    classes: their names, by index; None where labels are no classes. unseen: rows of validation and test whose label no
-    training row has, by split; only splits that have some.
+    classes: their names, by index; None if labels are not classes.
+    unseen: by split, the rows of validation and test with a label that no training row has. Only splits with such rows.
     """
 
     classes: list[str] | None
@@ -42,7 +42,7 @@ def classified(kind: str | None) -> bool:
 
 
 def check_number_of_labels(different: int, place: str) -> None:
-    """Raise InputError where there are more labels than a model may have classes."""
+    """Raise InputError if there are more labels than the largest number of classes."""
     if different > MAX_CLASSES:
         raise InputError(
             f"{place}: more than {MAX_CLASSES} different labels. If the labels are numbers to predict,"
@@ -51,8 +51,10 @@ def check_number_of_labels(different: int, place: str) -> None:
 
 
 def check_classes(rows: Mapping[Any, int], kind: str | None, place: str, *, declared: bool) -> None:
-    """Raise InputError for labels that cannot be meant as classes: too many of them, or whole numbers with about a row
-    each. rows: of each raw label; the other arguments are those of `labels_of`"""
+    """Raise InputError for labels that cannot be classes: too many labels, or whole numbers with about one row each.
+
+    rows: of each raw label. The other arguments are those of `labels_of`
+    """
     check_number_of_labels(len(rows), place)
     count, hint = sum(rows.values()), _hint(kind, declared)
     if hint and len(rows) >= _MANY_CLASSES and count < _ROWS_PER_CLASS * len(rows):
@@ -63,7 +65,7 @@ def check_classes(rows: Mapping[Any, int], kind: str | None, place: str, *, decl
 
 
 def check_two(rows: Mapping[Any, int], place: str) -> None:
-    """Raise InputError where there is one class alone. rows: of training, by raw label"""
+    """Raise InputError if there is only one class. rows: of training, by raw label"""
     if len(rows) == 1:
         label, count = next(iter(rows.items()))
         raise InputError(
@@ -79,14 +81,15 @@ def _hint(kind: str | None, declared: bool) -> str:
 def labels_of(
     counts: Mapping[str, Mapping[Any, int]], kind: str | None, place: str, *, declared: bool, unseen: Unseen = "error"
 ) -> Labels:
-    """The classes, which are the sorted distinct labels of the training rows, and `<unknown>` after them where `unseen`
-    asks for it.
+    """Return the classes: the sorted distinct labels of the training rows, then `<unknown>` with unseen: unknown.
 
-    counts: rows by split and raw label, bad rows left out. kind: how labels are read. place: what errors call the rows.
-    declared: whether the user has said that they are classes.
+    counts: rows by split and raw label, without bad rows.
+    kind: how labels are read.
+    place: name of the rows in errors.
+    declared: whether the user has declared the labels to be classes.
 
-    Raises InputError for labels that cannot be classes, for one class alone, and, with unseen: error, for labels that
-    no training row has.
+    Raise InputError for labels that cannot be classes, and for a single class. With unseen: error, also raise
+    InputError for labels that no training row has.
     """
     if not classified(kind):
         return Labels(None)
@@ -114,9 +117,10 @@ def labels_of(
 def fitted_labels(
     counts: Mapping[str, Mapping[Any, int]], label: LabelSpec | None, place: str, unseen: Unseen
 ) -> Labels:
-    """As `labels_of`, where an earlier data set settles the classes: labels that it has not are unseen, in every split.
+    """Like `labels_of`, if an earlier data set has fixed the classes. Labels that it does not have are unseen, in every
+    split.
 
-    Raises InputError for unseen ones where there is no class for them, unless they are dropped.
+    Raise InputError for unseen labels if there is no class for them, unless they are dropped.
     """
     values = known_values(label)
     if label is None or values is None:
@@ -146,7 +150,7 @@ def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
 
 
 def counted(rows: Mapping[Any, int], label: LabelSpec | None) -> list[int] | None:
-    """Rows of each class; None where labels are not classes that are found among the rows. rows: by raw label"""
+    """Return the rows of each class. None if labels are not classes found among the rows. rows: by raw label"""
     values = known_values(label)
     if label is None or values is None:
         return None
@@ -155,7 +159,7 @@ def counted(rows: Mapping[Any, int], label: LabelSpec | None) -> list[int] | Non
 
 
 def known_values(label: LabelSpec | None) -> pa.Array | None:
-    """The raw values of the classes that training rows have, by index; None where labels are stored as they are."""
+    """Return the raw values of the training rows' classes, by index. None if labels are stored unchanged."""
     if label is None or label.classes is None or label.kind in TOKENS:
         return None
     names = label.classes[:-1] if label.unknown else label.classes
@@ -165,10 +169,10 @@ def known_values(label: LabelSpec | None) -> pa.Array | None:
 
 
 def rounded(numbers: npt.NDArray[Any]) -> F64:
-    """Labels that are numbers, as they are stored: digits after the point may be rounded, to those of float32; where
-    float32 would change the whole part, a number stays as float64 has it.
+    """Return number labels as they are stored: rounded to float32, unless that changes a number by 0.5 or more. Such a
+    number stays float64.
 
-    So what becomes of a label does not depend on other rows, and neither does the hash of its row.
+    So the stored label, and the hash of its row, do not depend on other rows.
     """
     whole = np.asarray(numbers, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -177,14 +181,14 @@ def rounded(numbers: npt.NDArray[Any]) -> F64:
 
 
 def wide(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Which `rounded` labels float32 does not hold."""
+    """Return which `rounded` labels float32 cannot hold."""
     with np.errstate(over="ignore"):
         found: npt.NDArray[np.bool_] = np.isfinite(numbers) & (numbers.astype(np.float32) != numbers)
     return found
 
 
 def parsed_numbers(column: pa.Array) -> F64:
-    """The labels of a column of parsed ones, flat; a row may have several."""
+    """Return the labels of a column of parsed labels, flat. A row may have several."""
     kind = LabelSpec(dtype="float64", kind="number", shape=[])
     if not pa.types.is_binary(column.type):
         return label_of(pa.chunked_array([column]), kind)
@@ -194,19 +198,20 @@ def parsed_numbers(column: pa.Array) -> F64:
 
 
 def stored_numbers(column: pa.Array, label: LabelSpec) -> pa.Array:
-    """The column of stored labels, from that of parsed ones."""
+    """Return the column of stored labels from the column of parsed labels."""
     return label_column(label_of(pa.chunked_array([column]), label.parsed).astype(label.numpy_dtype), label)
 
 
 def indices(labels: pa.Array | pa.ChunkedArray, values: pa.Array, unknown: bool) -> pa.Array | pa.ChunkedArray:
-    """The class index of each raw label, int64, by `known_values`. Of any other label it is that of `<unknown>`, where
-    there is such a class, or null."""
+    """Return the class index of each raw label, int64, by `known_values`. Any other label gets the index of
+    `<unknown>`, or null if that class does not exist.
+    """
     found = pc.index_in(labels, value_set=values).cast(pa.int64())
     return found.fill_null(len(values)) if unknown else found
 
 
 def places(label: Any, labels: pa.Array) -> npt.NDArray[np.int64]:
-    """The place of each raw label in `labels`, -1 where it has none: int64 [rows]."""
+    """Return the position of each raw label in `labels`, -1 if it is not there: int64 [rows]."""
     column = label if isinstance(label, pa.Array | pa.ChunkedArray) else pa.array(label, type=labels.type)
     found = pc.index_in(column, value_set=labels)
     array: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)

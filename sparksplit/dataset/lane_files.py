@@ -1,6 +1,6 @@
-"""Writing the Parquet files of a prepared data set: whole lanes, with one row group per block.
+"""Write the Parquet files of a prepared data set: whole lanes, with one row group per block.
 
-The same code runs in Spark's executors and, for arrays in memory, without Spark.
+The same code runs on Spark's executors and, for arrays in memory, without Spark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sparksplit.dataset.statistics import Moments, numbers, offset_and_scale
 ROW_ID = "row_id"
 LABEL = "label"
 OF_LABEL = ""
-"""The label's key among statistics, where a column of any name may be another."""
+"""The label's key among statistics. Any name could be a column's name."""
 CHANGED = "the input changed while it was read, or a DataFrame gives other rows when Spark computes it again"
 
 
@@ -41,20 +41,21 @@ class Layout:
     keep: Sequence[str]
     block_rows: int
     by_feature: bool = False
-    """Whether statistics are kept for each value of a tensor."""
+    """Whether each value of a tensor has its own statistics."""
     by_block: bool = True
-    """Whether statistics are kept for each block, so that they do not depend on the files, in their last bits."""
+    """Whether statistics are kept for each block, so that their last bits do not depend on the files."""
     features: Sequence[Feature] = ()
-    """Where the tensors have features: statistics are kept for each value of those that are numbers or dates."""
+    """If the tensors have features: statistics are kept for each value of the number and date features."""
     by_label: bool = False
-    """Whether statistics are kept of the label, for each of its values."""
+    """Whether each value of the label has statistics."""
     fits: bool = True
-    """Whether features are fitted on the training rows: what has no logarithm is an error there, and elsewhere a
-    missing value."""
+    """Whether features are fitted on the training rows. A training value without a logarithm is then an error. All
+    other such values count as missing.
+    """
 
     @classmethod
     def of(cls, manifest: Manifest) -> Layout:
-        """The layout of a prepared data set, without the columns to keep."""
+        """Return the layout of a prepared data set, without the columns to keep."""
         return cls(manifest.tensors, manifest.label, (), manifest.block_rows, features=manifest.features)
 
     @property
@@ -74,30 +75,31 @@ class Layout:
         return 8 + label + sum(tensor.row_bytes for tensor in self.tensors)
 
     def for_rows(self, rows: int) -> Layout:
-        """The layout for a data set of so many rows."""
+        """Return the layout for a data set of `rows` rows."""
         features = sum(len(moments.count) for moments in self.moments().values())
         return replace(self, by_block=plan.by_block(rows, self.block_rows, features))
 
     def label_sums(self) -> LabelSums:
-        """Zeros to count the label's classes or numbers in."""
+        """Return empty sums for the label's classes or numbers."""
         return LabelSums(self.label, self.tensors)
 
     def moments(self) -> dict[str, Moments]:
-        """Empty statistics of every tensor, and of the label where it is to be scaled."""
+        """Return empty statistics for every tensor, and for the label if it is scaled."""
         found = {tensor.name: Moments(self._measured(tensor)) for tensor in self.tensors}
         if self.by_label and self.label is not None:
             found[OF_LABEL] = Moments(self.label.values)
         return found
 
     def _measured(self, tensor: TensorSpec) -> int:
-        """How many of a tensor's values statistics are kept for; 1: for all of them together."""
+        """Return how many of a tensor's values have their own statistics; 1: one for all values together."""
         if self.features:
             return feature_scaling.width(feature_scaling.measured(self.features, tensor.name)) or 1
         return tensor.features if self.by_feature else 1
 
     def in_units(self, tensor: TensorSpec, rows: npt.NDArray[Any], split: str) -> npt.NDArray[Any]:
-        """What statistics are taken of: the rows of a tensor [n, *shape], or its features that are numbers or dates, in
-        their units [n, values]."""
+        """Return the values for statistics: the rows of a tensor [n, *shape], or its number and date features in their
+        units [n, values].
+        """
         features = feature_scaling.measured(self.features, tensor.name)
         if not features:
             return rows
@@ -105,8 +107,10 @@ class Layout:
         return values if self.fits and split == "train" else np.where(values == -np.inf, np.nan, values)
 
     def statistics(self, moments: dict[str, Moments]) -> dict[str, Moments]:
-        """`moments` by column, of features that are numbers or dates, and otherwise by tensor. Raises InputError for
-        those of a feature that are not finite."""
+        """Return `moments` by column for number and date features, and by tensor otherwise.
+
+        Raise InputError if a feature's statistics are not finite.
+        """
         features = {name: feature_scaling.measured(self.features, name) for name in moments}
         found = {name: of_tensor for name, of_tensor in moments.items() if not features[name]}
         for name, own in features.items():
@@ -116,31 +120,31 @@ class Layout:
 
 @dataclass
 class FileFacts:
-    """What the writer of a file tells the driver."""
+    """The facts about a written file, for the driver."""
 
     split: str
     first_lane: int
     path: str
     bytes: int = 0
     offset: int = 0
-    """Rows of its first lane that are in earlier files"""
+    """Rows of the first lane in earlier files"""
     lanes: list[tuple[int, int, int]] = field(default_factory=list)
-    """(lane, rows, first row group) of the lanes that have rows"""
+    """(lane, rows, first row group) of each lane with rows"""
     crc32: list[int] = field(default_factory=list)
     checksum: int = 0
     label: dict[str, Any] = field(default_factory=dict)
-    """What `LabelSums` says of its rows' labels"""
+    """`LabelSums` of the rows, as JSON"""
     moments: list[dict[str, Any]] = field(default_factory=list)
-    """By tensor: of each block, or of all together"""
+    """By tensor: one entry for each block, or one for all blocks"""
     same: list[int] = field(default_factory=list)
-    """The ids (as int64) that several rows have"""
+    """Ids (as int64) that several rows have"""
 
 
 class LaneFile:
-    """Writes one Parquet file. Lanes come in ascending order, each lane's rows in the (unsigned) order of row_id.
+    """Writes one Parquet file. Lanes come in ascending order, each lane's rows in (unsigned) order of row_id.
 
-    Holds at most one block in memory, beside the batch it was given. The file's folder must exist: a task that is still
-    running after its job was ended, and the folder removed, must not bring it back.
+    It holds at most one block in memory besides the given batch. The file's folder must exist: a task that outlives its
+    job must not make the removed folder again.
     """
 
     def __init__(self, folder: str, facts: FileFacts, layout: Layout) -> None:
@@ -149,8 +153,8 @@ class LaneFile:
         path = filesystem.join(folder, facts.path)
         self._path = path
         target, inner = filesystem.resolve(path)
-        # LZ4 reads as fast as no compression at all and halves most data; pages of binary rows gain nothing from
-        # dictionaries or minima and maxima.
+        # LZ4 reads as fast as uncompressed data and halves most data. Pages of binary rows gain nothing from
+        # dictionaries, minima or maxima.
         try:
             with using(path, "cannot be written"):
                 self._writer = pq.ParquetWriter(
@@ -187,11 +191,11 @@ class LaneFile:
             self._flush(whole_blocks=True)
 
     def _room(self) -> int:
-        """Rows of the current lane up to the end of a block."""
+        """Return how many rows of the current lane are missing until the end of a block."""
         return self._layout.block_rows - self._position % self._layout.block_rows
 
     def close(self) -> FileFacts:
-        """End the file and return its facts."""
+        """Close the file and return its facts."""
         self._flush()
         with using(self._path, "cannot be written"):
             self._writer.close()
@@ -207,9 +211,9 @@ class LaneFile:
         self._moments = self._layout.moments()
 
     def abort(self) -> None:
-        """Drop the file."""
+        """Remove the file."""
         self._pending = []
-        # The first error is the one to report; a full disk may not have room for the file's end either.
+        # Report the first error. A full disk may have no room for the file's end either.
         with suppress(OSError, SparksplitError):
             self._writer.close()
         with suppress(OSError, SparksplitError):
@@ -253,7 +257,7 @@ class LaneFile:
             self._writer.write_table(block, row_group_size=block.num_rows)
 
     def _note_same(self, ids: npt.NDArray[np.int64]) -> None:
-        """Note the ids that follow themselves in the current lane, of which `ids` come next."""
+        """Record ids that repeat the previous id of the current lane. `ids` come next in the lane."""
         lane = self._facts.lanes[-1][0]
         again = ids[1:][ids[1:] == ids[:-1]].tolist()
         if self._last == (lane, int(ids[0])):
@@ -263,7 +267,7 @@ class LaneFile:
 
 
 def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
-    """The CRC-32 of the arrays' bytes, one after the other."""
+    """Return the CRC-32 of the arrays' bytes, one after the other."""
     crc = 0
     for array in arrays:
         crc = isal_zlib.crc32(array.data, crc)
@@ -271,20 +275,20 @@ def crc32(arrays: Iterable[npt.NDArray[Any]]) -> int:
 
 
 def single_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array, without a copy where it already is one."""
+    """Return the column as one array, without a copy if it already is one."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def values_of(column: pa.ChunkedArray, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A view of a column of numbers without nulls: `dtype` [rows]."""
+    """Return a view of a column of numbers without nulls: `dtype` [rows]."""
     array = single_chunk(column)
     return np.frombuffer(array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * dtype.itemsize)
 
 
 def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
-    """A view of a binary column as the tensor's dtype [rows, *shape].
+    """Return a view of a binary column as the tensor's dtype [rows, *shape].
 
-    Raises ValueError where a row does not have the tensor's number of bytes.
+    Raise ValueError if a row does not have the tensor's number of bytes.
     """
     array = single_chunk(column)
     rows = len(array)
@@ -292,8 +296,7 @@ def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
     if rows == 0:
         return np.zeros((0, *tensor.shape), dtype=tensor.numpy_dtype)
     ends = np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=array.offset * 4)
-    # Each row is checked: if one were too long and another too short, the rows between would take their neighbours'
-    # bytes.
+    # Check each row: if one is too long and another too short, the rows in between would get their neighbours' bytes.
     if (ends[1:] - ends[:-1] != tensor.row_bytes).any():
         raise ValueError(f"rows of {tensor.name} do not have {tensor.row_bytes} bytes each")
     if values is None:
@@ -303,7 +306,10 @@ def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
 
 
 def binary_column(rows: npt.NDArray[Any], tensor: TensorSpec) -> pa.Array:
-    """The binary column for `rows` [n, *shape]: the values' little-endian bytes, copied only if they are not so yet."""
+    """Return the binary column for `rows` [n, *shape]: little-endian bytes, copied only if `rows` has another layout.
+
+    Raise ValueError for 2 GiB or more in one batch.
+    """
     values = np.ascontiguousarray(rows, dtype=tensor.numpy_dtype)
     if len(rows) * tensor.row_bytes >= 2**31:
         raise ValueError(f"more than 2 GiB of {tensor.name} in one batch")
@@ -312,24 +318,25 @@ def binary_column(rows: npt.NDArray[Any], tensor: TensorSpec) -> pa.Array:
 
 
 def label_of(column: pa.ChunkedArray, label: LabelSpec) -> npt.NDArray[Any]:
-    """A view of the label's column: its dtype [rows, *shape]. Raises ValueError for rows of another size."""
+    """Return a view of the label's column: its dtype [rows, *shape]. Raise ValueError for rows of another size."""
     return tensor_of(column, label) if label.shape else values_of(column, label.numpy_dtype)
 
 
 def label_column(labels: npt.NDArray[Any], label: LabelSpec) -> pa.Array:
-    """The label's column for `labels` [n, *shape]."""
+    """Return the label's column for `labels` [n, *shape]."""
     return binary_column(labels, label) if label.shape else pa.array(labels)
 
 
 def merge_split(
     facts: Iterable[FileFacts], layout: Layout, lanes: int, label_counts: list[int] | None = None
 ) -> tuple[SplitFacts, dict[str, Moments]]:
-    """The manifest's entry for a split, from its files' facts, and the statistics to fit on, merged in lane order: of
-    each tensor, or of each feature (see `Layout.statistics`).
+    """Return the manifest's entry for a split from the facts of its files, and the statistics to fit on, merged in lane
+    order: by tensor, or by feature (see `Layout.statistics`).
 
-    label_counts: rows of each class, where a row has one
+    label_counts: rows of each class, if a row has one class
 
-    Raises InputError for a tensor whose statistics are not finite, RunError where files do not follow each other.
+    Raise InputError for a tensor whose statistics are not finite. Raise RunError if the files do not continue each
+    other.
     """
     lane_rows, size, count, checksum, moments = [0] * lanes, 0, 0, 0, layout.moments()
     sums = layout.label_sums()
@@ -369,12 +376,12 @@ def merge_split(
 
 
 def fit(moments: dict[str, Moments], scale: str, by: str, impute: bool = False) -> FittedPreprocessing:
-    """The preprocessing fitted on the training split's `moments`, of tensors that have no features.
+    """Return the preprocessing fitted on the training split's `moments`, for tensors without features.
 
     scale: see `offset_and_scale`
     by: one pair of numbers for the whole tensor, or one for each feature
-    impute: whether missing values get their feature's mean even where the training split has none missing; where it has
-        some, they always do
+    impute: replace missing values by their feature's mean even if the training split has no missing values. If the
+        training split has some, they are always replaced
     """
     tensors = {}
     for name, found in moments.items():
@@ -391,8 +398,11 @@ def fit(moments: dict[str, Moments], scale: str, by: str, impute: bool = False) 
 
 
 def fit_label(moments: dict[str, Moments], label: LabelSpec | None) -> LabelSpec | None:
-    """The label with what it is scaled by: to mean 0 and standard deviation 1, each of its values, over the rows of
-    `moments`; as it is where these have no statistics of it. What is constant is only shifted."""
+    """Return the label with its scaling: each of its values to mean 0 and standard deviation 1, over the rows of
+    `moments`.
+
+    Return the label unchanged if `moments` has no statistics of it. A constant is only shifted.
+    """
     found = moments.get(OF_LABEL)
     if found is None or label is None:
         return label

@@ -1,6 +1,6 @@
-"""manifest.json: what a prepared data set holds, and the checksums that it must have.
+"""manifest.json: the contents of a prepared data set, and its checksums.
 
-It stays small, since every task gets it; what is said of each file and block is in `block_table`.
+The manifest stays small, because every task gets it. `block_table` has the details of each file and block.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from sparksplit.dataset.feature_spec import Feature
 FILE = "manifest.json"
 SPLITS = ("train", "validation", "test")
 Dependent = Literal["windows", "text", "features", "key", "time"]
-"""Why the rows of a split are no independent sample: they are windows over time, or sequences of a text, or the user
-has cut them by what belongs together."""
+"""Why the rows of a split are not an independent sample: windows over time, sequences of a text, or a cut that keeps
+related rows together.
+"""
 
 
 class SourceFile(Frozen):
@@ -38,47 +39,48 @@ class SourceFile(Frozen):
 
 
 class SourceFacts(Frozen):
-    """Where the rows came from."""
+    """The origin of the rows."""
 
     format: str
     files: list[SourceFile]
 
 
 class Statistics(Frozen):
-    """The values of a tensor, or of a feature in the units that it is scaled in, over a split, without missing ones;
-    zeros where there are none."""
+    """The values of a tensor over a split, without missing values. For a feature: in its scaling units. Zeros if there
+    are no values.
+    """
 
     min: float
     max: float
     mean: float
     std: float
-    """The population's standard deviation."""
+    """The population standard deviation."""
     missing: int = 0
 
 
 class SplitFacts(Frozen):
-    """The rows of train, validation or test; there may be none, and then no files and no table of blocks."""
+    """The rows of train, validation or test. An empty split has no files and no table of blocks."""
 
     rows: int
     checksum: int
-    """The ledger's: the sum modulo 2^64 of mix64(row_id)."""
+    """The ledger's checksum: the sum modulo 2^64 of mix64(row_id)."""
     lane_rows: list[int]
-    """Rows of each lane; every block of a lane but its last has the manifest's `block_rows` rows."""
+    """Rows of each lane. Every block of a lane except its last has the manifest's `block_rows` rows."""
     statistics: dict[str, Statistics]
-    """By tensor; where it has features that are numbers or dates, by their columns instead."""
+    """By tensor. For number and date features, by column instead."""
     label_counts: list[int] | None = None
-    """Rows of each class (places, where a label has several); None where the label is not a class."""
+    """Rows of each class (places, if a label has several); None if the label is not a class."""
     label_weights: list[float] | None = None
-    """The summed weights of the rows (places) of each class; None where rows have no weights."""
+    """Sum of the weights of each class's rows (places); None if rows have no weights."""
     label_means: list[float] | None = None
-    """The mean of each number of a row's label; None where the label is a class."""
+    """The mean of each number of a row's label; None if the label is a class."""
     files: int
     bytes: int
-    """Of the files."""
+    """Bytes of the files."""
 
 
 class Manifest(Frozen):
-    """The whole of manifest.json."""
+    """The content of manifest.json."""
 
     format_version: int = FORMAT_VERSION
     config_hash: str
@@ -93,25 +95,27 @@ class Manifest(Frozen):
     features: list[Feature] = pydantic.Field(default_factory=list)
     splits: dict[str, SplitFacts]
     unseen_labels: dict[str, int] = pydantic.Field(default_factory=dict)
-    """By split: rows with a label that no training row has. They have the class `<unknown>`, where there is one, or
-    were left out."""
+    """By split: rows with a label that no training row has. They have the class `<unknown>`, if it exists, or were left
+    out.
+    """
     bad_rows: dict[str, int] = pydantic.Field(default_factory=dict)
-    """Rows that were left out, by reason; they are in bad_rows/."""
+    """Rows that were left out, by reason. They are in bad_rows/."""
     dependent: Dependent | None = None
-    """Why the rows of a split are no independent sample; None where they count as one."""
+    """Why the rows of a split are not an independent sample; None if they are one."""
     windows: Windows | None = None
-    """Where rows are windows over time."""
+    """Set if rows are windows over time."""
     exif: bool | None = None
-    """Whether images were turned as their EXIF orientation says; None where rows are no images."""
+    """Whether images were turned as their EXIF orientation says; None if rows are not images."""
     label_name: str | None = None
-    """The label's raw column; None where it has no name of the user's."""
+    """The label's raw column; None if the user gave it no name."""
     windows_left_out: dict[str, int] = pydantic.Field(default_factory=dict)
-    """Windows that were left out: over `gaps`, with `nulls`, with labels on both sides of a boundary of the `cut`; and
-    series that are too `short` for one."""
+    """Windows that were left out: over `gaps`, with `nulls`, or with labels on both sides of a boundary of the `cut`.
+    Also series that are too `short` for one window.
+    """
 
     @property
     def description(self) -> Description:
-        """What a model needs to know about the data set."""
+        """The data set's description for a model."""
         return Description(
             tensors=self.tensors,
             label=self.label,
@@ -125,20 +129,22 @@ class Manifest(Frozen):
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of a whole block, in memory."""
+        """Bytes of a full block in memory."""
         label = 0 if self.label is None else self.label.row_bytes
         return self.block_rows * (8 + label + sum(tensor.row_bytes for tensor in self.tensors))
 
     def weights(self, split: str) -> Statistics | None:
-        """The statistics of the weights of a split's rows; None where rows have none, or where a feature has the name,
-        since there are statistics of features by column."""
+        """Return the statistics of the row weights of a split.
+
+        None if rows have no weights, or if a feature has that name, because features' statistics are by column.
+        """
         has_weights = WEIGHT in {tensor.name for tensor in self.tensors}
         if not has_weights or WEIGHT in {feature.column for feature in self.features}:
             return None
         return self.splits[split].statistics.get(WEIGHT)
 
     def blocks(self, split: str, lane: int) -> int:
-        """Blocks of `lane` in `split`."""
+        """Return the number of blocks of `lane` in `split`."""
         return -(-self.splits[split].lane_rows[lane] // self.block_rows)
 
     def write(self, folder: str) -> None:
@@ -147,5 +153,5 @@ class Manifest(Frozen):
 
     @classmethod
     def read(cls, folder: str) -> Manifest:
-        """Read manifest.json from `folder`. Raises InputError where it is missing, damaged or of an unknown version."""
+        """Read manifest.json from `folder`. Raise InputError if it is missing, damaged or of an unknown version."""
         return read_model(cls, filesystem.join(folder, FILE))

@@ -1,7 +1,8 @@
-"""How a prepared data set is laid out: lanes, blocks and files by the number of rows. Pure functions of integers.
+"""The layout of a prepared data set: lanes, blocks and files, from the number of rows. Pure functions of integers.
 
-Lanes say in which order rows are trained on, blocks what nodes read at a time, files what HDFS stores. Files hold whole
-lanes where the set is small, and parts of one lane where it is large; neither changes the order of rows.
+Lanes determine the order of training rows. Blocks are the unit that nodes read. Files are the unit that HDFS stores.
+Files hold whole lanes if the set is small, and parts of one lane if it is large. Neither choice changes the order of
+rows.
 """
 
 from __future__ import annotations
@@ -18,57 +19,61 @@ U64 = npt.NDArray[np.uint64]
 LANES = 96
 _DOUBLINGS = 4
 _LANE_ROWS, _LANE_BYTES = 1000, 4 * 2**20
-"""What a lane has at least, before there are twice as many."""
+"""Smallest size of a lane for doubling the number of lanes."""
 READING_BYTES = 384 * 2**20
-"""Of blocks, in a node that owns all lanes and reads a window of each while it trains on another."""
+"""Bytes of blocks in a node that owns all lanes and reads a window of each lane while it trains on another."""
 _WINDOWS = 2
 WINDOW = 4
-"""Blocks of a lane whose rows are shuffled together, where that fits into READING_BYTES."""
+"""Blocks of a lane whose rows are shuffled together, if they fit into READING_BYTES."""
 _LEAST_BLOCK = 16 * 2**10
 _SMALL_FILE, _SMALL_FILES = 8 * 2**20, 32
-"""Files of this size at least, and not more of them, let several tasks write what would fit into one file."""
+"""Smallest size and largest number of files that let several tasks write data that would fit into one file."""
 _STATISTICS = 200_000
 
 
 def lanes_for(rows: int, row_bytes: int) -> int:
-    """How many lanes a set of `rows` rows is dealt into: 96, and up to 1,536 where each then has enough."""
+    """Return the number of lanes for `rows` rows: 96, or up to 1,536 if each lane is then large enough."""
     most = min(rows // _LANE_ROWS, rows * row_bytes // _LANE_BYTES)
     return LANES << max(0, min(_DOUBLINGS, (most // LANES).bit_length() - 1))
 
 
 def block_bytes(lanes: int, block_size: int) -> int:
-    """Bytes of a block: `block_size`, or less where so many lanes would not fit into READING_BYTES."""
+    """Return the bytes of a block: `block_size`, or less if that many lanes would not fit into READING_BYTES."""
     return min(block_size, max(_LEAST_BLOCK, READING_BYTES // (_WINDOWS * lanes)))
 
 
 def block_rows(row_bytes: int, block_size: int) -> int:
-    """Rows in a block of about `block_size` bytes: 16 to 4096."""
+    """Return the rows in a block of about `block_size` bytes: 16 to 4096."""
     return max(16, min(4096, block_size // max(row_bytes, 1)))
 
 
 def window_for(lanes: int, block_size: int) -> int:
-    """How many blocks of each lane are shuffled together: 4, down to 1 where that takes more than READING_BYTES.
+    """Return how many blocks of each lane are shuffled together: 4, or down to 1 to stay within READING_BYTES.
 
-    It does not depend on how many nodes share the lanes, or they would see other rows in other mini-batches.
+    The result does not depend on the number of nodes. Otherwise nodes would see other rows in other mini-batches.
     """
     return max(1, min(WINDOW, READING_BYTES // (_WINDOWS * lanes * max(block_size, 1))))
 
 
 def files_for(rows: int, row_bytes: int, file_size: int) -> int:
-    """Files for `rows` rows: of `file_size` bytes, or smaller ones where the set is small."""
+    """Return the number of files for `rows` rows: of `file_size` bytes, or smaller if the set is small."""
     size = rows * row_bytes
     return max(-(-size // file_size), min(_SMALL_FILES, size // _SMALL_FILE), 1 if rows else 0)
 
 
 def by_block(rows: int, rows_in_block: int, features: int) -> bool:
-    """Whether the statistics of every block are few enough to be kept apart, and added up in the order of lanes: then
-    they do not depend on the files, in their last bits."""
+    """Whether the statistics of every block are few enough to be kept apart.
+
+    They are then added in the order of lanes, so that their last bits do not depend on the files.
+    """
     return (rows // rows_in_block + LANES) * features <= _STATISTICS
 
 
 @dataclass(frozen=True)
 class SplitPlan:
-    """The files of a split, numbered from `first`. per_file: lanes to a file; per_lane: files to a lane; one is 1."""
+    """The files of a split, numbered from `first`. per_file: lanes per file; per_lane: files per lane; one of the two
+    is 1.
+    """
 
     first: int
     per_file: int
@@ -78,7 +83,7 @@ class SplitPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which file each row goes to; files are numbered split by split."""
+    """Assigns each row to a file. Files are numbered split by split."""
 
     lanes: int
     splits: tuple[SplitPlan, ...]
@@ -86,7 +91,7 @@ class Plan:
 
     @classmethod
     def of(cls, rows: dict[str, int], row_bytes: int, lanes: int, file_size: int) -> Plan:
-        """rows: of each split."""
+        """Return the plan. rows: of each split."""
         splits: list[SplitPlan] = []
         first = 0
         for name in SPLITS:
@@ -100,13 +105,13 @@ class Plan:
 
     @property
     def files(self) -> int:
-        """How many there are."""
+        """Number of files."""
         return sum(split.files for split in self.splits)
 
     def file(self, split: npt.NDArray[np.int32], lane: npt.NDArray[np.int32], row_ids: U64) -> I64:
-        """The number of the file that each row goes to: int64 [rows].
+        """Return the file number of each row: int64 [rows].
 
-        In a split with several files to a lane, each has an equal stretch of its row_ids.
+        In a split with several files per lane, each file has an equal range of the lane's row_ids.
         """
         first, per_file, per_lane = (
             np.array([getattr(each, name) for each in self.splits], np.int64)
@@ -117,12 +122,14 @@ class Plan:
 
     @property
     def cuts_lanes(self) -> bool:
-        """Whether a lane lies in several files."""
+        """Whether a lane is in several files."""
         return any(split.per_lane > 1 for split in self.splits)
 
     def offsets(self, rows: I64) -> I64:
-        """Rows of each file's first lane that are in earlier files: int64 [files]. rows: in each file, int64 [files];
-        without meaning unless `cuts_lanes`"""
+        """Return the rows of each file's first lane that are in earlier files: int64 [files].
+
+        rows: in each file, int64 [files]; used only if `cuts_lanes`
+        """
         found = np.zeros(self.files, np.int64)
         for split in self.splits:
             if split.per_lane > 1:
@@ -132,7 +139,7 @@ class Plan:
         return found
 
     def split_of(self, file: int) -> str:
-        """The split of a file."""
+        """Return the split of a file."""
         return next(
             name
             for name, split in zip(SPLITS, self.splits, strict=True)
@@ -140,12 +147,12 @@ class Plan:
         )
 
     def first_lane(self, file: int) -> int:
-        """The first lane in a file."""
+        """Return the first lane in a file."""
         split = self.splits[SPLITS.index(self.split_of(file))]
         return (file - split.first) // split.per_lane * split.per_file
 
     def path(self, file: int) -> str:
-        """A file's path within the data set."""
+        """Return a file's path within the data set."""
         name = self.split_of(file)
         split, first = self.splits[SPLITS.index(name)], self.first_lane(file)
         width = max(3, len(str(self.lanes - 1)))
@@ -157,16 +164,16 @@ class Plan:
 
 
 def high_product(left: U64, right: U64) -> U64:
-    """The upper 64 bits of left * right, elementwise; right below 2^32."""
+    """Return the upper 64 bits of left * right, elementwise; right must be below 2^32."""
     half, low = np.uint64(32), np.uint64(2**32 - 1)
     return ((left >> half) * right + ((left & low) * right >> half)) >> half
 
 
-# Which partition Spark's `repartition(partitions, column)` puts an int into.
+# The functions below compute into which partition Spark's `repartition(partitions, column)` puts an int.
 
 
 def spark_hash(numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Spark's hash() of an int column: Murmur3 (x86, 32 bits) of four bytes, with seed 42."""
+    """Return Spark's hash() of an int column: Murmur3 (x86, 32 bits) of four bytes, with seed 42."""
     k = _rotated(numbers.view(np.uint32) * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
     h = _rotated(np.uint32(42) ^ k, 13) * np.uint32(5) + np.uint32(0xE6546B64)
     h ^= np.uint32(4)
@@ -180,7 +187,7 @@ def _rotated(numbers: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint3
 
 
 def partition_keys(partitions: int) -> npt.NDArray[np.int32]:
-    """An int for each partition that Spark puts there, among so many: int32 [partitions], all different."""
+    """Return one int for each of `partitions` partitions, which Spark puts there: int32 [partitions], all different."""
     keys, missing, start = np.zeros(partitions, np.int32), partitions, 0
     known = np.zeros(partitions, np.bool_)
     while missing:

@@ -1,4 +1,4 @@
-"""Reading a prepared data set: its manifest on the driver, its blocks on the nodes."""
+"""Read a prepared data set: its manifest on the driver, its blocks on the nodes."""
 
 from __future__ import annotations
 
@@ -27,11 +27,13 @@ from sparksplit.dataset.lane_files import LABEL, ROW_ID, crc32, label_of, single
 from sparksplit.dataset.manifest import FILE, Manifest
 
 OPEN_FILES = 64
-"""By a reader: each holds its list of row groups, some 2.6 MB for 1,000 of three columns, and takes 4 ms to open."""
+"""Open files of one reader. Each holds its list of row groups (2.6 MB for 1,000 row groups of three columns) and takes
+4 ms to open.
+"""
 
 
 class PreparedDataSet:
-    """A complete prepared data set; small, picklable, without open files."""
+    """A complete prepared data set. Small and picklable; holds no open files."""
 
     def __init__(self, path: str, manifest: Manifest) -> None:
         self.path = path
@@ -44,18 +46,18 @@ class PreparedDataSet:
 
     @property
     def paths(self) -> list[str]:
-        """The folders that hold it: one, unless it is several data sets that are read as one (`joined`)."""
+        """The data set's folders: one, unless several data sets are read as one (`joined`)."""
         return [self.path]
 
     @classmethod
     def open(cls, path: str, verify: bool = True) -> PreparedDataSet:
-        """The data set in the folder `path`.
+        """Open the data set in the folder `path`.
 
-        verify: check that every file is there and has the manifest's size. The driver does so; nodes open what the
-        driver has checked, and need not.
+        verify: check that every file exists and has the size in the manifest. The driver verifies; nodes open a
+        verified data set and need not.
 
-        Raises InputError where `_SUCCESS` or the manifest is missing, the manifest is damaged or of an unknown
-        version, or a file is missing or has another size.
+        Raise InputError if `_SUCCESS` or the manifest is missing, or if the manifest is damaged or of an unknown
+        version. With `verify`, also raise InputError if a file is missing or has another size.
         """
         path = filesystem.absolute(path)
         if not filesystem.is_folder(path):
@@ -96,11 +98,11 @@ class PreparedDataSet:
                     raise InputError(f"{place}: is damaged: it has {there} bytes, but {size} were written")
 
     def files(self, split: str) -> dict[str, int]:
-        """The files of a split, by their paths within the data set, and their bytes; reads them from its table."""
+        """Return the bytes of each file of a split, by its path within the data set. Read from the split's table."""
         return block_table.sizes(self.path, split) if self.manifest.splits[split].files else {}
 
     def segments(self, split: str, lanes: range | None = None) -> dict[int, list[Segment]]:
-        """Where the rows of each lane of a split are. lanes: only these; None: all, read once by a process."""
+        """Return where the rows of each lane of a split are. lanes: only these; None: all, read once per process."""
         if not self.manifest.splits[split].files:
             return {}
         if lanes is not None:
@@ -112,16 +114,18 @@ class PreparedDataSet:
 
     @property
     def description(self) -> Description:
-        """What a model needs to know about the data set."""
+        """The data set's description for a model."""
         return self.manifest.description
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the content: rows, order, tensors, label and preprocessing, wherever the folder lies."""
+        """A short hash of the content: rows, order, tensors, label and preprocessing. It does not depend on the
+        folder's path.
+        """
         manifest = self.manifest
         return digest(
             {
-                # What columns are called is no part of their content.
+                # The names of columns are not a part of the content.
                 "description": manifest.description.model_dump(
                     exclude={"tensors": {"__all__": {"columns"}}, **dict.fromkeys(NAMES, True)}
                 ),
@@ -132,7 +136,7 @@ class PreparedDataSet:
         )
 
     def split(self, name: str) -> PreparedSplit:
-        """The split `name`: train, validation or test."""
+        """Return the split `name`: train, validation or test."""
         return PreparedSplit(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -140,10 +144,10 @@ class PreparedDataSet:
 
 
 class Reader(Protocol):
-    """Reads blocks; for one thread. A context manager that closes it."""
+    """Reads blocks, for one thread. A context manager that closes its files."""
 
     def read(self, lane: int, block: int) -> Block:
-        """Block `block` of `lane`."""
+        """Return block `block` of `lane`."""
 
     def close(self) -> None:
         """Close the files."""
@@ -156,7 +160,8 @@ class Reader(Protocol):
 class PreparedSplit:
     """One split's rows by lanes and blocks.
 
-    lane_rows: rows in each lane. block_rows: rows in each block but a lane's last. tensors, label: what a row holds.
+    lane_rows: rows in each lane. block_rows: rows in each block except a lane's last. tensors, label: contents of a
+    row.
     """
 
     def __init__(self, data: PreparedDataSet, name: str) -> None:
@@ -166,37 +171,37 @@ class PreparedSplit:
         self.tensors, self.label = manifest.tensors, manifest.label
 
     def reader(self) -> Reader:
-        """A reader of its blocks; for one thread."""
+        """Return a reader of the split's blocks, for one thread."""
         return BlockReader(self._data, self._name)
 
     def at_hand(self) -> None:
-        """None: the rows of a file are read block by block, not held."""
+        """Return None: rows are read from files block by block and are not held in memory."""
 
     def place_of(self, row_id: int) -> str:
-        """Where the row with this row_id (unsigned) is, for people: looks through its lane."""
+        """Return where the row with this row_id (unsigned) is, in words. Searches the row's lane."""
         found = None
-        with suppress(SparksplitError):  # what is wrong with the row is to be told, wherever it is
+        with suppress(SparksplitError):  # report the row's problem even if the row cannot be located
             found = self._find(row_id)
         named = f"row_id {row_ids.signed(np.array([row_id], np.uint64))[0]}"
         return f"{self._data.path}, {self._name}: {named}" if found is None else f"{found} ({named})"
 
     def _find(self, row_id: int) -> str | None:
-        """File, row group and row of it; None where no file has it."""
+        """Return the row's file, row group and position; None if no file has it."""
         with BlockReader(self._data, self._name, columns=[]) as reader:
             return reader.find(row_id)
 
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of one block. Arrays are read-only views of Arrow's memory where that is possible."""
+    """The rows of one block. Arrays are read-only views of Arrow's memory if possible."""
 
     row_ids: npt.NDArray[np.uint64]
     tensors: dict[str, npt.NDArray[Any]]
     """By name: [rows, *shape] in the stored dtype."""
     label: npt.NDArray[Any] | None
-    """[rows, *shape] class indices or float32 numbers; None where there is none, or it was not asked for."""
+    """[rows, *shape] class indices or numbers, in the stored dtype; None without a label, or if not requested."""
     keep: dict[str, pa.Array] = field(default_factory=dict)
-    """The kept columns that were asked for."""
+    """The requested kept columns."""
 
 
 @dataclass(frozen=True)
@@ -207,13 +212,12 @@ class _Arrays:
 
 
 class BlockReader:
-    """Reads the blocks of one split. Not thread-safe: use one per thread. Keeps the files that it has last read
-    from open.
+    """Reads the blocks of one split. Not thread-safe: use one per thread. Keeps the last files open.
 
-    columns: which of the tensors, `label` and the kept columns to read beside row_id; by default the tensors and the
-        label. Checksums are verified where all tensors and the label are read.
-    lanes: where only blocks of these will be read.
-    open_files: how many it keeps open; None: OPEN_FILES.
+    columns: tensors, `label` and kept columns to read besides row_id. Default: the tensors and the label. Checksums are
+        verified if all tensors and the label are read.
+    lanes: if set, only blocks of these lanes will be read.
+    open_files: how many files to keep open; None: OPEN_FILES.
     """
 
     def __init__(
@@ -245,16 +249,16 @@ class BlockReader:
         self._open_files = OPEN_FILES if open_files is None else open_files
 
     def read(self, lane: int, block: int) -> Block:
-        """Block `block` of `lane`.
+        """Return block `block` of `lane`.
 
-        Raises IndexError for a block that the lane does not have, and InputError naming file and row group where the
-        file is damaged.
+        Raise IndexError for a block that the lane does not have. Raise InputError, with file and row group, if the file
+        is damaged.
         """
         start = block * self._block_rows
         stop = min(start + self._block_rows, self._lane_rows[lane])
         if stop <= start or block < 0:
             raise IndexError(f"lane {lane} has no block {block}")
-        # A lane that goes on in another file may do so within a block.
+        # A lane may continue in another file in the middle of a block.
         parts = [
             self._part(segment, block, min(stop, segment.offset + segment.rows) - max(start, segment.offset))
             for segment in self._segments.get(lane, ())
@@ -271,7 +275,7 @@ class BlockReader:
         return Block(arrays.ids.view(np.uint64), arrays.tensors, arrays.label, keep)
 
     def find(self, row_id: int) -> str | None:
-        """File, row group and row of the row with this row_id (unsigned); None where no file has it."""
+        """Return file, row group and position of the row with this row_id (unsigned); None if no file has it."""
         for segment in self._segments.get(row_id % len(self._lane_rows), ()):
             for group in range(segment.first_row_group, segment.first_row_group + len(segment.crc32)):
                 ids = self._read(segment.path, group)[1].ids
@@ -280,7 +284,7 @@ class BlockReader:
         return None
 
     def _part(self, segment: Segment, block: int, rows: int) -> tuple[pa.Table, _Arrays]:
-        """The rows of a block that are in the segment's file, verified."""
+        """Return the rows of a block in the segment's file, verified."""
         group = segment.first_row_group + block - segment.offset // self._block_rows
         place = f"{filesystem.join(self._path, segment.path)}: row group {group}"
         table, found = self._read(segment.path, group)
@@ -321,7 +325,7 @@ class BlockReader:
             _, oldest = self._open.popitem(last=False)
             oldest.close(force=True)
         target, inner = filesystem.resolve(filesystem.join(self._path, path))
-        # Memory maps and read-ahead by pyarrow would count as the node's memory; the feed reads ahead itself.
+        # pyarrow's memory maps and read-ahead would count as the node's memory, and the feed reads ahead itself.
         self._open[path] = pq.ParquetFile(target.open_input_file(inner), memory_map=False, pre_buffer=False)
         return self._open[path]
 

@@ -1,7 +1,7 @@
-"""Row ids, lanes, the validation cut and the ledger's checksum: pure functions of 64-bit integers.
+"""Row ids, lanes, the cut into splits, and the ledger's checksum: pure functions of 64-bit integers.
 
-A row's identity is a hash of its content, so it does not depend on files, tasks or executors. All arithmetic is on
-uint64, modulo 2^64. Parquet and Spark know no unsigned integers, so ids are stored as int64 with the same bits.
+A row is identified by a hash of its content, so its id does not depend on files, tasks or executors. All arithmetic is
+on uint64, modulo 2^64. Parquet and Spark have no unsigned integers, so ids are stored as int64 with the same bits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _GROUPS = np.uint64(0x8CB92BA72F3D8DD7)
 
 
 def mix64(x: npt.ArrayLike) -> U64:
-    """The finaliser of splitmix64, elementwise: a bijection of uint64; every input bit reaches every output bit.
+    """Return splitmix64's finaliser, elementwise: a bijection of uint64. Every input bit affects every output bit.
 
     Source: Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators (OOPSLA 2014); Vigna's splitmix64.c.
     """
@@ -36,19 +36,19 @@ def mix64(x: npt.ArrayLike) -> U64:
 
 
 def mix64_int(x: int) -> int:
-    """`mix64` of one Python integer in 0..2^64-1, twenty times faster than NumPy would be."""
+    """`mix64` of one Python integer in 0..2^64-1. Twenty times faster than NumPy for one number."""
     x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     x = (x ^ x >> 27) * 0x94D049BB133111EB % 2**64
     return x ^ x >> 31
 
 
 def content_hash(fixed: npt.NDArray[np.uint8], text: Sequence[bytes] | None = None) -> U64:
-    """The content hash of each row: uint64 [rows, 2], BLAKE2b with a digest of 16 bytes, little-endian.
+    """Return the content hash of each row: uint64 [rows, 2], BLAKE2b with a digest of 16 bytes, little-endian.
 
-    fixed: uint8 [rows, width], each row's values as little-endian bytes of their declared dtypes, the label included
-    text: where the label is text, its UTF-8 bytes, one entry for each row
+    fixed: uint8 [rows, width]: each row's values, including the label, as little-endian bytes of their declared dtypes
+    text: UTF-8 bytes of each row's label, if the label is text
 
-    Both words together tell whether two rows are the same; the first alone makes the row_id.
+    Two rows are equal if both words are equal. The row_id is made from the first word alone.
     """
     rows = np.ascontiguousarray(fixed)
     out = bytearray()
@@ -63,9 +63,10 @@ def content_hash(fixed: npt.NDArray[np.uint8], text: Sequence[bytes] | None = No
 
 
 def row_id(content_hash64: npt.ArrayLike, duplicate_number: npt.ArrayLike) -> U64:
-    """The row_id of the rows with this content hash (first word) and number among equal rows of the whole source.
+    """Return the row_id of rows with this content hash (first word) and this number among equal rows of the whole
+    source.
 
-    Number 0 keeps the hash itself; number d is the d-th output of splitmix64 seeded with it.
+    Number 0 keeps the hash itself. Number d gives the d-th output of splitmix64 seeded with the hash.
     """
     content = np.asarray(content_hash64, dtype=np.uint64)
     number = np.asarray(duplicate_number, dtype=np.uint64)
@@ -75,7 +76,7 @@ def row_id(content_hash64: npt.ArrayLike, duplicate_number: npt.ArrayLike) -> U6
 
 
 def another_id(content: tuple[int, int], number: int, attempt: int) -> int:
-    """The id of a row whose `row_id` a different row has: the `attempt`-th, from 1.
+    """Return the `attempt`-th (from 1) other id for a row whose `row_id` is taken by a different row.
 
     content: both words of its hash. number: its number among equal rows.
     """
@@ -84,10 +85,9 @@ def another_id(content: tuple[int, int], number: int, attempt: int) -> int:
 
 
 def duplicate_numbers(content: U64, *keys: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The number (0, 1, ...) of each row among the rows with the same content hash, in the order of `keys` (the first
-    one first), and then in the order given.
+    """Return each row's number (0, 1, ...) among the rows with the same content hash, sorted by `keys`.
 
-    content: uint64 [rows, 2]. keys: [rows] each
+    The first key counts most; ties keep the given order. content: uint64 [rows, 2]. keys: [rows] each
     """
     order = np.lexsort((*reversed(keys), content[:, 1], content[:, 0]))
     ordered = content[order]
@@ -101,22 +101,22 @@ def duplicate_numbers(content: U64, *keys: npt.NDArray[Any]) -> npt.NDArray[np.i
 
 
 def lane_of(row_ids: npt.ArrayLike, lanes: int) -> npt.NDArray[np.int32]:
-    """The lane of each row: row_id mod `lanes`, unsigned."""
+    """Return the lane of each row: row_id mod `lanes`, unsigned."""
     return (np.asarray(row_ids, dtype=np.uint64) % np.uint64(lanes)).astype(np.int32)
 
 
 def row_checksum(row_ids: npt.ArrayLike) -> int:
-    """The ledger's checksum: the sum modulo 2^64 of mix64(row_id). It does not depend on the rows' order."""
+    """Return the ledger's checksum: the sum modulo 2^64 of mix64(row_id). The order of the rows does not matter."""
     with np.errstate(over="ignore"):
         return int(mix64(row_ids).sum(dtype=np.uint64))
 
 
 def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
-    """A uniform number in [0, 1) for each row, by which validation and test are cut.
+    """Return a uniform number in [0, 1) for each row. Validation and test are cut by it.
 
-    Every row has its own, equal rows because of their numbers: if equal rows were kept together, rows that differ only
-    in the label would be dealt apart, and data with few distinct rows would miss the share by far. It is made from both
-    words of the hash, mixed differently from the row_id, so that lanes stay even.
+    Equal rows get different numbers through their duplicate numbers. Keeping equal rows together would separate rows
+    that differ only in the label. Data with few distinct rows would then miss the requested fraction by far. The number
+    uses both words of the hash, mixed differently from the row_id, so that lanes stay even.
 
     content: uint64 [rows, 2]. duplicate_number: each row's number among equal rows of the whole source [rows]
     """
@@ -129,10 +129,10 @@ def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> 
 
 
 def group_fraction(groups: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
-    """A uniform number in [0, 1) for each row, the same for rows of one group: validation and test are cut by it where
+    """Return a uniform number in [0, 1) for each row, equal for rows of one group. Validation and test are cut by it if
     groups stay together.
 
-    groups: a 64-bit hash of the group that each row belongs to, as int64 or uint64 [rows]
+    groups: a 64-bit hash of each row's group, as int64 or uint64 [rows]
     """
     hashes = np.ascontiguousarray(groups).view(np.uint64)
     with np.errstate(over="ignore"):
@@ -142,10 +142,10 @@ def group_fraction(groups: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
 
 
 def signed(ids: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """uint64 as the int64 of the same bits: how Parquet and Spark hold it."""
+    """Return uint64 as int64 with the same bits, for Parquet and Spark."""
     return np.ascontiguousarray(ids, dtype=np.uint64).view(np.int64)
 
 
 def unsigned(ids: npt.ArrayLike) -> U64:
-    """The reverse of `signed`."""
+    """The inverse of `signed`."""
     return np.ascontiguousarray(ids, dtype=np.int64).view(np.uint64)

@@ -1,4 +1,4 @@
-"""Running statistics of a tensor, mergeable: what scaling and imputing are fitted on."""
+"""Running statistics of a tensor that can be merged: the basis of scaling and imputing."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _ARRAYS = ("count", "min", "max", "mean", "squares")
 
 
 def _quiet() -> np.errstate:
-    """No warning where squares exceed float64's range: they become infinite, which a data set refuses."""
+    """Suppress warnings if squares exceed float64's range. They become infinite, and the data set is then refused."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 class Moments:
-    """Count, minimum, maximum, mean and squared deviations of a tensor, or of each of its values, or of each of its
-    last axis's.
+    """Count, minimum, maximum, mean and squared deviations: of a whole tensor, of each value, or of each value on the
+    last axis.
 
     Merged in a fixed order, the result has the same bits wherever the parts were computed. Missing values (NaN) are
     counted separately. Source of the merge: Chan, Golub, LeVeque: Updating Formulae and a Pairwise Algorithm (1979).
 
-    features: 1 for the tensor as a whole, or the number of its values, or of those on its last axis
+    features: 1 for the tensor as a whole, or the number of its values, or of the values on its last axis
     """
 
     def __init__(self, features: int = 1) -> None:
@@ -37,7 +37,7 @@ class Moments:
         self.squares: F64 = np.zeros(features)
 
     def update(self, rows: npt.NDArray[Any]) -> None:
-        """Take in `rows` [n, ...] of any real dtype."""
+        """Add `rows` [n, ...] of any real dtype."""
         if rows.size == 0:
             return
         part = Moments(len(self.count))
@@ -66,13 +66,13 @@ class Moments:
         self.max = np.where(gaps, -np.inf, values).max(axis=1) if self.missing else values.max(axis=1)
         filled = np.where(gaps, 0.0, values) if self.missing else values
         mean = filled.sum(axis=1) / np.maximum(self.count, 1)
-        # The mean of a constant is that constant, however the sum was rounded; so its deviations are 0.
+        # Clip, so that the mean of a constant is the constant despite rounding, and its deviations are 0.
         self.mean = np.where(self.count > 0, np.clip(mean, self.min, self.max), 0.0)
         deviations = np.where(gaps, 0.0, values - self.mean[:, None]) if self.missing else values - self.mean[:, None]
         self.squares = (deviations**2).sum(axis=1)
 
     def merge(self, other: Moments) -> None:
-        """Take in the rows that `other` has seen."""
+        """Add the rows that `other` has seen."""
         total = self.count + other.count
         weight = other.count / np.maximum(total, 1)
         with _quiet():
@@ -84,11 +84,11 @@ class Moments:
 
     @property
     def std(self) -> F64:
-        """The population's standard deviation, by feature."""
+        """The population standard deviation, by feature."""
         return np.sqrt(self.squares / np.maximum(self.count, 1))
 
     def whole(self) -> Statistics:
-        """The statistics over all features together."""
+        """Return the statistics over all features together."""
         count = float(self.count.sum())
         if count == 0:
             return Statistics(min=0.0, max=0.0, mean=0.0, std=0.0, missing=self.missing)
@@ -104,7 +104,7 @@ class Moments:
         )
 
     def part(self, start: int, stop: int) -> Moments:
-        """Those of the features from `start` to before `stop`."""
+        """Return the statistics of the features from `start` to before `stop`."""
         rows = (self.count.sum() + self.missing) / len(self.count)
         found = Moments(stop - start)
         for key in _ARRAYS:
@@ -113,13 +113,13 @@ class Moments:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The state, to be sent from an executor to the driver; floats keep their bits."""
+        """Return the state as JSON, to send it from an executor to the driver. Floats keep their bits."""
         lists = {key: getattr(self, key).tolist() for key in _ARRAYS}
         return {**lists, "missing": self.missing}
 
     @classmethod
     def from_json(cls, state: dict[str, Any]) -> Moments:
-        """The reverse of `to_json`."""
+        """The inverse of `to_json`."""
         moments = cls(len(state["count"]))
         for key in _ARRAYS:
             setattr(moments, key, np.asarray(state[key], dtype=np.float64))
@@ -128,12 +128,12 @@ class Moments:
 
 
 def offset_and_scale(low: F64, high: F64, mean: F64, std: F64, scaling: str) -> tuple[F64, F64]:
-    """x_model = (x - offset) * scale, for values with these statistics [features]: (offset, scale), of one value each
-    where nothing is scaled.
+    """Return (offset, scale) of x_model = (x - offset) * scale, for values with these statistics [features]. Each has
+    one value if nothing is scaled.
 
     scaling: none; unit (minimum to 0, maximum to 1); standard (mean to 0, standard deviation to 1)
 
-    A constant is only shifted to 0, never divided by its width or by what rounding has left of it.
+    A constant is only shifted to 0. It is never divided by its width or by a rounding error.
     """
     low, high = np.where(np.isfinite(low), low, 0.0), np.where(np.isfinite(high), high, 0.0)
     offset, width = np.zeros(1), np.ones(1)
@@ -145,5 +145,5 @@ def offset_and_scale(low: F64, high: F64, mean: F64, std: F64, scaling: str) -> 
 
 
 def numbers(values: F64) -> float | list[float]:
-    """A number, where there is one, or their list."""
+    """Return the number, if there is only one, or a list of the numbers."""
     return float(values[0]) if len(values) == 1 else [float(value) for value in values]

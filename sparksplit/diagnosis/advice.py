@@ -1,4 +1,4 @@
-"""Which settings are worth trying, by what was measured. Pure functions: all nodes find the same."""
+"""The settings that are worth trying, from the measurements. Pure functions, so all nodes find the same settings."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ from sparksplit.strategies import STRATEGIES
 from sparksplit.training.config import TrainConfig
 
 _KNEE = 1.1
-"""More readers are not worth it for less than this over the fewest."""
+"""Numbers of readers count as equally fast if their time is within this factor of the fastest."""
 _ROOM = 0.5
-"""How much of the free memory kept rows may take: the model, its gradients and the page cache want some too."""
+"""Share of the free memory that kept rows may take. The model, its gradients and the page cache need some too."""
 _DEAR, _CHEAP = 0.03, 0.01
-"""Checkpoints that take more of the run than the first are written less often, so that they take the second."""
+"""If checkpoints take more than the first share of the run, they are written less often and take the second share."""
 _SYNC_SHARE = 0.05
-"""What synchronising may take of a step where nodes agree now and then."""
+"""Share of a step that synchronising may take if nodes agree every few steps."""
 _MOST_BETWEEN = 256
-"""The most steps between two syncs that are proposed."""
+"""The most proposed steps between two syncs."""
 _FEWEST_UPDATES = 20
-"""A pass with fewer updates than this learns little: no mini-batch is proposed that makes it so."""
+"""The fewest updates of a pass with a proposed mini-batch. With fewer updates, a pass learns little."""
 _MOST_PROPOSED = 3
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings to be measured together. settings: keys with dots, and their values. why: in a few words, for people."""
+    """Settings to measure together. settings: values by dotted key. why: the reason in a few words."""
 
     settings: dict[str, Json]
     why: str
 
     @property
     def in_steps(self) -> bool:
-        """Whether steps show what they bring; a checkpoint is no part of a step."""
+        """Whether steps show the gain of the settings. A checkpoint is no part of a step."""
         return any(not key.startswith("checkpoint.") for key in self.settings)
 
 
 def recommended(config: TrainConfig, measured: Measured) -> Candidate | None:
-    """All that may help and leaves the trained weights the same, together; None if nothing of that kind may."""
+    """Return all settings together that may help and keep the trained weights the same; None if there are none."""
     found = _verdict(config, measured)
     readers, cache = _readers(config, measured), _cache(config, measured, found)
     if readers is not None and cache is not None and not measured.facts.kept and not _costs(found, TRANSFORM):
-        # What is read once needs no more of them; in few epochs they may bring more.
+        # Rows that are read once need no more readers. In few epochs, more readers may still gain more.
         swept = gain(_swept(config, measured), knee(measured.readers).seconds).mean
         readers, cache = (readers, None) if swept > _gain_of_cache(config, measured) else (None, cache)
     chosen = (readers, cache, _input_mode(config, found), _checkpoints(config, measured))
@@ -73,7 +73,7 @@ def recommended(config: TrainConfig, measured: Measured) -> Candidate | None:
 
 
 def proposed(config: TrainConfig, measured: Measured) -> list[Candidate]:
-    """What may help, but changes the trained weights: what it brings first; at most three."""
+    """Return up to three candidates that may help but change the trained weights, the largest likely gain first."""
     found = _verdict(config, measured)
     each = [
         *_less_often(config, measured, found),
@@ -85,15 +85,18 @@ def proposed(config: TrainConfig, measured: Measured) -> list[Candidate]:
 
 
 def knee(readers: Sequence[Readers]) -> Readers:
-    """Of a sweep, the fewest readers that are within 10 % of the fastest."""
+    """Return the fewest readers of a sweep that are within 10 % of the fastest."""
     fastest = min(typical(row.seconds) for row in readers)
     good = [row for row in readers if typical(row.seconds) <= _KNEE * fastest]
     return min(good, key=lambda row: row.readers)
 
 
 def knee_is_decided(readers: Sequence[Readers]) -> bool:
-    """Whether more rounds would hardly change which number is the knee: of none that are as few it is open whether they
-    are within 10 % of the fastest."""
+    """Whether more rounds would hardly change the knee.
+
+    The knee is decided if each number of readers up to the knee is certainly within 10 % of the fastest, or certainly
+    not.
+    """
     fastest, best = min(readers, key=lambda row: typical(row.seconds)), knee(readers)
     for row in readers:
         if row.readers <= best.readers and row is not fastest:
@@ -104,8 +107,11 @@ def knee_is_decided(readers: Sequence[Readers]) -> bool:
 
 
 def besides(config: TrainConfig, measured: Measured) -> float:
-    """Seconds per row of each pass with `config` that are no part of a step: Spark's hand-off, the first reading of
-    rows that are kept, and checkpoints. measured: with a configuration that differs in no more than is advised here."""
+    """Return the seconds per row of each pass with `config` that are no part of a step.
+
+    These are Spark's hand-off, the first reading of rows that are kept, and checkpoints. measured: the measurements
+    with `config`, or with a configuration that differs only in advised settings.
+    """
     facts = measured.facts
     seconds = _checkpoint_seconds(config, measured) / (facts.rows * config.epochs)
     if config.input_mode == "spark":
@@ -118,7 +124,7 @@ def besides(config: TrainConfig, measured: Measured) -> float:
 
 
 def notes(config: TrainConfig, measured: Measured) -> list[str]:
-    """What else would help, that cannot be measured within a run."""
+    """Return further advice, which cannot be measured within a run."""
     facts, found = measured.facts, _verdict(config, measured)
     said = []
     if 0 < config.threads < facts.cores and _gain(found, COMPUTE) > LEAST:
@@ -144,7 +150,7 @@ def _verdict(config: TrainConfig, measured: Measured) -> Verdict:
     return verdict(measured, config.epochs)
 
 
-# What leaves the weights the same.
+# Settings that keep the weights the same.
 
 
 def _readers(config: TrainConfig, measured: Measured) -> Candidate | None:
@@ -161,18 +167,21 @@ def _readers(config: TrainConfig, measured: Measured) -> Candidate | None:
 
 
 def _swept(config: TrainConfig, measured: Measured) -> list[float]:
-    """The sweep's seconds with the configuration's readers."""
+    """Return the sweep's seconds with the configured number of readers."""
     return next((row.seconds for row in measured.readers if row.readers == config.readers), measured.seconds["full"])
 
 
 def _cache_needed(measured: Measured) -> int:
-    """MiB with which a node keeps its training rows, beside its validation and test rows."""
+    """Return the MiB that a node needs to keep its training rows, together with its validation and test rows."""
     facts = measured.facts
     return math.ceil((facts.own_rows * facts.row_bytes + facts.held_out_bytes) * 1.02 / 2**20) + 1
 
 
 def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate | None:
-    """Keep the rows; or read them in every pass, where training hides that, but nothing hides a first reading."""
+    """Propose to keep the rows in memory, or to read them in every pass.
+
+    Training can hide the reading in each pass, but nothing hides the first reading of kept rows.
+    """
     full, first = typical(measured.seconds["full"]), first_reading_seconds(measured, config.epochs)
     if config.readers and max(full, first * config.epochs) * LEAST < full + first:
         return Candidate({"cache_mb": 0}, "rows are read while the model trains, in each pass, instead of before it")
@@ -185,7 +194,7 @@ def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate
 
 
 def _gain_of_cache(config: TrainConfig, measured: Measured) -> float:
-    """How many times as fast all passes will be, the first of which still reads."""
+    """Return how many times as fast all passes are if rows are kept. The first pass still reads."""
     alone = measured.seconds.get("reading_only", measured.seconds["reading"])
     later = measured.seconds.get("no_reading", measured.seconds["repeated"])
     return typical(measured.seconds["full"]) / (typical(later) + typical(alone) / config.epochs)
@@ -198,7 +207,7 @@ def _input_mode(config: TrainConfig, found: Verdict) -> Candidate | None:
 
 
 def _checkpoints(config: TrainConfig, measured: Measured) -> Candidate | None:
-    """Fewer checkpoints. By time where they were at each epoch's end."""
+    """Propose fewer checkpoints, by time instead of by epochs or updates."""
     stands_still, own = measured.checkpoint or 0.0, config.checkpoint
     run = _run_seconds(config, measured)
     if _checkpoint_seconds(config, measured) <= _DEAR * run:
@@ -216,7 +225,7 @@ def _checkpoints(config: TrainConfig, measured: Measured) -> Candidate | None:
 
 
 def _checkpoint_seconds(config: TrainConfig, measured: Measured) -> float:
-    """For how long a run stands still for checkpoints, before its end."""
+    """Return the seconds that checkpoints stop training in a run, before its end."""
     run, passes = _run_seconds(config, measured), config.epochs
     own = config.checkpoint
     times = 0.0 if own.seconds is None else math.floor(run / own.seconds)
@@ -231,13 +240,13 @@ def _run_seconds(config: TrainConfig, measured: Measured) -> float:
     return typical(measured.seconds["full"]) * measured.facts.rows * config.epochs
 
 
-# What changes them. Each with how many times as fast a step may be with it.
+# Settings that change the weights, each with the likely speed-up of a step.
 
 _Likely = tuple[float, Candidate]
 
 
 def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
-    """Nodes that agree now and then instead of at every step, or yet more rarely."""
+    """Propose that nodes synchronise every few steps instead of every step, or less often than now."""
     if is_own(config.strategy) or not _costs(found, SYNCHRONISE, LEAST):
         return []
     strategy, nodes = STRATEGIES[config.strategy], measured.facts.nodes
@@ -263,14 +272,14 @@ def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list
 
 
 def _larger_batches(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
-    """Fewer updates: each synchronises and applies the optimizer once."""
+    """Propose larger mini-batches. Fewer updates synchronise and apply the optimizer less often."""
     if found.limit in (READING, TRANSFORM, HAND_OFF):
         return []
     facts, seconds = measured.facts, {name: typical(values) for name, values in measured.seconds.items()}
     key, now = "batch_size", config.batch_size
     if config.local_batch_size is not None:
         key, now = "local_batch_size", config.local_batch_size
-    # What an update costs, whatever its rows, as far as the step shows it.
+    # The cost of an update that does not depend on its rows, as far as the step shows it.
     per_update = max(0.0, seconds["full"] - seconds.get("no_sync", seconds["full"]))
     per_update += max(0.0, seconds["compute"] - seconds["forward_backward"])
     each: list[_Likely] = []
@@ -287,7 +296,7 @@ def _larger_batches(config: TrainConfig, measured: Measured, found: Verdict) -> 
 
 
 def _window(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
-    """Fewer blocks in memory, and so fewer bytes that no processor's cache holds."""
+    """Propose fewer blocks in memory, so that more bytes fit into the processor's cache."""
     if measured.facts.kept or found.limit != READING or config.input_mode == "spark" or config.window == 1:
         return []
     window = max(1, (config.window or 4) // 2)
@@ -306,6 +315,6 @@ def _gain(found: Verdict, name: str) -> float:
 
 
 def _costs(found: Verdict, name: str, least: float = 1.0) -> bool:
-    """Whether the step would certainly be faster without it, by more than `least`."""
+    """Whether the step would certainly be more than `least` times as fast without the part `name`."""
     lows = [part.gain.low for part in found.parts if part.name == name]
     return bool(lows) and lows[0] is not None and lows[0] > least

@@ -1,4 +1,4 @@
-"""`--apply`: recommended settings into the user's own configuration file."""
+"""`--apply`: write recommended settings into the user's own configuration file."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from sparksplit.spark.session import known_settings
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of the settings, for people. changed: each line of the file, as it was and as it is; or as it was
-    added. left: each setting that was not written, and why."""
+    """The result of `--apply`, in words. changed: each line of the file that changed, is new or is gone. left: each
+    setting that was not written, with the reason."""
 
     changed: list[str]
     left: list[str]
 
 
 class ConfigFile:
-    """A configuration's file, that can be written to, as it was before anything was measured."""
+    """A configuration file that can be written, with its content from before the measurements."""
 
     def __init__(self, origin: Origin, model: type[Config]) -> None:
-        """model: what the file is read as; its safe keys may be written.
+        """model: the class that the file is read as. Its safe keys may be written.
 
-        Raises UsageError where there is no such file: better now than after minutes.
+        Raise ConfigError if the file is missing or cannot be written: better now than after minutes of measuring.
         """
         self.origin, self._safe = origin, keys_of(model, lambda mark: mark.safe)
         if origin.file is None:
             raise ConfigError("--apply: needs --config FILE: there is no file to write the settings into")
         self.file = origin.file
-        # A link stays one, and what it leads to is written.
+        # A link stays a link: the file that it leads to is written.
         self._path = Path(os.path.realpath(self.file))
         if not self._path.is_file():
             raise ConfigError(f"--apply: {self.file}: is not a file that can be written")
-        # Of the root user's, everything can be written: the mode says what is meant to be.
+        # The root user can write every file. So the mode counts too.
         may_write = os.access(self._path, os.W_OK) and self._path.stat().st_mode & 0o222
         if not may_write or not os.access(self._path.parent, os.W_OK):
             what = "its folder" if may_write else "it"
@@ -60,9 +60,9 @@ class ConfigFile:
             self._content = self._path.read_bytes()
 
     def write(self, settings: Mapping[str, Json]) -> Applied:
-        """Write `settings` (keys with dots, and their values) into the file; everything else there stays as it is.
+        """Write `settings` (values by dotted key) into the file. Everything else in the file stays as it is.
 
-        Raises InputError where the file has changed meanwhile, or cannot be written any more.
+        Raise InputError if the file has changed meanwhile, or can no longer be written.
         """
         before = after = self._content.decode()
         left = []
@@ -95,7 +95,7 @@ class ConfigFile:
                     file.write(content)
                     file.flush()
                     os.fsync(file.fileno())
-                with suppress(PermissionError):  # another user's file, in a folder that both may write to
+                with suppress(PermissionError):  # the file is another user's, in a folder that both may write to
                     os.chown(temporary, status.st_uid, status.st_gid)
                 shutil.copymode(self._path, temporary)
                 temporary.replace(self._path)
@@ -105,10 +105,10 @@ class ConfigFile:
 
 
 def _override(origin: Origin, key: Key) -> str:
-    """The --set on the command line that gave `key` its value; '' where none did."""
+    """Return the --set on the command line that gave `key` its value; '' if there is none."""
     place = origin.place(key)
     name = place.removeprefix("--set ").partition("=")[0].split(".")
-    # A --set of another key of the same section is no override of this one.
+    # A --set of another key in the same section does not override `key`.
     own = [*origin.prefix, *key]
     return place if place.startswith("--set ") and own[: len(name)] == name else ""
 

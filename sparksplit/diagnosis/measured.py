@@ -1,4 +1,4 @@
-"""What the nodes of a diagnosis have measured, as it crosses to the driver."""
+"""The measurements of a diagnosis's nodes, as they are sent to the driver."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ VARIANTS = {
     "reading": "reading alone, with the transform",
     "reading_only": "reading alone, without the transform",
 }
-"""What is measured, in interleaved rounds, and what it is called. Those that a run has nothing of are not measured:
-no_transform and reading_only without a transform, no_sync and no_compute with one node, no_reading where rows are kept
-in memory anyway."""
+"""The variants that are measured in interleaved rounds, with their descriptions. Some variants are left out.
+no_transform and reading_only need a transform. no_sync and no_compute need several nodes. no_reading is left out if
+rows are kept in memory anyway."""
 
 
 @dataclass(frozen=True)
 class Readers:
-    """Seconds per row of the whole step with so many readers, by round."""
+    """Seconds per row of the whole step with `readers` readers, by round."""
 
     readers: int
     seconds: list[float]
@@ -34,8 +34,8 @@ class Readers:
 
 @dataclass(frozen=True)
 class Tried:
-    """Seconds per row with the configuration as it is, and with the `settings` (keys with dots, and their values), in
-    rounds that alternate. One pair for each round."""
+    """Seconds per row before and after a change of `settings` (values by dotted key). Each round measures one pair; the
+    rounds alternate."""
 
     settings: dict[str, Json]
     before: list[float]
@@ -44,7 +44,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Failed:
-    """Settings with which a node failed, and the first cause."""
+    """Settings that made a node fail, and the first cause."""
 
     settings: dict[str, Json]
     error: str
@@ -52,13 +52,14 @@ class Failed:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What the measurements depend on. Of nodes that differ, the one with the most work or the least room.
+    """The facts that the measurements depend on. If nodes differ, the node with the most work or the least room counts.
 
-    rows: of the training split. row_bytes: of one row in memory. own_rows: of one node in one pass. kept: whether a
-    node's rows stay in memory after the first pass; first_reading: the seconds until they were there, None where they
-    do not stay. free_mb: memory that the node's host has left, for each of its nodes. cores: that the node may use.
-    devices: TensorFlow's names. sync_bytes: that one exchange sends from each node. model_bytes: of the weights.
-    held_out_bytes: of the node's validation and test rows in memory. hosts: the nodes', by rank.
+    rows: rows of the training split. row_bytes: bytes of one row in memory. own_rows: rows of one node in one pass.
+    kept: whether a node's rows stay in memory after the first pass. first_reading: seconds until kept rows are in
+    memory; None if rows are not kept. free_mb: free memory of the node's host, in MiB for each of its nodes. cores:
+    cores that the node may use. devices: TensorFlow's names of the devices. sync_bytes: bytes that each node sends in
+    one exchange. model_bytes: bytes of the weights. held_out_bytes: bytes of the node's validation and test rows in
+    memory. hosts: the nodes' hosts, by rank.
     """
 
     nodes: int
@@ -79,12 +80,14 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Record):
-    """seconds: per row of the whole mini-batch (over all nodes), by round, for each of VARIANTS that was measured: all
-    lists are equally long, and one round's values were measured one right after the other. readers: the sweep.
-    handoff: seconds per row while Spark handed rows over, for stretches of the feed; None with input_mode: tensorflow,
-    or where all rows had come before a node was ready to wait for them.
-    checkpoint: seconds for which training stood still for one checkpoint; None where none is written. tried: the
-    settings that were recommended or proposed. failed: those, and numbers of readers, that could not be tried.
+    """The measurements of a diagnosis.
+
+    seconds: seconds per row of the whole mini-batch (over all nodes), by round, for each measured name of VARIANTS. All
+    lists are equally long. The values of a round were measured right after one another. readers: the sweep. handoff:
+    seconds per row of Spark's hand-off, for stretches of the feed. It is None with input_mode: tensorflow, or if all
+    rows had arrived before a node waited for them. checkpoint: seconds that one checkpoint stops training; None if no
+    checkpoint is written. tried: the recommended or proposed settings, as measured. failed: the settings and numbers of
+    readers that could not be tried.
     """
 
     facts: Facts

@@ -1,4 +1,4 @@
-"""What a diagnosis's nodes are given."""
+"""The message from the driver to the nodes of a diagnosis."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from sparksplit.training.messages import Payload
 class Effort:
     """How long nodes measure.
 
-    block: seconds that one variant is measured at a time; reading: the same where rows are really read, in whole
-    windows. rounds: at least, of all variants; most_rounds: at most. narrow: half the width of intervals, as a share of
-    the whole step, at which there are no more; seconds: after which there are no more than `rounds`, nor these once it
-    has been spent twice. readers: to be swept; sweep_rounds: of that, at least; most_sweep_rounds: at most, where the
-    knee is not decided before; sweep_seconds: after which it may stay undecided. tried_rounds: of each setting. limit:
-    seconds after which nothing more is tried that changes the weights.
+    block: seconds of one measurement of a variant. reading: `block` if rows are really read, in whole windows. rounds,
+    most_rounds: the least and the most rounds of all variants. narrow: if half the width of all intervals is at most
+    this share of the whole step, no further rounds follow. seconds: after this time, no rounds beyond `rounds` follow.
+    After twice this time, fewer rounds are enough.
+
+    readers: the numbers of readers to sweep. sweep_rounds, most_sweep_rounds: the least and the most rounds of the
+    sweep. The sweep ends earlier if the knee is decided. sweep_seconds: after this time, the knee may stay undecided.
+    tried_rounds: rounds of each setting. limit: after this many seconds, no further settings are tried that change the
+    weights.
     """
 
     block: float = 0.3
@@ -36,8 +39,10 @@ class Effort:
 
 @dataclass(frozen=True, kw_only=True)
 class DiagnosisPayload(Payload):
-    """The configuration to be measured, as for a run that leaves nothing, and how long. known: what other nodes have
-    measured before one of them failed, with what that was; None where these are the first."""
+    """The configuration to measure, as for a run that writes nothing, and the effort.
+
+    known: the measurements of earlier nodes, with the settings that made one of them fail; None for the first nodes.
+    """
 
     effort: Effort
     known: Measured | None = None

@@ -1,6 +1,6 @@
-"""diagnosis.html: one page that says what limits a run and what would help, with what was measured.
+"""diagnosis.html: one page with the limit of a run, the settings that would help, and the measurements.
 
-Every number is the record's; where a part is missing, its section says so.
+Every number comes from the record. If a part is missing, its section says so.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _subtitle(record: Diagnosis) -> Iterator[str]:
 
 
 def _answers(record: Diagnosis) -> Iterator[tuple[str, str]]:
-    """What stands below the sentence: name and text."""
+    """Yield (name, text) of the lines below the sentence."""
     yield "The step", f"{count(record.verdict.rows_per_second)} rows/s over all nodes, as it is configured"
     recommended = record.recommended
     if recommended is None:
@@ -77,7 +77,7 @@ def _advised(advice: Advice) -> str:
 
 
 def _facts(record: Diagnosis) -> Iterator[tuple[str, str]]:
-    """What the numbers depend on: name and value."""
+    """Yield (name, value) of the facts that the numbers depend on."""
     facts = record.measured.facts
     yield "configuration", record.config_file or "from the command line alone"
     yield "nodes", f"{count(facts.nodes)} on {', '.join(dict.fromkeys(record.hosts))}"

@@ -23,11 +23,11 @@ _LOOKS = {
     "optimizer": ("#009E73", "\\\\\\\\"),
     "hand-off": ("#CC79A7", ""),
 }
-"""Of each share: its colour and hatches, either of which would do."""
+"""The colour and the hatches of each share."""
 
 
 def shares(record: Diagnosis) -> Picture:
-    """One bar of what the step's time goes to."""
+    """One bar with the shares of the step's time."""
     key, title = "shares", "Shares of the step"
     found = [each for each in record.verdict.shares if (usable(each.share) or 0) > 0]
     if not found:
@@ -51,7 +51,7 @@ def shares(record: Diagnosis) -> Picture:
 
 
 def roofline(record: Diagnosis) -> Picture:
-    """The step's rate, and what it would be without each part, and with nothing but that part."""
+    """The throughput of the step as it is, without each part, and with each part alone."""
     key, title = "roofline", "How far the step is from each limit"
     found, rate = record.verdict.parts, record.verdict.rows_per_second
     if not found:
@@ -130,7 +130,7 @@ def _readers_entries(found: ReadersTable, now: float | None) -> list[tuple[str, 
 
 
 def settings(record: Diagnosis) -> Picture:
-    """The gains of what is recommended and proposed."""
+    """The gains of the recommended and proposed settings."""
     key, title = "gains", "What the settings bring"
     every = advices(record)
     if not every:

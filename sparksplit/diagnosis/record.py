@@ -1,4 +1,4 @@
-"""diagnosis.json: what limits a training run, what would help, and what was measured to say so."""
+"""diagnosis.json: the limit of a training run, the settings that would help, and the measurements."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ FORMAT = 1
 
 @dataclass(frozen=True, kw_only=True)
 class ReadersRow:
-    """The whole step with so many readers. gain: over the configuration's number; None where that was not measured."""
+    """The whole step with `readers` readers. gain: over the configured number of readers; None if that number was not
+    measured."""
 
     readers: int
     rows_per_second: float
@@ -31,7 +32,7 @@ class ReadersRow:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadersTable:
-    """By the number of readers per node. now: the configuration's. knee: the fewest that are within 10 % of the
+    """The sweep of readers per node. now: the configured number. knee: the fewest readers that are within 10 % of the
     fastest."""
 
     now: int
@@ -41,8 +42,11 @@ class ReadersTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Settings (keys with dots, and their values) that may help. gain: of the run, as measured; None where it was not.
-    helps: whether all of that interval is above 1. failed: why they could not be tried, where that failed."""
+    """Settings (values by dotted key) that may help. gain: the measured speed-up of the run; None if not measured.
+
+    helps: whether the whole interval of `gain` is above 1. In a preparation, a gain without an interval helps from 1.1
+    on. failed: why the settings could not be tried.
+    """
 
     settings: dict[str, Json]
     why: str
@@ -52,7 +56,7 @@ class Advice:
 
     @property
     def doubt(self) -> str:
-        """What is to be said after a gain that does not help; '' after one that does, or without one."""
+        """The words after a gain that does not help; '' after a gain that helps, or without a gain."""
         if self.gain is None or self.helps:
             return ""
         return "it is slower with it" if self.gain.is_loss else "it is not certain that it helps at all"
@@ -62,9 +66,11 @@ class Advice:
 class Diagnosis(Record):
     """The whole of diagnosis.json.
 
-    command: diagnose. made: when, ISO 8601 in UTC. seconds: what it took. config: the run's, with every key;
-    config_file: where it is from. recommended: leaves the trained weights the same; proposed: changes them. compare:
-    the command that would decide what is proposed, as a shell takes it. notes: what cannot be measured within a run.
+    made: the time of the diagnosis, ISO 8601 in UTC. seconds: how long the diagnosis took. config: the run's
+    configuration, with every key. config_file: the configuration's file. recommended: settings that keep the trained
+    weights the same. proposed: settings that change the trained weights. compare: the shell command that decides
+    between the proposed settings. notes: advice that cannot be measured within a run, and settings that could not be
+    tried.
     """
 
     WHAT: ClassVar[str] = "what diagnose writes"
@@ -89,7 +95,7 @@ class Diagnosis(Record):
 
     @classmethod
     def read(cls, folder: str) -> Self:
-        """The diagnosis in `folder`. Raises InputError if it is missing, damaged or something else's."""
+        """Return the diagnosis in `folder`. Raise InputError if it is missing, damaged or of another kind."""
         path = filesystem.join(folder, DIAGNOSIS)
         return cls.parse(filesystem.read_bytes(path), path)
 
@@ -103,7 +109,7 @@ def of(
     hosts: Sequence[str],
     versions: Mapping[str, str],
 ) -> Diagnosis:
-    """What the measurements of a run with `config` say."""
+    """Return the diagnosis from the measurements of a run with `config`."""
     recommended = advice.recommended(config, measured)
     proposed = [_advice(config, measured, candidate) for candidate in advice.proposed(config, measured)]
     worth = [each.settings for each in proposed if each.helps or (each.gain is None and each.failed is None)]
@@ -136,7 +142,7 @@ def _advice(config: TrainConfig, measured: Measured, candidate: advice.Candidate
 
 
 def _failures(measured: Measured, advised: Sequence[Mapping[str, Json]]) -> list[str]:
-    """What could not be tried, beside what is advised, and why."""
+    """Return a sentence for each failure, except failures of advised settings."""
     return [
         f"{written(each.settings) or 'what else there was to try'} could not be tried: {each.error}"
         for each in measured.failed
@@ -145,7 +151,7 @@ def _failures(measured: Measured, advised: Sequence[Mapping[str, Json]]) -> list
 
 
 def _gain(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Gain | None:
-    """Of a pass: of its steps, and of what is beside them."""
+    """Return the speed-up of a pass, including the time beside its steps; None if the settings were not tried."""
     before = after = measured.seconds["full"]
     if candidate.in_steps:
         tried = next((each for each in measured.tried if each.settings == candidate.settings), None)

@@ -1,4 +1,4 @@
-"""A diagnosis of a training configuration as the driver sees it: start the nodes, watch them, keep what was found."""
+"""The driver's part of a diagnosis of training: start the nodes, watch them, and keep the measurements."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 
 COMMAND = "diagnose"
 SUFFIX = "-diagnosis"
-"""What the name of a diagnosis's folder has beyond the name of what it is about."""
+"""The suffix of a diagnosis's folder, after the name of the diagnosed output."""
 
 
 def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
-    """Measure on the nodes of a cluster what a step of the configuration consists of; nothing is trained or written.
+    """Measure the parts of a training step on the nodes of a cluster. Nothing is trained or written.
 
-    Raises UsageError for the user's mistakes, before Spark starts if they can be known by then; RunError and its
-    subclasses where a node fails before the step has been measured. Where one fails later, that is noted with what it
-    tried, and other nodes go on without it.
+    Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
+    subclass if a node fails before the step has been measured. If a node fails later, the failure is recorded with the
+    tried settings. Other nodes then continue without these settings.
     """
     if config.virtual:
         raise config.error("nodes", "must be real ones to be diagnosed: virtual ones take turns (nodes: N)")
@@ -69,8 +69,10 @@ def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
 
 
 class Ended(Exception):
-    """The nodes have failed: why, what they had measured until then (None: not even the step), and with what settings
-    (None: with none but the configuration's)."""
+    """The nodes have failed. why: the error. found: the measurements so far; None before the step was measured.
+
+    trying: the tried settings that made the nodes fail; None if only the configuration's settings were used.
+    """
 
     def __init__(self, why: SparksplitError, found: Measured | None, trying: dict[str, Json] | None) -> None:
         super().__init__(str(why))
@@ -78,8 +80,12 @@ class Ended(Exception):
 
 
 def gone_on(nodes: Callable[[DiagnosisPayload], Measured], payload: DiagnosisPayload, restarts: int) -> Measured:
-    """What nodes measure; where they fail with settings that they try, other nodes do without these, at most `restarts`
-    times. Then, and where it was not for settings, what is known is all there is."""
+    """Return the measurements of `nodes`.
+
+    If nodes fail with tried settings, other nodes continue without these settings, at most `restarts` times. After
+    that, or after a failure without tried settings, return the measurements so far. Raise the nodes' error if there are
+    none, or if the job was cancelled.
+    """
     while True:
         try:
             return nodes(payload)
@@ -101,9 +107,10 @@ def gone_on(nodes: Callable[[DiagnosisPayload], Measured], payload: DiagnosisPay
 
 @contextmanager
 def claimed(config: Config, output: str) -> Iterator[Output]:
-    """The folder of the diagnosis of a configuration whose output is `output`, for nobody else while the block lasts.
+    """Hold the right to write the diagnosis of a configuration whose output is `output`. Yield the diagnosis's folder.
 
-    Raises UsageError where there is something there that is not a diagnosis, OutputInUse where another one is made.
+    Raise UsageError if the folder holds something other than a diagnosis. Raise OutputInUse if another diagnosis is
+    being made there.
     """
     path = filesystem.absolute(output).rstrip("/") + SUFFIX
     found = Output(path, digest({"command": COMMAND, "config": config.model_dump(mode="json")}), COMMAND)
@@ -112,7 +119,7 @@ def claimed(config: Config, output: str) -> Iterator[Output]:
 
 
 def leave(output: Output, files: Mapping[str, bytes]) -> str:
-    """Replace what the folder holds by `files`, by name; returns its path. Within `claimed`."""
+    """Replace the content of the folder by `files`, by name. Return the folder's path. Use this within `claimed`."""
     with output.staging() as folder:
         for name, content in files.items():
             filesystem.write_bytes(filesystem.join(folder, name), content)
@@ -155,7 +162,7 @@ def _nodes(spark: SparkSession, inputs: RunInputs, payload: DiagnosisPayload) ->
 
 
 _PARTS = {"variants": (0.0, 0.55), "readers": (0.55, 0.8), "settings": (0.8, 1.0)}
-"""Which part of the whole each stage is, about: from, to."""
+"""The approximate part of the progress that each stage takes: from, to."""
 
 
 class _Display:
@@ -178,7 +185,7 @@ class _Display:
         self._progress.__exit__(kind, error, trace)
 
     def state(self, rank: int, state: dict[str, Any]) -> None:
-        """Take in what a heartbeat brought."""
+        """Update the progress from a heartbeat."""
         self.states[rank] = state
         if rank or "measuring" not in state:
             return

@@ -1,4 +1,4 @@
-"""Settings by keys with dots: what a configuration becomes with them, and the comparison that decides between them."""
+"""Settings by dotted key: apply them to a configuration, and make the comparison that decides between them."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ _OF_A_STRATEGY = {"strategy", "batch_size", "window", *keys_of(TrainConfig, lamb
 
 
 def with_settings(config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig:
-    """`config` with `settings`. Raises ConfigError where they do not go together."""
+    """Return `config` with `settings`. Raise ConfigError if they do not fit together."""
     return parse(TrainConfig, merged(config.model_dump(mode="json"), nested(settings)), config.origin)
 
 
 def written(settings: Mapping[str, Json]) -> str:
-    """Settings as one would give them: readers=4, input_mode=tensorflow"""
+    """Settings as the user would write them: readers=4, input_mode=tensorflow"""
     plain = {key: value if isinstance(value, str) else json.dumps(value) for key, value in settings.items()}
     return ", ".join(f"{key}={value}" for key, value in plain.items())
 
 
 def keeps_weights(settings: Mapping[str, Json]) -> bool:
-    """Whether the trained weights are the same with other values of `settings`."""
+    """Whether the trained weights do not depend on the values of `settings`."""
     return all(key.partition(".")[0] in _SAFE for key in settings)
 
 
 def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]) -> str | None:
-    """The `sparksplit compare` that decides between `config` and each of `proposals`, as a shell takes it; None where
-    each of them changes a key in which strategies cannot differ."""
+    """Return the `sparksplit compare` command for a shell that decides between `config` and each of `proposals`.
+
+    Proposals that change a key in which strategies cannot differ are left out. None if no proposal is left.
+    """
     others = [own for own in proposals if {key.partition(".")[0] for key in own} <= {*_OF_A_STRATEGY, *_SAFE}]
     configs = [config, *(with_settings(config, own) for own in others)]
     entries = [_entry(each) for each in configs]
@@ -53,7 +55,8 @@ def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]
 
 
 def _entry(config: TrainConfig) -> dict[str, Any]:
-    """The entry of `strategies` for `config`: what is not a default, and keys in which strategies often differ."""
+    """Return the entry of `strategies` for `config`: keys without their default value, and keys in which strategies
+    often differ."""
     said = {key: value for key, value in _said(config).items() if key in _OF_A_STRATEGY}
     strategy = STRATEGIES.get(config.strategy)
     if strategy is not None and strategy.settings:
@@ -62,5 +65,5 @@ def _entry(config: TrainConfig) -> dict[str, Any]:
 
 
 def _said(config: TrainConfig) -> dict[str, Any]:
-    """What is not a default, and what has none."""
+    """Return the keys that have no default, or another value than their default."""
     return config.model_dump(mode="json", exclude_defaults=True)

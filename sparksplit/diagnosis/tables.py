@@ -21,15 +21,15 @@ SHARES = {
     "optimizer": "the optimizer",
     "hand-off": "Spark's hand-off, as much of it as falls to one pass",
 }
-"""What takes a share of the step, by its name in the record, in words."""
+"""The shares of the step in words, by their name in the record."""
 
 
 UNCERTAIN = "not certain"
-"""Instead of a gain whose interval has 1 in it."""
+"""The words in place of a gain whose interval contains 1."""
 
 
 def cost(gain: Gain) -> str:
-    """What is said instead of the gain without a part that may cost nothing."""
+    """Return the words for a part that may cost nothing, in place of its gain."""
     return "nothing" if gain.is_loss else UNCERTAIN
 
 
@@ -52,7 +52,7 @@ def rates(part: Part) -> str:
 
 
 def shares(record: Diagnosis) -> Table:
-    """What the step's time goes to."""
+    """The shares of the step's time."""
     rows = [
         [text(SHARES.get(each.name, each.name)), number(each.share, percent(each.share, 1))]
         for each in record.verdict.shares
@@ -61,7 +61,7 @@ def shares(record: Diagnosis) -> Table:
 
 
 def parts(record: Diagnosis) -> Table:
-    """How far the step is from each of its parts alone."""
+    """The distance of the step from each of its parts alone."""
     columns = [
         ("part", ""),
         ("without it", "how many times as fast the step would be if this part cost nothing"),
@@ -110,7 +110,7 @@ def readers(record: Diagnosis) -> Table | None:
 
 
 def settings(every: Sequence[tuple[str, Advice]], weights: bool = True) -> Table | None:
-    """What was tried, as measured. every: (recommended or not, what). weights: whether the settings may change the
+    """The tried settings, as measured. every: (kind, advice) pairs. weights: whether the settings may change the
     trained weights."""
     if not every:
         return None
@@ -139,7 +139,7 @@ def settings(every: Sequence[tuple[str, Advice]], weights: bool = True) -> Table
 
 
 def advices(record: Diagnosis) -> list[tuple[str, Advice]]:
-    """(recommended or proposed, what)"""
+    """(kind, advice) pairs, where the kind is recommended or proposed."""
     recommended = [] if record.recommended is None else [("recommended", record.recommended)]
     return [*recommended, *(("proposed", advice) for advice in record.proposed)]
 
@@ -150,7 +150,7 @@ def written(advice: Advice) -> str:
 
 
 def variants(record: Diagnosis) -> Table:
-    """What was measured: the step with parts left out."""
+    """The measurements: the step with parts left out."""
     columns = [
         ("measured", ""),
         ("what it is", ""),
@@ -180,7 +180,7 @@ def _times(gain: Gain | None) -> Cell:
 
 
 def _against(gain: Gain | None, is_now: bool) -> Cell:
-    """How many times as fast as with the configured number, where that is certain."""
+    """The speed-up over the configured number of readers, if it is certain."""
     if gain is None or is_now or gain.is_certain or gain.is_loss:
         return _times(gain)
     return number(None, UNCERTAIN)

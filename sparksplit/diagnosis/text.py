@@ -1,4 +1,4 @@
-"""A diagnosis on the terminal: what limits the run, what each part costs, what would help."""
+"""A diagnosis on the terminal: the limit of the run, the cost of each part, and the settings that would help."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparksplit.diagnosis.verdict import Gain, Verdict
 
 
 def show(diagnosis: Diagnosis, console: Console, files: Sequence[str]) -> None:
-    """Print it. files: where it was left."""
+    """Print the diagnosis. files: the files that hold it."""
 
     def say(text: str = "") -> None:
         console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -47,20 +47,20 @@ def show(diagnosis: Diagnosis, console: Console, files: Sequence[str]) -> None:
 
 
 def shares(verdict: Verdict) -> str:
-    """61 % waiting for rows, 2 % copy, ..."""
+    """The shares, such as 61 % waiting for rows, 2 % copy, ..."""
     words = {"rows": "waiting for rows"}
     return ", ".join(f"{percent(share.share)} {words.get(share.name, share.name)}" for share in verdict.shares)
 
 
 def times(gain: Gain | None) -> str:
-    """1.52 times as fast (1.40 to 1.65)"""
+    """A gain, such as 1.52 times as fast (1.40 to 1.65)"""
     if gain is None:
         return "not measured"
     return f"{_two(gain.mean)} times as fast ({_interval(gain).replace(MISSING, 'no interval')})"
 
 
 def advised(advice: Advice | None) -> str:
-    """The settings, the reason, and what was measured: readers=4 (...): 1.52 times as fast (1.40 to 1.65)"""
+    """The settings, the reason and the gain, such as readers=4 (...): 1.52 times as fast (1.40 to 1.65)"""
     if advice is None:
         return "nothing"
     text = f"{written(advice.settings)} ({advice.why}): "
@@ -104,5 +104,5 @@ def _interval(gain: Gain | None) -> str:
 
 
 def _two(value: float | None) -> str:
-    """Two places, or three digits of what is 10 or more."""
+    """A number below 10 with two decimals. A larger number with three digits."""
     return MISSING if value is None else f"{value:.2f}" if value < 10 else compact(value)

@@ -1,9 +1,11 @@
-"""What limits a training step, from what its variants take. Pure functions.
+"""Find what limits a training step, from the times of its variants. Pure functions.
 
-A part's *gain* is how many times as fast the step would be if that part alone cost nothing: it is measured, by leaving
-the part out. So it is right whether parts come one after the other or at the same time: what is read while the device
-computes costs nothing, until it takes longer than that. And it saves no more than what the part takes of the step: a
-step that computes nothing may also wait less for other nodes, and that time belongs to synchronising.
+A part's *gain* is how many times as fast the step would be if this part alone cost nothing. The gain is measured by
+leaving the part out. So it is right whether parts run one after the other or at the same time. For example, reading
+while the device computes costs nothing, until it takes longer than computing.
+
+The step saves no more than the part takes. A step that computes nothing may also wait less for other nodes, but this
+time belongs to synchronising.
 """
 
 from __future__ import annotations
@@ -31,20 +33,22 @@ READING, TRANSFORM, COPY, SYNCHRONISE, COMPUTE, HAND_OFF = PARTS = (
     "compute",
     "hand-off",
 )
-"""What a step is made of. Reading includes putting mini-batches together; the hand-off is once in a run."""
+"""The parts of a step. Reading includes putting mini-batches together. The hand-off happens once in a run."""
 
 LEAST = 1.1
-"""A part is called the limit where its gain is certainly above this, and above this times the next part's. The second
-is for parts that cost alike, of which noise puts one first: of 1,000 made-up pipelines of such parts 3 got a name from
-5 rounds that differ by 5 %, 16 where they differ by 10 %. Parts that cost 1.5 to 4 times as much as all others together
-were named in 100 and 99.9 %, none of them wrongly."""
+"""A part is the limit if its gain is certainly above this, and certainly above this times the gain of the next part.
+The second condition is for parts of equal cost, where noise puts one part first. Of 1,000 simulated pipelines with
+equal parts, 3 got a limit from 5 rounds that differ by 5 %. With rounds that differ by 10 %, 16 got a limit. Parts that
+cost 1.5 to 4 times as much as all others together were named in 100 % and 99.9 % of the pipelines. None of them was
+named wrongly."""
 
 _BESIDE = 1.5
 
 
 @dataclass(frozen=True)
 class Gain:
-    """How many times as fast: the mean over the rounds, and its 95 % interval, None with fewer than two rounds."""
+    """How many times as fast: the mean over the rounds, and its 95 % confidence interval. low and high are None with
+    fewer than two rounds."""
 
     mean: float
     low: float | None
@@ -52,22 +56,26 @@ class Gain:
 
     @property
     def is_certain(self) -> bool:
-        """Whether it is certainly faster: all of the interval is above 1."""
+        """Whether the step is certainly faster: the whole interval is above 1."""
         return self.low is not None and self.low > 1
 
     @property
     def is_loss(self) -> bool:
-        """Whether it is certainly slower. Of a part that is left out, that says that the part costs nothing: what it
-        takes is less than what another way costs to measure it."""
+        """Whether the step is certainly slower.
+
+        A loss without a part means that the part costs nothing: measuring without the part costs more than the part.
+        """
         return self.high is not None and self.high < 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One of PARTS. gain: of the step (with the part of the hand-off that falls to it), without this part.
-    rows_per_second: over all nodes, if there were nothing but this part; reached: the step's share of that. Both are
-    None where the part costs too little to be told from nothing. low, high: the 95 % interval of rows_per_second, None
-    with fewer than two rounds, or where it has no upper end.
+    """One of PARTS. gain: the speed-up of the step without this part. The step includes its share of the hand-off and
+    of the first reading.
+
+    rows_per_second: the throughput over all nodes with this part alone. reached: the step's share of `rows_per_second`.
+    Both are None if the part costs too little to be measured. low, high: the 95 % confidence interval of
+    `rows_per_second`. They are None with fewer than two rounds, or if the interval has no upper end.
     """
 
     name: str
@@ -80,8 +88,11 @@ class Part:
 
 @dataclass(frozen=True)
 class Share:
-    """What one thing takes of the step. name: rows (waiting for them), copy, synchronise, forward and backward,
-    optimizer, or hand-off (its part for one pass)."""
+    """A share of the step's time.
+
+    name: rows (waiting for rows), copy, synchronise, forward and backward, optimizer, or hand-off (its part for one
+    pass).
+    """
 
     name: str
     share: float
@@ -89,8 +100,10 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """limit: one of PARTS; None where no single part is. sentence: what limits the step. parts: those that the run has,
-    in the order of PARTS. shares: they add up to 1."""
+    """limit: one of PARTS; None if no single part limits the step. sentence: the limit in words.
+
+    parts: the parts that the run has, in the order of PARTS. shares: the shares of the step, which add up to 1.
+    """
 
     limit: str | None
     sentence: str
@@ -100,7 +113,7 @@ class Verdict:
 
 
 def verdict(measured: Measured, epochs: int) -> Verdict:
-    """What limits the run. epochs: how many; the hand-off is dealt to them."""
+    """Return the verdict on a run. epochs: the number of epochs, which share the hand-off and the first reading."""
     step = _Step(measured, epochs)
     parts, shares = step.parts(), step.shares()
     share_of = {share.name: share.share for share in shares}
@@ -115,8 +128,8 @@ def verdict(measured: Measured, epochs: int) -> Verdict:
 
 
 def limit_of(parts: Sequence[Part], share_of: Mapping[str, float]) -> str | None:
-    """The part that certainly brings the most where it costs nothing; None where none certainly does, or where the
-    shares speak for another part."""
+    """Return the part whose gain is certainly the largest; None if there is none, or if the shares point to another
+    part."""
     first, *others = sorted(parts, key=lambda part: -part.gain.mean)
     next_best = max((part.gain.mean for part in others), default=1.0)
     low = first.gain.low
@@ -126,8 +139,11 @@ def limit_of(parts: Sequence[Part], share_of: Mapping[str, float]) -> str | None
 
 
 def _larger(parts: Sequence[Part], share_of: Mapping[str, float]) -> Part | None:
-    """The part of training that takes more of the step than the one that brings the most, where that is training's too
-    and the other one is not hidden: they follow one another, so it should bring more."""
+    """Return a part of training that takes more of the step than the part with the largest gain; None if there is none.
+
+    Both must be parts of training, and the returned part must not be hidden. Parts of training run one after the other,
+    so a part that takes more should also have more gain.
+    """
     first, *others = sorted(parts, key=lambda part: -part.gain.mean)
     training = {name: share_of[name] for name in (COPY, SYNCHRONISE)}
     training[COMPUTE] = share_of["optimizer"] + share_of["forward and backward"]
@@ -142,9 +158,12 @@ def _larger(parts: Sequence[Part], share_of: Mapping[str, float]) -> Part | None
 
 
 def steady(seconds: Seconds) -> Array:
-    """The seconds of all rounds, of which those beside the median by more than half count as beside it by half: where
-    the host stopped for a moment, say. In made-up pipelines in which one measurement of twenty took three times as
-    long, 99.9 % of the limits were named from 5 rounds that differ by 5 %, instead of 88 %."""
+    """Return the seconds of all rounds, limited to a factor of 1.5 around the median. This weakens outliers, for
+    example when the host stopped for a moment.
+
+    In the simulated pipelines, one measurement in twenty took three times as long. From 5 rounds that differ by 5 %,
+    99.9 % of the limits were named, instead of 88 % without this function.
+    """
     values = np.asarray(seconds, float)
     middle = float(np.median(values))
     clipped: Array = np.clip(values, middle / _BESIDE, middle * _BESIDE)
@@ -152,30 +171,33 @@ def steady(seconds: Seconds) -> Array:
 
 
 def typical(seconds: Seconds) -> float:
-    """The geometric mean of the steady seconds; ratios of it are means of ratios."""
+    """Return the geometric mean of the steady seconds. Ratios of geometric means are means of ratios."""
     return float(np.exp(np.mean(np.log(steady(seconds)))))
 
 
 def gain(before: Seconds, after: Seconds) -> Gain:
-    """How many times as fast, from seconds in pairs: the geometric mean of their ratios, and its interval."""
+    """Return how many times as fast, from paired seconds: the geometric mean of their ratios, and its interval."""
     mean, low, high = interval(np.log(steady(before) / steady(after)).tolist())
     return Gain(math.exp(mean), None if low is None else math.exp(low), None if high is None else math.exp(high))
 
 
 def handoff_seconds(measured: Measured, epochs: int) -> list[float]:
-    """Seconds per row of each pass that the hand-off costs, by stretches of the feed; empty without one."""
+    """Return the hand-off's seconds per row of each pass, by stretches of the feed; empty without a hand-off."""
     return [seconds / epochs for seconds in measured.handoff or []]
 
 
 def first_reading_seconds(measured: Measured, epochs: int) -> float:
-    """Seconds per row of each pass that the first reading of rows costs which are kept then."""
+    """Return the seconds per row of each pass for the first reading of rows that are kept; 0 if rows are not kept."""
     facts = measured.facts
     return 0.0 if facts.first_reading is None else facts.first_reading / (facts.rows * epochs)
 
 
 class _Step:
-    """The variants' seconds per row, by round. handoff, first: what falls to a row of each pass of Spark's hand-off,
-    and of the first reading of rows that are kept; whole: the step with both."""
+    """The variants' seconds per row, by round. whole: the step with `handoff` and `first`.
+
+    handoff: Spark's hand-off, per row of each pass. first: the first reading of rows that are kept, per row of each
+    pass.
+    """
 
     def __init__(self, measured: Measured, epochs: int) -> None:
         self.of = {name: steady(values) for name, values in measured.seconds.items()}
@@ -206,8 +228,10 @@ class _Step:
         return found
 
     def shares(self) -> list[Share]:
-        """What a step becomes faster by, where one thing after the other is left out. Noise may make it slower: then
-        that thing takes nothing."""
+        """Return the time that the step saves as one thing after the other is left out, as shares.
+
+        Noise may make the step slower. Then this thing takes nothing.
+        """
         of = self.of
         steps = [of["full"], of["repeated"], of["no_copy"], self._computing, of["forward_backward"]]
         left = np.minimum.accumulate([typical(seconds) for seconds in steps])
@@ -219,7 +243,11 @@ class _Step:
         return [Share(name, float(share)) for name, share in zip(names, taken / taken.sum(), strict=True)]
 
     def _part(self, name: str, without: Array, alone: Array, less: Array | None = None) -> Part:
-        """without: the step's seconds without the part. alone: the part's own, with what `less` takes too."""
+        """Return a part. without: the step's seconds without the part.
+
+        alone: the seconds of the part alone, or of the part and `less` together. less: the seconds to subtract from
+        `alone`.
+        """
         own = gain(self.whole, without + self.handoff + self.first)
         seconds = typical(alone) - (0.0 if less is None else typical(less))
         low = None if less is None else gain(alone, less).low
@@ -232,24 +260,27 @@ class _Step:
         return self._alone(name, own, seconds, least, most)
 
     def _alone(self, name: str, own: Gain, seconds: float, least: float | None, most: float | None) -> Part:
-        """seconds: of the part alone; least, most: their interval."""
+        """Return a part with its rows/s. seconds: of the part alone. least, most: the interval of `seconds`."""
         rate, reached = 1 / seconds, seconds / typical(self.whole)
         if least is None or most is None or least <= 0:
             return Part(name=name, gain=own, rows_per_second=rate, reached=reached)
         return Part(name=name, gain=own, rows_per_second=rate, reached=reached, low=1 / most, high=1 / least)
 
     def _at_most(self, taken: Array, without: Array) -> Array:
-        """The step's seconds without a part, of which `taken` is what the part takes: longer where the step is
-        certainly faster than what it takes explains."""
+        """Return the step's seconds without a part. taken: the seconds that the part takes. without: the measured
+        seconds.
+
+        The measured seconds are raised if the step is certainly faster than `taken` explains.
+        """
         left, low, _ = interval((self.of["full"] - taken).tolist())
         return without * max(1.0, (left if low is None else low) / typical(without))
 
-    # A step without a part. What was not measured follows from how much of rows and training hide each other.
+    # The step without a part. Times that were not measured follow from how much rows and training hide each other.
 
     def _without_reading(self) -> Array:
         of = self.of
         if "reading_only" not in of:
-            return of["repeated"]  # which leaves out nothing else
+            return of["repeated"]  # without a transform, `repeated` leaves out nothing else
         if "no_reading" in of:
             return of["no_reading"]
         return self._together(max(0.0, typical(of["reading"]) - typical(of["reading_only"])), of["repeated"])
@@ -260,7 +291,7 @@ class _Step:
         return of["full"] * saved
 
     def _without_compute(self) -> Array:
-        """What is measured copies nothing either."""
+        """The variant `no_compute` copies nothing either, so the seconds of copying are added."""
         of = self.of
         copying = max(0.0, typical(of["repeated"]) - typical(of["no_copy"]))
         agreeing = max(0.0, typical(of["no_copy"]) - typical(of["compute"])) if "no_sync" in of else 0.0
@@ -268,12 +299,12 @@ class _Step:
         return of.get("no_compute", of["reading"]) + more
 
     def _together(self, rows: Array | float, training: Array | float) -> Array:
-        """Of a step whose rows and whose training take that long."""
+        """Return the seconds of a step from the seconds of its rows and of its training."""
         both: Array = np.maximum(rows, training) + self._apart * np.minimum(rows, training)
         return both
 
     def _handed_off(self) -> Part:
-        """Stretches of the feed are no rounds: its interval is from the ends of both."""
+        """Return the hand-off. Stretches of the feed are no rounds, so both intervals' ends give its interval."""
         step = self.of["full"]
         seconds, low, high = interval(self.stretches)
         _, step_low, step_high = interval(step.tolist())

@@ -1,1 +1,1 @@
-"""Raw columns as features: what becomes of each, fitted on the training split, and how stored values come of it."""
+"""Raw columns as features: their kinds, the fitting on the training split, and the encoding as stored values."""

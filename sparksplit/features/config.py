@@ -1,4 +1,4 @@
-"""The configuration of features: what `preprocess` is to make of each raw column."""
+"""The configuration of features: how `preprocess` uses each raw column."""
 
 from __future__ import annotations
 
@@ -81,24 +81,25 @@ class FeatureConfig(Config):
 
     @model_serializer(mode="wrap")
     def _without_format(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without `format` where there is none: hashes of configurations stay what they were before there were any."""
+        """Leave out `format` if it is null, so that hashes of older configurations, without this key, stay equal."""
         values: dict[str, Any] = dump(self)
         return {key: value for key, value in values.items() if key != "format" or value is not None}
 
     @property
     def asked(self) -> Kind | None:
-        """The kind that is asked for: only a date has a format."""
+        """The kind that the configuration asks for. A `format` alone means a date."""
         return self.kind or ("date" if self.format is not None else None)
 
     def misplaced(self) -> str | None:
-        """A key that was set and means nothing for the kind; None where there is none."""
+        """Return a key that was set but does not apply to the kind; None if there is no such key."""
         return next(
             (key for key in sorted(self.model_fields_set) if self.kind not in _USED.get(key, (self.kind,))), None
         )
 
     def idle(self) -> tuple[str, str] | None:
-        """(a key of the kind that was set and has no effect because of other keys, why that is); None where there is
-        none."""
+        """Return (a key that was set but has no effect because of other keys, the reason); None if there is no such
+        key.
+        """
         bucketed, hashed = self.buckets is not None, self.hash is not None
         for without, keys, why in (
             (
@@ -136,4 +137,4 @@ def _by_kind(value: Any) -> Any:
 
 
 Features = dict[str, Annotated[FeatureConfig, BeforeValidator(_by_kind)]]
-"""By column."""
+"""Configurations of features, by column."""

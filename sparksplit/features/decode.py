@@ -1,4 +1,4 @@
-"""Stored values as the model's inputs: the computation as data; `sparksplit.model.graphs.features` runs it."""
+"""The computation from stored values to the model's inputs, as data. `sparksplit.model.graphs.features` runs it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PERIODS = {"month": 12, "day": 31, "weekday": 7, "hour": 24}
 
 @dataclass(frozen=True)
 class Group:
-    """All plain numbers of one stored tensor: values in `places`, [values], and as many of each of the others.
+    """All plain numbers of one stored tensor. Every array except `indicators` has one entry per value, [values].
 
-    Their part of `numbers`: every value, then 1.0 or 0.0 for those in `indicators` (places in the group).
+    Their part of `numbers`: every value, then 1.0 or 0.0 for each value in `indicators` (places in the group).
     """
 
     tensor: str
@@ -40,8 +40,10 @@ class Group:
     indicators: npt.NDArray[np.int32]
 
     def kind(self, dtype: Any, floats: str) -> np.dtype[Any]:
-        """The float type to compute in, from the stored one and the model's. 64 bit whole numbers always go by
-        float64, by which they also come in a raw row."""
+        """Return the float type of the computation. dtype: the stored dtype. floats: the model's float type.
+
+        Logarithms and all 64-bit values use float64. Raw rows also bring 64-bit whole numbers as float64.
+        """
         if self.log1p.any() or np.dtype(dtype).itemsize > 4:
             return np.dtype(np.float64)
         return arithmetic(np.dtype(dtype), self.offset, self.scale, floats)
@@ -49,10 +51,10 @@ class Group:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the inputs come of the stored tensors.
+    """The steps from stored tensors to inputs.
 
-    groups, single: the parts of `numbers` in the order in which they are computed. order: where in these each of
-    `numbers` is found, in the order of the features; None where they are in it.
+    groups, single: the parts of `numbers`, in the order of their computation. order: place of each of `numbers` in
+    these parts, in the order of the features; None if the parts are already in this order.
     """
 
     features: Sequence[Feature]
@@ -62,13 +64,13 @@ class Plan:
 
     @cached_property
     def own(self) -> list[Feature]:
-        """The features that are an input of indices each."""
+        """The features that are separate inputs of indices."""
         names = categories(list(self.features))
         return [feature for feature in self.features if feature.column in names]
 
 
 def plan(features: Sequence[Feature]) -> Plan:
-    """What is to be computed for these features."""
+    """Return the plan for these features."""
     own = categories(list(features))
     places: dict[str, list[int]] = {}
     start = 0
@@ -115,14 +117,16 @@ def _group(tensor: str, members: list[Number]) -> Group:
 
 
 def since(feature: Date) -> int:
-    """The feature's reference in its stored unit: days, or microseconds, since 1970."""
+    """Return the feature's reference day in its stored unit: days or microseconds since 1970."""
     day = datetime.date.fromisoformat(feature.since or "1970-01-01")
     return (day - datetime.date(1970, 1, 1)).days * (DAY_MICROSECONDS if feature.moment else 1)
 
 
 def distance(feature: Date) -> tuple[np.float64, np.float64]:
-    """(offset, scale) of the distance from `since`, in its stored unit: a division of its own would not keep its bits
-    in a graph, which TensorFlow rearranges."""
+    """Return (offset, scale) of the distance from `since`, in its stored unit.
+
+    A separate division by the unit would change bits, because TensorFlow rearranges the graph.
+    """
     unit = DAY_MICROSECONDS if feature.moment else 1
     offset, scale = feature.scaled.offset, feature.scaled.scale
     assert not isinstance(offset, list) and not isinstance(scale, list)  # a date is one value
@@ -130,14 +134,14 @@ def distance(feature: Date) -> tuple[np.float64, np.float64]:
 
 
 def circle(part: str) -> F64:
-    """Sine and cosine of each value of a part of a date, [values, 2]."""
+    """Return sine and cosine of each value of a part of a date, [values, 2]."""
     period = PERIODS[part]
     angles = [2 * math.pi * value / period for value in range(period)]
     return np.array([(math.sin(angle), math.cos(angle)) for angle in angles])
 
 
 def part(name: str, moment: bool, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """A part of stored dates, from 0; a tensor may be given as well. values: int64, days or microseconds since 1970"""
+    """Return a part of stored dates, from 0. values: array or tensor of int64, days or microseconds since 1970."""
     days = values // DAY_MICROSECONDS if moment else values
     if name == "hour":
         # A day without a time begins at midnight.

@@ -1,6 +1,7 @@
-"""Categories and texts as stored indices, by NumPy and Arrow; `sparksplit.model.graphs.raw_inputs` does so in a graph.
+"""Encodes categories and texts as stored indices with NumPy and Arrow. `sparksplit.model.graphs.raw_inputs` does it in
+a graph.
 
-Also how a category's texts are spelled, and what stands for a missing number.
+Also defines the spelling of a category's texts, and the value for a missing number.
 """
 
 from __future__ import annotations
@@ -19,39 +20,41 @@ from sparksplit.features.tokens import token_indices, vocabulary_indices
 
 Array = npt.NDArray[Any]
 BOOLEANS = ("true", "false")
-"""How Spark spells booleans."""
+"""Spark's spelling of booleans."""
 _BOOLEAN = [(rf"(?i)\A\s*{text}\s*\z", text) for text in BOOLEANS]
 _WHOLE = [(r"\A\s*(?:\+|(-))?0*([0-9]+)(?:\.0*)?\s*\z", r"\1\2")]
 
 
 def spellings(kind: str) -> Sequence[tuple[str, str]]:
-    """(pattern, replacement), both RE2: what gives the texts of a category of Spark's type `kind` one spelling. pandas
-    writes a boolean as `True`, and a whole number of a column with gaps as `1.0`."""
+    """Return RE2 pairs (pattern, replacement) that give the texts of a category one spelling. kind: Spark's type.
+
+    pandas writes a boolean as `True`. In a column with missing values, pandas writes a whole number as `1.0`.
+    """
     return _BOOLEAN if kind == "boolean" else _WHOLE if kind in ("tinyint", "smallint", "int", "bigint") else []
 
 
 def spelled(kind: str, texts: pa.Array) -> pa.Array:
-    """The texts of a category of Spark's type `kind` in one spelling."""
+    """Return the texts of a category of Spark's type `kind` in one spelling."""
     for pattern, replacement in spellings(kind):
         texts = pc.replace_substring_regex(texts, pattern, replacement)
     return texts
 
 
 def index_dtype(size: int) -> str:
-    """The smallest dtype that holds `size` different indices, 0 among them."""
+    """Return the smallest dtype that holds the indices 0 to `size` - 1."""
     return "uint8" if size <= 2**8 else "uint16" if size <= 2**16 else "int32"
 
 
 def index_array(feature: Category | Text, texts: pa.Array) -> Array:
-    """The indices of a category or a text, [texts, values], of the smallest dtype that holds them all.
+    """Return the indices of a category or a text, [texts, values], in the smallest dtype that holds all its indices.
 
-    texts: of strings; null and the empty text are missing.
+    texts: strings; null and the empty text are missing values.
     """
     texts = texts.cast(pa.string())
     if isinstance(feature, Text):
         indices = token_indices(feature, texts)
     else:
-        # There are few different ones, mostly, and each is looked up once.
+        # Look up each different text once, because there are usually few.
         found = pc.fill_null(texts, "").dictionary_encode()
         entries = found.dictionary
         if feature.hash is None:
@@ -64,6 +67,6 @@ def index_array(feature: Category | Text, texts: pa.Array) -> Array:
 
 
 def missing_value(dtype: Any) -> Any:
-    """What stands for a missing number: NaN, or the least whole number of a signed dtype. Unsigned ones have none."""
+    """Return the value for a missing number: NaN, or the smallest number of a signed dtype. None: an unsigned dtype."""
     kind = np.dtype(dtype)
     return kind.type(np.nan) if kind.kind == "f" else np.iinfo(kind).min if kind.kind == "i" else None

@@ -1,4 +1,4 @@
-"""From parsed rows of a table to stored ones: the indices of categories and texts take the place of the texts."""
+"""Turns parsed rows of a table into stored rows: indices replace the texts of categories and text features."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from sparksplit.features.table import Table, index_tensor
 
 @dataclass(frozen=True)
 class Encoder:
-    """features: of a table, in its order; none where rows are stored as they are parsed. parsed: their tensors.
-    Picklable."""
+    """Encodes parsed rows. Picklable.
+
+    features: features of a table, in its order; empty if rows are stored as parsed. parsed: tensors of the parsed rows.
+    """
 
     features: tuple[Feature, ...]
     parsed: tuple[TensorSpec, ...]
@@ -33,7 +35,7 @@ class Encoder:
 
     @cached_property
     def indices(self) -> list[TensorSpec]:
-        """The tensors of their indices."""
+        """The tensors for the indices of `texts`."""
         ends: dict[str, tuple[str, int]] = {}
         for feature in self.texts:
             dtype, end = index_dtype(feature.size), feature.place + feature.values
@@ -46,12 +48,15 @@ class Encoder:
         return [*self.parsed, *self.indices]
 
     def __call__(self, tensors: Sequence[pa.Array], texts: Sequence[pa.Array]) -> list[pa.Array]:
-        """The columns of stored tensors. tensors: binary columns of the parsed ones. texts: of `texts`, as strings."""
+        """Return the columns of the stored tensors.
+
+        tensors: binary columns of the parsed tensors. texts: columns of strings, for the features in `texts`.
+        """
         stored = self.indexed(texts)
         return [*tensors, *(binary_column(stored[spec.name], spec) for spec in self.indices)]
 
     def indexed(self, texts: Sequence[pa.Array]) -> dict[str, npt.NDArray[Any]]:
-        """The stored tensors of `indices`, by name [rows, values]. texts: as above."""
+        """Return the stored tensors of `indices` by name, [rows, values]. texts: as in `__call__`."""
         rows = len(texts[0]) if texts else 0
         stored = {spec.name: np.empty((rows, spec.values), spec.numpy_dtype) for spec in self.indices}
         for feature, column in zip(self.texts, texts, strict=True):
@@ -60,8 +65,11 @@ class Encoder:
 
 
 def encoder_of(table: Table | None, parsed: Sequence[TensorSpec], vocabularies: Mapping[str, list[str]]) -> Encoder:
-    """The encoder of rows of `table`. vocabularies: by column, of those that are to be fitted; the others bring their
-    own, with their places."""
+    """Return the encoder for rows of `table`.
+
+    vocabularies: by column, for columns that are not fitted yet. Fitted columns bring their own vocabularies and
+    places.
+    """
     if table is None:
         return Encoder((), tuple(parsed))
     features: list[Feature] = []

@@ -1,4 +1,4 @@
-"""What the values of a column look like, for people: how many differ, how many are missing, and what to doubt."""
+"""Texts for people about a column's values: how many differ, how many are missing, and what to doubt."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pyarrow.compute as pc
 from sparksplit.features import times
 
 LEAST = 20
-"""From so many values on it is said what they look like."""
+"""Smallest number of values for a statement about what they look like."""
 _EXAMPLES, _LOOKED_AT, _LENGTH = 3, 200, 40
 _TEXT_WORDS = 4
-"""Names and addresses have mostly fewer words, sentences mostly more."""
+"""Names and addresses mostly have fewer words, and sentences mostly have more."""
 _DAYS = ("M/d/yyyy", "d/M/yyyy", "M-d-yyyy", "d-M-yyyy", "d.M.yyyy", "M.d.yyyy", "yyyy/M/d", "yyyy.M.d", "yyyyMMdd")
 _TIMES = ("", " H:mm", " H:mm:ss", "'T'H:mm:ss")
 
 
 def shown(values: pa.Array) -> str:
-    """How many values differ and how many are missing, and some of them. values: null where one is missing"""
+    """Return how many values differ, how many are missing, and some examples. values: null for a missing value."""
     there = values.drop_null()
     different = there.unique()
     missing = f"{values.null_count / max(1, len(values)):.1%} missing" if values.null_count else "none missing"
@@ -35,8 +35,10 @@ def _short(value: str | float) -> str:
 
 
 def doubt(name: str, values: pa.Array) -> str | None:
-    """What a category or a number looks like instead, and what to do then; None where nothing speaks for that. values:
-    texts or numbers in the order of the rows, null where one is missing"""
+    """Return what else a category or a number looks like, and what to do. None: there is no doubt.
+
+    values: texts or numbers in the order of the rows, null for a missing value.
+    """
     there = values.drop_null()
     if len(there) < LEAST:
         return None
@@ -62,13 +64,13 @@ def _of_whole_numbers(name: str, numbers: pa.Array) -> str | None:
 
 
 def _formats(texts: pa.Array) -> list[str]:
-    """The formats by which the texts are dates."""
+    """Return the formats in which the texts are dates."""
     every = [day + time for time in _TIMES for day in _DAYS]
     return [each for each in every if _are_dates(texts, each, times.has_time(each))]
 
 
 def _are_dates(texts: pa.Array, format: str | None, moment: bool) -> bool:
-    """Whether at least nine in ten of the texts are dates."""
+    """Return whether at least nine in ten of the texts are dates."""
     return bool(times.parsed(texts, moment, format)[1].mean() <= 0.1)
 
 

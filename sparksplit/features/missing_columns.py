@@ -1,4 +1,4 @@
-"""What to tell of the columns that are there, where one is missing."""
+"""Hints about the existing columns, for the error about a missing column."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ _DELIMITERS = {";": "semicolon", "\t": "tab", "|": "pipe", ",": "comma", "\x01":
 
 
 def there_are(column: str, names: Sequence[str]) -> str:
-    """`; it has a, b; did you mean 'b'?`, where `column` is none of the `names`."""
+    """Return a hint such as `; it has a, b; did you mean 'b'?`. column: a name that is not in `names`."""
     more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
     shown = f"; it has {', '.join(names[:_SHOWN])}{more}"
     return shown + (delimiter_hint(names) or did_you_mean(column, names))
 
 
 def delimiter_hint(names: Sequence[str]) -> str:
-    """What to set where the only column is a whole line of a file with another delimiter; empty where it is not."""
+    """Return the key to set if the only column is a whole line of a file with another delimiter; otherwise "" (no
+    hint).
+    """
     if len(names) != 1:
         return ""
     mark = max(_DELIMITERS, key=names[0].count)

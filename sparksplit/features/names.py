@@ -1,4 +1,4 @@
-"""The names of raw columns in the exported model's signature, which takes fewer characters than tables do."""
+"""Names of raw columns in the exported model's signature, which allows fewer characters than tables do."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from sparksplit.dataset.feature_spec import NUMBERS, Feature, categories
 
 
 def serving_name(column: str) -> str:
-    """What a raw column is called in the signature: all but ASCII letters, digits and _ become _, and what then begins
-    with no letter, or is a word of Python's, gets `arg_` in front, as TensorFlow has it (sanitize_arg_name)."""
+    """Return the name of a raw column in the signature, as TensorFlow's sanitize_arg_name makes it.
+
+    All characters except ASCII letters, digits and _ become _. The name gets `arg_` in front if it does not begin with
+    a letter, or is a Python keyword or `self`.
+    """
     name = re.sub(r"[^A-Za-z0-9_]", "_", column)
     plain = name[:1].isalpha() and not keyword.iskeyword(name) and name != "self"
     return name if plain else f"arg_{name}"
 
 
 def serving_names(features: Sequence[Feature]) -> dict[str, str]:
-    """`serving_name` of every feature's column, in their order.
+    """Return `serving_name` of every feature's column, in order.
 
-    Raises ValueError where two have the same one (TensorFlow does not tell upper case from lower), and where a column
-    that is an input of indices has the name of the input of all numbers, or one that Keras does not take.
+    Raise ValueError if two names are equal (TensorFlow ignores upper and lower case). Raise ValueError if a column that
+    is an input of indices is called NUMBERS, or has a name that Keras does not take.
     """
     names: dict[str, str] = {}
     taken: dict[str, str] = {}

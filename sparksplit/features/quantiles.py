@@ -1,14 +1,14 @@
-"""Approximate quantiles that depend on the values alone: not on the tasks that see them, nor on the order of merging.
+"""Approximate quantiles that depend only on the values, not on the tasks that read them or on the order of merging.
 
-Values are counted by the leading bits of their float64, in at most a given number of bins: by all 64 bits, and where
-that takes more bins, by one bit less, until it does not. Fewer bits make fewer bins of the same values, and more values
-never fewer bins; so how many bits are left follows from the set of all values, in whatever parts and order they come.
+Values are counted in bins by the leading bits of their float64. Bins use all 64 bits at first. If there are too many
+bins, bits are dropped until there are few enough. Fewer bits never make more bins, and more values never make fewer
+bins. The number of bits therefore depends only on the set of all values.
 
-While they are no more different values than bins, quantiles are exact. Otherwise they are off by less than the `error`
-of their own value. Where the values lie in P different powers of two (2 to below 4 is one, above -4 to -2 another),
-that is at most 2^-floor(log2(bins / P)): for 65,536 bins and numbers from a millionth to a million, 2^-10.
+Quantiles are exact while there are at most as many different values as bins. Otherwise a quantile's relative error is
+less than `error`. Let the values lie in P different powers of two (2 to below 4 is one, above -4 to -2 another). Then
+`error` is at most 2^-floor(log2(bins / P)). For 65,536 bins and numbers from a millionth to a million, this is 2^-10.
 
-Spark's percentile_approx gives other values for other partitions: two runs would not fit the same.
+Spark's percentile_approx gives other values for other partitions, so two runs would have different fits.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DENOMINATOR = 10**6
 
 
 class Quantiles:
-    """The counts of the bins; takes 16 bytes for each of them, and as much again while values come.
+    """The counts of the bins. They take 16 bytes per bin, and as much again while values are added.
 
-    bins: how many there are at most
+    bins: largest number of bins
     """
 
     def __init__(self, bins: int = BINS) -> None:
@@ -46,17 +46,17 @@ class Quantiles:
         self._size = 0
 
     def update(self, values: npt.NDArray[Any]) -> None:
-        """Take in numbers; NaN is no value."""
+        """Add numbers. NaN is ignored."""
         numbers = np.asarray(values, np.float64).reshape(-1)
         images = _images(numbers[~np.isnan(numbers)])
         self.add(images, np.ones(len(images), np.int64), 0)
 
     def merge(self, other: Quantiles) -> None:
-        """Take in what `other` has."""
+        """Add the values of `other`."""
         self.add(*other.state())
 
     def add(self, keys: U64, counts: I64, shift: int) -> None:
-        """Take in bins, as `state` gives them, or some of them."""
+        """Add bins from `state`, or some of them."""
         if len(keys):
             self._waiting.append((keys, counts, shift))
             self._size += len(keys)
@@ -64,26 +64,31 @@ class Quantiles:
                 self._settle()
 
     def state(self) -> tuple[U64, I64, int]:
-        """(which bins have values, ascending, how many each has, how many bits less than 64 a bin has)"""
+        """Return (keys of the bins with values, ascending, the count of each bin, the number of dropped bits)."""
         self._settle()
         return self._keys, self._counts, self._shift
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return int(self.state()[1].sum())
 
     @property
     def error(self) -> float:
-        """A quantile is off by less than this part of the exact one; by less than 1e-308 below that. 0: exact."""
+        """The limit of a quantile's relative error.
+
+        For values below 1e-308, the absolute error is below 1e-308. 0: exact.
+        """
         shift = self.state()[2]
         return min(1.0, 2.0 ** (shift - _MANTISSA)) if shift else 0.0
 
     def quantile(self, probability: float | Fraction) -> float:
-        """The smallest value that at least this part of all values do not exceed, without the bits that its bin does
-        not have: so it is not further from 0 than the exact one. NaN where there are no values.
+        """Return the smallest value that at least this share of all values do not exceed; NaN without values.
 
-        probability: 0 to 1; a float stands for the fraction next to it with a denominator of up to a million
+        The result lacks the dropped bits of its bin. It is therefore not further from 0 than the exact quantile.
+
+        probability: 0 to 1. A float stands for the nearest fraction with a denominator of up to a million. Raise
+        ValueError outside 0 to 1.
         """
         keys, counts, shift = self.state()
         if not len(keys):
@@ -96,12 +101,12 @@ class Quantiles:
         return _value(int(keys[np.searchsorted(ends, rank)]), shift)
 
     def boundaries(self, buckets: int) -> list[float]:
-        """Where to cut the values into at most so many buckets of about as many rows each: the value that each bucket
-        but the first begins with, ascending.
+        """Return where to cut the values into at most `buckets` buckets, with about equal numbers of rows.
 
-        Rows of one value stay together, so a cut may be below or above the value that has a quantile's row. Taken is
-        the side that is nearer to the quantile. So no bucket is empty, and of two values that have a bucket's share of
-        the rows each, no bucket has both.
+        A boundary is the first value of a bucket, for all buckets except the first, ascending. Rows of equal value stay
+        together, so a cut is below or above the value at a quantile. The side nearer to the quantile is used.
+
+        No bucket is empty. Two values that each have a bucket's share of the rows never share a bucket.
         """
         keys, counts, shift = self.state()
         if not len(keys):
@@ -114,7 +119,7 @@ class Quantiles:
         return [_float(int(keys[cut]) << shift) for cut in cuts.tolist() if 0 < cut < len(keys)]
 
     def _settle(self) -> None:
-        """Count what is waiting."""
+        """Add the waiting bins to the counts."""
         if not self._waiting:
             return
         parts = [(self._keys, self._counts, self._shift), *self._waiting]
@@ -129,20 +134,20 @@ class Quantiles:
 
 
 def pieces(state: tuple[U64, I64, int], bins: int) -> Iterator[tuple[U64, I64, int]]:
-    """A `state` in several with so many bins each."""
+    """Yield a `state` in pieces of at most `bins` bins."""
     keys, counts, shift = state
     for start in range(0, len(keys), bins):
         yield keys[start : start + bins], counts[start : start + bins], shift
 
 
 def _images(values: npt.NDArray[np.float64]) -> U64:
-    """Whole numbers in the order of the values; 0.0 and -0.0 have the same."""
+    """Return whole numbers in the order of the values. 0.0 and -0.0 have equal numbers."""
     bits = (values + 0.0).view(np.uint64)
     return np.where(bits >= _SIGN, ~bits, bits | _SIGN)
 
 
 def _value(key: int, shift: int) -> float:
-    """The value of a bin that is the nearest to 0."""
+    """Return the value of a bin that is nearest to 0."""
     image = key << shift
     if image < _SIGN:
         image += (1 << shift) - 1
@@ -150,13 +155,13 @@ def _value(key: int, shift: int) -> float:
 
 
 def _float(image: int) -> float:
-    """The value of an image."""
+    """Return the value of an image (see `_images`)."""
     bits = image ^ int(_SIGN) if image >= _SIGN else ~image & (2**64 - 1)
     return float(np.array(bits, np.uint64).view(np.float64)) + 0.0
 
 
 def _summed(keys: U64, counts: I64) -> tuple[U64, I64]:
-    """(the different keys, ascending, the sum of the counts of each)"""
+    """Return (the different keys, ascending, the sum of the counts of each key)."""
     order = np.argsort(keys, kind="stable")
     keys, counts = keys[order], counts[order]
     starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
@@ -164,10 +169,13 @@ def _summed(keys: U64, counts: I64) -> tuple[U64, I64]:
 
 
 def _bits_too_many(keys: U64, bins: int) -> int:
-    """How many of their last bits keys, different and ascending, must lose for so few bins."""
+    """Return how many last bits the keys must lose, so that at most `bins` keys differ.
+
+    keys: different and ascending.
+    """
     if len(keys) <= bins:
         return 0
-    # Two neighbours fall into one bin when all the bits are gone in which they differ.
+    # Two neighbours fall into one bin when all bits in which they differ are dropped.
     different = keys[1:] ^ keys[:-1]
     high, low = (different >> np.uint64(32)).astype(np.float64), (different & np.uint64(2**32 - 1)).astype(np.float64)
     length = np.where(high > 0, 32 + np.frexp(high)[1], np.frexp(low)[1])

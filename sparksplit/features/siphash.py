@@ -1,6 +1,6 @@
-"""SipHash-2-4 of many texts at once, as TensorFlow's `tf.strings.to_hash_bucket_strong` has it.
+"""SipHash-2-4 of many texts at once, equal to TensorFlow's `tf.strings.to_hash_bucket_strong`.
 
-Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012): 2 rounds for each 8 bytes, 4 at the end.
+Source: Aumasson and Bernstein, "SipHash: a fast short-input PRF" (2012): 2 rounds for each 8 bytes, 4 at the end.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ U64 = npt.NDArray[np.uint64]
 
 
 def siphash(texts: pa.Array, key: tuple[int, int]) -> U64:
-    """The hash of each text's UTF-8 bytes, [texts]; a null's is that of the empty text.
+    """Return the hash of each text's UTF-8 bytes, [texts]. A null has the hash of the empty text.
 
-    texts: of strings or bytes, with 32 or 64 bit offsets. key: two words of 64 bits.
+    texts: strings or bytes, with offsets of 32 or 64 bits. key: two words of 64 bits.
     """
     data, starts, lengths = text_bytes(texts)
-    # Any word of a text can then be read whole, the last one's rest being masked.
+    # With this padding, each word of a text can be read whole. The rest of the last word is masked.
     data = np.concatenate([data, np.zeros(8, np.uint8)])
     low, high = (np.uint64(word) for word in key)
     state = [
@@ -33,7 +33,7 @@ def siphash(texts: pa.Array, key: tuple[int, int]) -> U64:
         )
     ]
     blocks = lengths >> 3
-    # The longest first: those that still have a word are then a slice.
+    # Sort the longest texts first. Texts that still have a word are then a slice.
     order = np.argsort(-blocks, kind="stable")
     starts, lengths, blocks = starts[order], lengths[order], blocks[order]
     for block in range(int(blocks[0]) if len(blocks) else 0):
@@ -54,7 +54,10 @@ def siphash(texts: pa.Array, key: tuple[int, int]) -> U64:
 
 
 def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """(all bytes, where each text starts in them, its length) of strings or bytes; a null's length is 0."""
+    """Return (all bytes, the start of each text in them, the length of each text) of strings or bytes.
+
+    A null has length 0.
+    """
     wide = pa.types.is_large_string(texts.type) or pa.types.is_large_binary(texts.type)
     _, offsets, data = texts.buffers()
     if offsets is None or not len(texts):
@@ -98,5 +101,5 @@ def _round(state: list[U64]) -> None:
 
 
 def _rotate(words: U64, bits: int) -> None:
-    """To the left, in place."""
+    """Rotate words to the left, in place."""
     words[...] = (words << np.uint64(bits)) | (words >> np.uint64(64 - bits))

@@ -1,8 +1,8 @@
-"""A table of mixed columns: which of them are features, of what kind, and where their values lie in a row.
+"""A table of mixed columns: its features, their kinds, and the places of their values in a row.
 
-Number-like columns (numbers, arrays of numbers, dates) are parsed into one tensor for each dtype, side by side, in the
-order of the columns. Categories and texts stay texts until their vocabularies are known; then their indices are stored
-in the same way (encoder.py).
+Numbers, arrays of numbers and dates are parsed into one tensor for each dtype, side by side, in the order of the
+columns. Categories and texts stay texts until their vocabularies are known. Then their indices are stored in the same
+way (encoder.py).
 """
 
 from __future__ import annotations
@@ -31,17 +31,22 @@ _DTYPES = {
     "double": "float64",
     "boolean": "int16",
 }
-"""What numbers are parsed as: the smallest dtype with all of a type's values, and one more that stands for none (of
-int and bigint the lowest number does)."""
+"""Dtypes of parsed numbers: the smallest dtype with all values of a type, and one more value for a missing number.
+
+For int and bigint, the lowest number stands for a missing number.
+"""
 WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("date", "timestamp", "timestamp_ntz")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A raw column that is a feature. type: Spark's. kind: settled. dtype: of its parsed values; None where it stays a
-    text. values: how many it has in a row. fitted: what is known of it from earlier rows; None where it is to be fitted
-    as `config` says. format: of a date's texts; None where they are ISO 8601."""
+    """A raw column that is a feature.
+
+    type: Spark's type. kind: the final kind. dtype: dtype of the parsed values; None if the column stays a text.
+    values: number of values in a row. fitted: the feature as fitted on earlier rows; None if the column is to be fitted
+    as `config` says. format: format of a date's texts; None for ISO 8601.
+    """
 
     name: str
     type: str
@@ -60,14 +65,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """The features of a table in the model's order; picklable. ignored: columns that are none."""
+    """The features of a table, in the model's order. Picklable. ignored: columns that are not features."""
 
     columns: tuple[Column, ...]
     ignored: tuple[str, ...] = ()
 
     @cached_property
     def tensors(self) -> list[TensorSpec]:
-        """The parsed tensors, by dtype."""
+        """The parsed tensors, sorted by dtype."""
         widths: dict[str, int] = {}
         for column in self.columns:
             if column.dtype is not None:
@@ -81,7 +86,9 @@ class Table:
 
     @cached_property
     def places(self) -> dict[str, tuple[int, int]]:
-        """By column: which of the `tensors` has its values, and where in a row of it they begin."""
+        """By column: (index in `tensors` of the tensor that has its values, place of its first value in a row of the
+        tensor).
+        """
         order = {tensor.dtype: place for place, tensor in enumerate(self.tensors)}
         ends: dict[str, int] = {}
         found = {}
@@ -92,7 +99,10 @@ class Table:
         return found
 
     def feature(self, column: Column) -> Feature:
-        """`column` as a feature of which nothing is fitted yet; a text's place is settled with its vocabulary."""
+        """Return `column` as an unfitted feature.
+
+        The tensor and place of a category or text are set later, with its vocabulary.
+        """
         config = column.config
         tensor, place = self.places.get(column.name, (0, 0))
         name = self.tensors[tensor].name if column.dtype is not None else ""
@@ -115,32 +125,32 @@ class Table:
         return {column.name: column.kind for column in self.columns}
 
     def said(self) -> dict[str, str]:
-        """What becomes of each column, for people."""
+        """Return what becomes of each column, as texts for people."""
         features = {column.name: f"{column.name} ({column.type}): {_said(column)}" for column in self.columns}
         return features | {name: f"{name}: ignored" for name in self.ignored}
 
 
 def number_tensor(dtype: str) -> str:
-    """What the tensor of parsed values of a dtype is called."""
+    """Return the name of the tensor of a dtype's parsed values."""
     return f"numbers_{dtype}"
 
 
 TENSOR = re.compile(r"(numbers|indices)_[a-z]+[0-9]+")
-"""What tensors of a table may be called."""
+"""Possible names of a table's tensors."""
 
 
 def index_tensor(dtype: str) -> str:
-    """What the tensor of indices of a dtype is called."""
+    """Return the name of the tensor of a dtype's indices."""
     return f"indices_{dtype}"
 
 
 def is_mixed(types: Mapping[str, str]) -> bool:
-    """Whether columns of these types cannot be one tensor of numbers, and can be the features of a table."""
+    """Return whether columns of these types must be a table's features: one tensor of numbers cannot hold them."""
     return any(kind == "string" or kind in _TIMES for kind in types.values())
 
 
 def check_named(wanted: Mapping[str, FeatureConfig], names: Sequence[str], place: str) -> None:
-    """Raise ConfigError where `wanted` says something of what is none of the columns that may be features."""
+    """Raise ConfigError if `wanted` names a column that cannot be a feature. names: columns that may be features."""
     for name, config in wanted.items():
         if name not in names:
             error: ConfigError = config.origin.error((), f"{place} has no such feature{there_are(name, names)}")
@@ -154,14 +164,14 @@ def table_of(
     length: Callable[[str], int],
     dtype: str | None = None,
 ) -> Table:
-    """The features of columns that are to be fitted.
+    """Return the table of columns that are to be fitted.
 
-    types: Spark's, of the columns that may be features, in their order. wanted: what the configuration says of some.
-    place: what errors call the rows. length: how many values a column of arrays has. dtype: that of numbers which are
-    no whole ones, in place of their own
+    types: Spark's types of the columns that may be features, in order. wanted: the configuration of some columns.
+    place: name of the rows in errors. length: returns the number of values in a column of arrays. dtype: dtype of
+    floating-point numbers; None: their own dtype.
 
-    Raises InputError for a column that cannot be a feature, ConfigError where the configuration asks for what a column
-    cannot be.
+    Raise InputError for a column that cannot be a feature. Raise ConfigError if a column cannot be what the
+    configuration asks for.
     """
     columns, ignored = [], []
     for name, kind in types.items():
@@ -195,8 +205,10 @@ def table_of(
 
 
 def table_like(description: Description, types: Mapping[str, str], place: str) -> Table:
-    """The features that `description` has, of columns of these types. Raises InputError where one is missing, or has
-    values that cannot be those of the fitted one."""
+    """Return the table of `description`'s features, for columns of these types.
+
+    Raise InputError if a column is missing, or if its type cannot hold the values of the fitted feature.
+    """
     columns = []
     dtypes = {tensor.name: tensor.dtype for tensor in description.tensors}
     for feature in description.features:
@@ -218,16 +230,16 @@ def table_like(description: Description, types: Mapping[str, str], place: str) -
 
 
 def _like(feature: Feature, kind: str) -> bool:
-    """Whether a column of this type can have the values of a fitted one."""
+    """Return whether a column of this type can have the values of a fitted feature."""
     array = kind.startswith("array<")
     if array != feature.type.startswith("array<"):
         return False
     if isinstance(feature, Category) and "boolean" in (kind, feature.type):
-        # `true` is no digit, and not `True` either: every row would be an unknown one.
+        # `true` is neither a digit nor `True`, so every row would have an unknown value.
         known = feature.type == "boolean" or feature.hash is not None or not {*BOOLEANS}.isdisjoint(feature.vocabulary)
         return {kind, feature.type} <= {"boolean", "string"} and (known or kind == "string")
     if feature.kind == "category" and kind == "date":
-        return feature.type == "string"  # a day has one text, which a folder may have given
+        return feature.type == "string"  # a day has one spelling, which may come from a folder's name
     form = feature.format if isinstance(feature, Date) else None
     return _fits(kind[6:-1] if array else kind, array, form)[feature.kind] and kind != "array<string>"
 
@@ -255,7 +267,10 @@ def _check(name: str, kind: str, settled: Kind, config: FeatureConfig, array: bo
 
 
 def _fits(kind: str, array: bool, format: str | None) -> dict[Kind, bool]:
-    """What a column can be. kind: its type, or that of an array's values. format: of its dates"""
+    """Return for each kind whether a column can have it.
+
+    kind: type of the column, or of an array's values. format: format of its dates.
+    """
     number = kind in _DTYPES or kind.startswith("decimal(")
     return {
         "number": number or kind == "string",
@@ -276,7 +291,7 @@ def _dtype(kind: str, settled: Kind, dtype: str | None, format: str | None) -> s
 
 
 def date_parts(column: Column) -> list[Parts]:
-    """The parts of a date that the model gets."""
+    """Return the parts of a date that the model gets."""
     default: list[Parts] = ["month", "weekday", "hour"] if column.moment else ["month", "weekday"]
     return default if column.config.parts is None else column.config.parts
 

@@ -1,7 +1,8 @@
-"""Days and moments of texts as numbers, as the exported model's graph reads them: ISO 8601, or as a format says.
+"""Dates and timestamps in texts as numbers, as the exported model's graph reads them: ISO 8601, or a given format.
 
-A day is `YYYY-MM-DD`; a moment that, or `YYYY-MM-DD[T ]HH:MM[:SS[.f]]` with up to nine digits of which six count, and
-perhaps `Z` or `+HH:MM`, which is then turned to UTC. Years are 0001 to 9999. Nothing else is taken, blanks neither.
+A date is `YYYY-MM-DD`. A timestamp is a date, or `YYYY-MM-DD[T ]HH:MM[:SS[.f]]`. The fraction has up to nine digits,
+and six of them count. A timestamp may end with `Z` or `+HH:MM`, and is converted to UTC. Years are 0001 to 9999. Any
+other text is malformed, even one with extra blanks.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ MOMENT = (
     DAY + r"(?:[T ](?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:\.(?P<fraction>\d{1,9}))?)?"
     r"(?:Z|(?P<zone>[+-]\d\d:\d\d))?)?"
 )
-"""RE2, of the whole text; what is left out is 0."""
+"""RE2 patterns of the whole text. Missing parts are 0."""
 NO_FRACTION, NO_ZONE = "000000", "+00:00"
-"""Put behind the group of that name, these let its digits be cut out at fixed places."""
+"""Texts to append to the groups `fraction` and `zone`. The digits are then at fixed places."""
 DAY_MICROSECONDS = 86_400_000_000
 
 
@@ -39,15 +40,15 @@ _LETTERS = {
     "ss": ("second", r"\d\d"),
     **{"S" * digits: ("fraction", rf"\d{{{digits}}}") for digits in range(1, 10)},
 }
-"""What Spark's pattern letters stand for."""
+"""Spark's pattern letters, with the group and the pattern of each."""
 _PARTS = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*|(.)", re.DOTALL)
 _SHOWN = {"year": "2024", "month": "05", "day": "01", "hour": "12", "minute": "30", "second": "00"}
 
 
 def check_format(text: str) -> str:
-    """`text`, which must be a format. Raises ValueError."""
+    """Return `text` if it is a valid format. Raise ValueError otherwise."""
     found: list[str] = []
-    loose = ""  # letters that take one digit or two, with nothing but digits since
+    loose = ""  # letters of one or two digits, with only digits since
     for letters, literal in _parts(text):
         if letters and letters not in _LETTERS:
             known = ", ".join(each for each in _LETTERS if not each.startswith("S"))
@@ -70,7 +71,7 @@ def check_format(text: str) -> str:
 
 
 def _parts(format: str) -> list[tuple[str, str]]:
-    """(pattern letters, "") or ("", literal text) of each part of a format."""
+    """Return (pattern letters, "") or ("", literal text) for each part of a format."""
     found = []
     for part in _PARTS.finditer(format):
         quoted, letter, mark = part.groups()
@@ -80,12 +81,12 @@ def _parts(format: str) -> list[tuple[str, str]]:
 
 
 def has_time(format: str) -> bool:
-    """Whether texts of this format have a time of day."""
+    """Return whether texts of this format have a time of day."""
     return "hour" in groups(_of_format(format))
 
 
 def example(moment: bool, format: str | None = None) -> str:
-    """A text that `parsed` takes."""
+    """Return an example of a text that `parsed` takes."""
     if format is None:
         return "2024-05-01 12:30:00" if moment else "2024-05-01"
     shown = ""
@@ -97,7 +98,7 @@ def example(moment: bool, format: str | None = None) -> str:
 
 
 def pattern(moment: bool, format: str | None = None) -> str:
-    """What a whole text must match. Its groups, which all have a name, are what `groups` says."""
+    """Return the pattern that a whole text must match. All groups have names, which `groups` returns."""
     inner = _of_format(format) if format is not None else MOMENT if moment else DAY
     return rf"\A{inner}\z"
 
@@ -110,15 +111,17 @@ def _of_format(format: str) -> str:
 
 
 def groups(pattern: str) -> list[str]:
-    """The names of a pattern's groups, in their order."""
+    """Return the names of a pattern's groups, in order."""
     return re.findall(r"\(\?P<(\w+)>", pattern)
 
 
 def parsed(texts: pa.Array, moment: bool, format: str | None = None) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """(values, which texts are malformed), each [texts]: days since 1970 in int32, or microseconds in int64.
+    """Return (values, which texts are malformed), each [texts].
 
-    texts: pa.string(). A null, an empty text and a malformed one have the dtype's minimum. format: of the texts, by
-    Spark's pattern letters; None: ISO 8601
+    Values are days since 1970 in int32 or, with `moment`, microseconds since 1970 in int64. A null, an empty text and a
+    malformed text have the dtype's minimum.
+
+    texts: pa.string(). format: format of the texts in Spark's pattern letters; None: ISO 8601.
     """
     texts = pc.fill_null(texts.cast(pa.string()), "")
     empty = pc.equal(texts, "").to_numpy(zero_copy_only=False)
@@ -151,23 +154,28 @@ def _number(digits: pa.Array) -> I64:
     return np.asarray(pc.binary_join_element_wise("0", digits, "").cast(pa.int64()).to_numpy(), np.int64)
 
 
-# Operators alone from here on, so that tensors may be given as well as arrays.
+# The functions below use only operators, so that they take tensors as well as arrays.
 
 
 def in_a_day(hour: I64, minute: I64, second: I64) -> npt.NDArray[np.bool_]:
-    """Whether it is a time of day."""
+    """Return whether the values are a time of day."""
     return (hour <= 23) & (minute <= 59) & (second <= 59)
 
 
 def microseconds(days: I64, time: tuple[I64, I64, I64, I64], east: I64) -> I64:
-    """Microseconds since 1970 in UTC. time: hour, minute, second, microsecond. east: minutes that its zone is ahead."""
+    """Return the microseconds since 1970 in UTC.
+
+    time: hour, minute, second, microsecond. east: minutes that the time zone is ahead of UTC.
+    """
     hour, minute, second, microsecond = time
     return days * DAY_MICROSECONDS + ((hour * 60 + minute - east) * 60 + second) * 1_000_000 + microsecond
 
 
 def days_from(year: I64, month: I64, day: I64 | int) -> I64:
-    """Days since 1970 of a day of the Gregorian calendar, in whole numbers (Howard Hinnant, "chrono-Compatible
-    Low-Level Date Algorithms", days_from_civil). Month 13 is the next January."""
+    """Return the days since 1970 of a day of the Gregorian calendar, in whole numbers. Month 13 is the next January.
+
+    Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", days_from_civil.
+    """
     year = year - (14 - month) // 12
     era = year // 400
     of_era = year - era * 400
@@ -177,7 +185,7 @@ def days_from(year: I64, month: I64, day: I64 | int) -> I64:
 
 
 def civil(days: I64) -> tuple[I64, I64, I64]:
-    """(year, month, day) of days since 1970, the reverse of `days_from`."""
+    """Return (year, month, day) of days since 1970, the inverse of `days_from`."""
     shifted = days + 719468
     era = shifted // 146097
     of_era = shifted - era * 146097
@@ -190,5 +198,5 @@ def civil(days: I64) -> tuple[I64, I64, I64]:
 
 
 def month_days(year: I64, month: I64) -> I64:
-    """How many days a month has."""
+    """Return the number of days in a month."""
     return days_from(year, month + 1, day=1) - days_from(year, month, day=1)

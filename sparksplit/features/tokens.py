@@ -1,6 +1,6 @@
-"""A text's tokens, words or characters, and their indices: as the exported model's graph makes them.
+"""A text's tokens (words or characters) and their indices, as the exported model's graph makes them.
 
-Both sides use RE2 (pyarrow and TensorFlow bring it) and ASCII white space, so that there is one definition.
+Both sides use RE2, which pyarrow and TensorFlow contain, and ASCII white space. So there is one definition.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from sparksplit.dataset.feature_spec import FIRST, PADDING, UNKNOWN, Text
 from sparksplit.features.siphash import text_bytes
 
 ALONE = r"([^\pL\pN_\s])"
-"""What is a word of its own wherever it stands: neither letter, digit, underscore nor ASCII white space."""
+"""A character that is always a word of its own: neither letter, digit, underscore nor ASCII white space."""
 APART = r" \1 "
 
 
 def tokens(texts: pa.Array, unit: str, lowercase: bool) -> pa.Array:
-    """The tokens of each text, a list array [texts]; a null has none.
+    """Return the tokens of each text as a list array [texts]. A null has no tokens.
 
     texts: pa.string(). unit: `words`, or `characters` (code points). lowercase: whether A to Z become a to z.
     """
@@ -29,7 +29,7 @@ def tokens(texts: pa.Array, unit: str, lowercase: bool) -> pa.Array:
     if unit == "characters":
         return _characters(texts)
     words = pc.ascii_split_whitespace(pc.replace_substring_regex(texts, ALONE, APART))
-    # White space at either end leaves an empty text there.
+    # White space at either end of a text leaves an empty word.
     offsets, values = words.offsets.to_numpy().astype(np.int64), words.flatten()
     kept = pc.not_equal(values, "").to_numpy(zero_copy_only=False)
     before = np.concatenate([[0], np.cumsum(kept)])
@@ -38,7 +38,8 @@ def tokens(texts: pa.Array, unit: str, lowercase: bool) -> pa.Array:
 
 
 def token_indices(feature: Text, texts: pa.Array) -> npt.NDArray[np.int32]:
-    """The indices of each text's first `feature.values` tokens, [texts, values], PADDING behind the last one.
+    """Return the indices of each text's first `feature.values` tokens, [texts, values], with PADDING after the last
+    token.
 
     texts: pa.string(); a null has no tokens.
     """
@@ -56,7 +57,10 @@ def token_indices(feature: Text, texts: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def vocabulary_indices(texts: pa.Array, vocabulary: list[str]) -> npt.NDArray[np.int32]:
-    """FIRST + each text's place in the vocabulary, UNKNOWN where it is not there, [texts]. texts: without nulls."""
+    """Return FIRST + each text's place in the vocabulary, or UNKNOWN for any other text, [texts].
+
+    texts: without nulls.
+    """
     places = pc.index_in(texts, value_set=pa.array(vocabulary, pa.string()))
     indices: npt.NDArray[np.int32] = pc.fill_null(places, UNKNOWN - FIRST).to_numpy().astype(np.int32) + FIRST
     return indices
@@ -68,7 +72,7 @@ def _characters(texts: pa.Array) -> pa.Array:
         return pa.ListArray.from_arrays(pa.array([0], pa.int32()), pa.array([], pa.string()))
     first, end = int(starts[0]), int(starts[-1] + lengths[-1])
     data = np.ascontiguousarray(data[first:end])
-    # Of the bytes of a code point in UTF-8, all but the first one are 10xxxxxx.
+    # In UTF-8, all bytes of a code point except the first byte are 10xxxxxx.
     begins = np.flatnonzero((data & 0xC0) != 0x80)
     offsets = np.append(begins, len(data)).astype(np.int32)
     characters = pa.StringArray.from_buffers(len(begins), pa.py_buffer(offsets), pa.py_buffer(data))

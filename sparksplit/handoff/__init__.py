@@ -1,6 +1,5 @@
-"""The hand-off: rows of a Spark DataFrame reach the nodes that own their lanes, each once.
+"""The hand-off: each row of a Spark DataFrame reaches the nodes that own its lane, once.
 
 Read first `job.py` (the driver's side), then `sender.py` (in Spark's tasks), `receiver.py` and `spool.py` (on a node).
-Feeding waits only for room on a node's disk, and training waits for the end of feeding, so the two never wait for each
-other.
+Feeding waits only for a node's disk. Training waits for the end of feeding. So the two never wait for each other.
 """

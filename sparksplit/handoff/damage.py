@@ -1,6 +1,6 @@
-"""Which file of a prepared data set is damaged: asked once Spark has failed to read it, or has read other rows.
+"""Finds the damaged file of a prepared data set, after Spark has failed to read the data set or has read other rows.
 
-Spark's own words name no file where a page cannot be unpacked, and it reads past a flipped byte that can.
+If a page cannot be decompressed, Spark's error names no file. If it can, Spark does not notice a flipped byte.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _TASKS = 64
 
 @dataclass(frozen=True)
 class Damage:
-    """The first damage that a task has found. lane: where."""
+    """The first damage that a task has found, and its lane."""
 
     lane: int
     text: str
 
 
 def find(spark: SparkSession, data: PreparedDataSet, split: str) -> str | None:
-    """What is damaged in the files of a split, the first of it by lanes; None where nothing is.
+    """Return the first damage in the files of a split, by lane; None if there is no damage.
 
-    Spark's executors read all of it, and compare the manifest's checksums.
+    Spark's executors read the whole split, and compare the checksums with the manifest.
     """
     tasks = min(_TASKS, data.manifest.lanes)
     parts = spark.range(0, tasks, 1, tasks)

@@ -1,4 +1,4 @@
-"""The feeding of a run, one step per look at its nodes: wait for their ports, feed, tell them what to expect."""
+"""Feeds a run's nodes, one step per look at them: wait for their ports, feed, tell them what to expect."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 
 _LOOK_SECONDS = 1.0
-"""Between two looks for the feed's tasks."""
+"""Seconds between two looks at the feed's tasks."""
 
 
 class Feeding:
     """Feeds `frame`, or the training split of `data`, to the nodes of a started cluster. A context manager.
 
-    owned: by rank, the lanes whose rows the node gets. states: the nodes' states, by rank, as their beats bring them;
-    each holds `receiver` once its port is open.
+    owned: by rank, the lanes whose rows the node gets.
+    states: the nodes' states by rank, as their heartbeats bring them. A state has `receiver` once the node's port is
+        open.
     """
 
     def __init__(
@@ -85,8 +86,11 @@ class Feeding:
         self._job.close()
 
     def go_on(self) -> None:
-        """Take the next step, if it is time. Raises RunError where feeding has failed, NodeFailed where nothing is left
-        to feed from."""
+        """Take the next step, if it is time.
+
+        Raise the errors of FeedJob.result, RunError if there are no rows, and NodeFailed if no executor is left to feed
+        from.
+        """
         if self._fed is not None:
             return
         if not self._job.started:
@@ -106,8 +110,8 @@ class Feeding:
             self._cluster.tell(rank, "fed", fed.to_node(rank, self._owned[rank], self._prepared))
 
     def _check_tasks(self, now: float) -> None:
-        """Have Spark replace executors that stand still. Raise NodeFailed where it has run no task of the feed for as
-        long as executors may take to start."""
+        """Have Spark replace executors that do not answer. Raise NodeFailed if Spark has run no task of the feed for
+        `start_timeout` seconds."""
         if now - self._looked < _LOOK_SECONDS:
             return
         self._looked, limit = now, self._cluster.limits.start_timeout
@@ -123,14 +127,16 @@ class Feeding:
             )
 
     def fed(self) -> Entry:
-        """What the nodes have been fed."""
+        """Return the ledger entry of the rows that the nodes got. Raise RunError if the nodes ended before they had all
+        rows."""
         if self._fed is None:
             raise RunError("the nodes ended before they had received all rows")
         return Entry(self._fed.rows, self._fed.checksum)
 
 
 def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:
-    """Raise ConfigError for a frame whose columns are not the data set's; only row_id may be missing."""
+    """Raise ConfigError if a column of the data set is missing in `frame`, or has another type. Only row_id may be
+    missing."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     found = {field.name: field.dataType for field in frame.schema.fields}

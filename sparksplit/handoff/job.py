@@ -31,24 +31,28 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_BYTES = 512 * 1024
-"""Size of a record batch between Spark and Python: small enough to stay in a core's cache on its way to the node."""
+"""Bytes of a record batch between Spark and Python. It is small enough to stay in a core's cache on its way to the
+node."""
 
 _PASSING = re.compile(
     r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
     r"|java\.net\.(Connect|NoRouteToHost|SocketTimeout)Exception|SafeModeException|BlockMissingException"
 )
-"""What Java says where a disk is full, or HDFS is away. Spark hands on only the text of a task's error."""
+"""Java's error texts for a full disk or an unreachable HDFS. Spark hands on only the text of a task's error."""
 
 EXPLAIN = 3.0
-"""Seconds between the failure of a feeding task and the verdict: time to hear of a node that failed before it."""
+"""Seconds between the failure of a feeding task and the verdict. The reason may be a node that failed before the task.
+"""
 
 
 @dataclass(frozen=True)
 class Fed:
-    """What has been handed over.
+    """The rows that have been handed over.
 
-    numbers: the partitions'. sent: rows and checksum that each node has acknowledged of each, uint64 [partitions,
-    nodes, 2]. rows, checksum: the ledger's entry for all rows that were read.
+    numbers: the partitions' numbers.
+    sent: rows and checksum that each node has acknowledged of each partition, uint64 [partitions, nodes, 2].
+    lane_rows: rows that were read, by lane.
+    rows, checksum: the ledger entry of all rows that were read.
     """
 
     numbers: list[int]
@@ -59,9 +63,9 @@ class Fed:
 
     @classmethod
     def of(cls, partitions: Sequence[PackedPartition], owned: Sequence[Sequence[int]], lanes: int) -> Fed:
-        """All partitions together. owned: by rank, the lanes whose rows the node was to get.
+        """Combine all partitions. owned: by rank, the lanes whose rows the node was to get.
 
-        Raises RunError where a node has not acknowledged as many rows as were read for its lanes.
+        Raise RunError if a node has not acknowledged as many rows as were read for its lanes.
         """
         lane_rows = np.zeros(lanes, np.int64)
         sent = np.zeros((len(partitions), len(owned), 2), np.uint64)
@@ -81,12 +85,15 @@ class Fed:
         return cls(numbers, sent, lane_rows.tolist(), int(lane_rows.sum()), checksum)
 
     def partitions(self, rank: int) -> list[tuple[int, int, int]]:
-        """(partition, rows, checksum) of all that node `rank` was sent."""
+        """Return (partition, rows, checksum) of each partition, as sent to node `rank`."""
         return [(number, *found) for number, found in zip(self.numbers, self.sent[:, rank].tolist(), strict=True)]
 
     def to_node(self, rank: int, lanes: Sequence[int], prepared: bool = False) -> dict[str, Any]:
-        """What node `rank` is told, JSON-able. lanes: those whose rows it got. prepared: whether the rows are those of
-        the prepared data set."""
+        """Return the message for node `rank`, JSON-able.
+
+        lanes: the lanes whose rows the node got.
+        prepared: whether the rows come from the prepared data set.
+        """
         return {
             "partitions": self.partitions(rank),
             "lane_rows": self.lane_rows,
@@ -98,10 +105,15 @@ class Fed:
 class FeedJob:
     """Feeds the rows of `frame` (row_id, tensors, label) to nodes, once `start` has been called.
 
-    schema: of the record batches that are sent. token: the nodes' receivers ask for it. row_bytes: bytes of one row.
-    owned: by rank, the lanes whose rows the node gets. ended: called when `result` has something to say. weight: as for
-    Sender. whole: what all rows must be, where that is known. damage: what is damaged in what Spark reads, asked where
-    it has failed, or the rows are not `whole`.
+    schema: schema of the record batches that are sent.
+    token: bearer token of the nodes' receivers.
+    row_bytes: bytes of one row.
+    owned: by rank, the lanes whose rows the node gets.
+    ended: called when `result` has an answer.
+    weight: as for Sender.
+    whole: the ledger entry that all rows must have; None if it is not known.
+    damage: returns the damage in the files that Spark reads, or None. It is called if Spark has failed to read, or the
+        rows are not `whole`.
     """
 
     def __init__(
@@ -137,9 +149,14 @@ class FeedJob:
         self._thread.start()
 
     def result(self) -> Fed | None:
-        """What has been fed; None while feeding goes on. Raises RunError, with the first cause, if it has failed:
-        NodeFailed where an executor or a node was lost, which another attempt may not meet, Passing where a disk is
-        full, or HDFS away, and InputError where what Spark reads is damaged."""
+        """Return what has been fed; None while feeding goes on.
+
+        If feeding has failed, raise an error with the first cause:
+        - InputError: the files that Spark reads are damaged.
+        - NodeFailed: an executor or a node was lost. Another attempt may work.
+        - Passing: a disk is full, or HDFS cannot be reached.
+        - RunError: any other cause.
+        """
         if self._failure is not None:
             since, error = self._failure
             if time.monotonic() - since < EXPLAIN:
@@ -152,7 +169,7 @@ class FeedJob:
         return self._fed
 
     def holders(self) -> set[str]:
-        """The executors that run its tasks at this moment."""
+        """Return the executors that run tasks of the feed at this moment."""
         return set(holders(self._frame.sparkSession.sparkContext, self._group).values())
 
     def close(self) -> None:
@@ -189,9 +206,9 @@ class FeedJob:
         self._ended()
 
     def _explained(self, error: BaseException) -> BaseException:
-        """`error`, or what is damaged where that is why."""
+        """Return `error`, or an InputError with the damage that caused it."""
         if self._closing or _lost(str(error)):
-            return error  # all rows need not be read to know why
+            return error  # the cause is known without reading all rows
         try:
             damage = self._damage()
         except Exception as other:
@@ -201,8 +218,9 @@ class FeedJob:
 
 
 def _lost(text: str) -> bool:
-    """Whether Spark lost an executor, or a task lost a node. Any other error comes from the rows, and would come again.
+    """Return whether Spark lost an executor, or a task lost a node. Any other error comes from the rows, and would come
+    again.
 
-    text: Spark's. ExecutorLostFailure is Spark's own word.
+    text: Spark's error text. ExecutorLostFailure is Spark's own word.
     """
     return "ExecutorLostFailure" in text or is_raised(PeerLost, text)

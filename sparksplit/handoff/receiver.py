@@ -1,4 +1,5 @@
-"""On a node: receives what Spark's tasks send and spools it to the local disk. Arrow Flight (DoPut, bearer token)."""
+"""On a node: receives the rows that Spark's tasks send, and spools them to the local disk. Arrow Flight (DoPut, bearer
+token)."""
 
 from __future__ import annotations
 
@@ -27,30 +28,34 @@ from sparksplit.network.keys import derived
 from sparksplit.network.listening import ANY, Network
 
 SPOOL_BATCH = 4 * 1024 * 1024
-"""Bytes of a record batch in a spool file: a few large ones are read faster than the many small ones that arrive."""
+"""Bytes of a record batch in a spool file. A few large batches are read faster than the many small batches that arrive.
+"""
 
 
 def token_of(secret: bytes) -> str:
-    """The bearer token of a run's hand-off: made from the run's secret, but not the secret itself."""
+    """Return the bearer token of a run's hand-off. It is made from the run's secret, but is not the secret itself."""
     return derived(secret, "hand-off").hex()
 
 
 _END_LIMIT = 2.0
-"""Seconds to wait, when a receiver is closed, for what is still being received; the process's end does the rest."""
+"""Seconds that closing a receiver waits for running transfers. The end of the process ends the remaining transfers."""
 
 
 _DESCRIPTORS = 1 << 16
-"""Asked for: each partition has a file, and while it is received a connection."""
+"""File descriptors to ask for. Each partition has a file, and a connection while the partition is received."""
 
 
 class Receiver:
     """A Flight server on `host`, this node's own address, that spools the rows of each partition to a file in `folder`.
 
-    The first complete copy of a partition counts; whatever a repeated task sends again is compared with it and dropped.
-    At most `SPOOL_BATCH` bytes and one batch from each sender wait for the disk, so memory is bounded.
-    network: at which ports, and whether what is sent is encrypted. address: where senders find it. rows: how many have
-    been received, repeated ones included. failure: the first error of the disk, such as its being full; None while all
-    is well.
+    The first complete copy of a partition counts. The copy of a repeated task is dropped and acknowledged with the
+    counts of the first copy, which the sender compares. At most `SPOOL_BATCH` bytes and one batch from each sender wait
+    for the disk, so memory is bounded.
+
+    network: which ports to use, and whether to encrypt.
+    address: where senders find the server.
+    rows: rows received so far, with repeated rows.
+    failure: the first error of the disk, such as a full disk; None without an error.
     """
 
     def __init__(self, host: str, token: str, folder: str, schema: pa.Schema, network: Network = ANY) -> None:
@@ -64,15 +69,17 @@ class Receiver:
             self._folder.mkdir(parents=True, exist_ok=True)
         descriptors.ask(_DESCRIPTORS)
         pair = for_host(host) if network.tls else None
-        # It serves from here on. Its serve() would only wait for signals, and would take this process's signal handlers
-        # for that; and if it ended while another server's began, it might shut that one down.
+        # The server runs from here on. Do not call its serve(), which only waits for signals and replaces this
+        # process's signal handlers. If serve() ends while another server's serve() begins, it may also shut down that
+        # server.
         self._server = network.opened(lambda port: _server(self, host, port, token, pair))
         self.address = Address(host, self._server.port, None if pair is None else pair[0].decode())
 
     def finish(self, partitions: Sequence[tuple[int, int, int]]) -> list[Path]:
-        """Free the port; returns the files of all partitions, which are given as (partition, rows, checksum).
+        """Free the port. Return the files of all partitions.
 
-        Raises RunError where the rows that have arrived are not those.
+        partitions: the expected (partition, rows, checksum).
+        Raise RunError if other rows have arrived.
         """
         self.close()
         for number, rows, checksum in partitions:
@@ -85,15 +92,15 @@ class Receiver:
             return [path for _, path in self._complete.values()]
 
     def close(self) -> None:
-        """Free the port, and stop whatever is still being received at its next batch; may be called twice."""
+        """Free the port, and stop running transfers at their next batch. May be called twice."""
         self._closing = True
-        # It waits for whoever is sending, and a Spark task may take long over its next batch.
+        # shutdown() waits for running transfers, and a Spark task may take long for its next batch.
         ending = threading.Thread(target=self._server.shutdown, name="hand-off-end", daemon=True)
         ending.start()
         ending.join(_END_LIMIT)
 
     def take(self, number: int, attempt: int, reader: Any) -> Sent:
-        """Write what `reader` brings of partition `number` to a file; returns what is to be acknowledged."""
+        """Write the rows of partition `number` from `reader` to a file. Return what to acknowledge."""
         if reader.schema != self._schema:
             raise flight.FlightServerError(f"unexpected columns: {reader.schema.names}, not {self._schema.names}")
         path = self._folder / f"{number}-{attempt}.arrow"
@@ -118,7 +125,7 @@ class Receiver:
                 file.abort()
             if isinstance(error, SparksplitError):
                 self.failure = self.failure or error
-                # For any other error Flight would send the traceback.
+                # Flight sends the traceback of any other kind of error.
                 raise flight.FlightServerError(str(error)) from None
             raise
         with self._lock:
@@ -129,7 +136,8 @@ class Receiver:
 
 
 class _SpoolFile:
-    """An Arrow file written batch by batch. Each step raises `file_error`'s exceptions, naming its folder."""
+    """An Arrow file that is written batch by batch. Each step raises the exceptions of `file_error`, with the folder's
+    name."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
@@ -155,9 +163,9 @@ class _SpoolFile:
             self._file.close()
 
     def abort(self) -> None:
-        """Drop the file."""
+        """Close and delete the file."""
         for part in (self._writer, self._file):
-            with suppress(OSError):  # a full disk may not have room for its end either
+            with suppress(OSError):  # a full disk may have no room for the file's end
                 part.close()
         self._path.unlink(missing_ok=True)
 
@@ -187,11 +195,11 @@ def _server(receiver: Receiver, host: str, port: int, token: str, pair: tuple[by
             writer.write(pa.py_buffer(json.dumps({"rows": sent.rows, "checksum": sent.checksum}).encode()))
 
     door = {"door": Door()}
-    # gRPC's own error says of any reason alike that it could not listen.
+    # Bind once to get the system's reason. gRPC gives the same error for all reasons.
     socket.create_server((host, port)).close()
     try:
         if pair is None:
             return Server(f"grpc+tcp://{host}:{port}", middleware=door)
         return Server(f"grpc+tls://{host}:{port}", middleware=door, tls_certificates=[flight.CertKeyPair(*pair)])
     except pa.ArrowException as error:
-        raise OSError(errno.EADDRINUSE, str(error)) from None  # taken between the two
+        raise OSError(errno.EADDRINUSE, str(error)) from None  # the port was taken between the two calls

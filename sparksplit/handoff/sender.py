@@ -26,14 +26,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Address:
-    """Where a node's receiver is. certificate: what to trust (PEM) if the hand-off is encrypted; otherwise None."""
+    """Where a node's receiver is. certificate: the certificate to trust (PEM) if the hand-off is encrypted; otherwise
+    None."""
 
     host: str
     port: int
     certificate: str | None = None
 
     def connect(self) -> Any:
-        """A Flight client."""
+        """Return a Flight client."""
         if self.certificate is None:
             return flight.connect(f"grpc+tcp://{self.host}:{self.port}")
         return flight.connect(f"grpc+tls://{self.host}:{self.port}", tls_root_certs=self.certificate.encode())
@@ -41,7 +42,7 @@ class Address:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a node has acknowledged: rows, and the ledger's checksum of their ids."""
+    """The rows that a node has acknowledged: their number, and the ledger's checksum of their row_ids."""
 
     rows: int
     checksum: int
@@ -49,9 +50,12 @@ class Sent:
 
 @dataclass(frozen=True)
 class Partition:
-    """What the tasks of one partition have handed over.
+    """The rows that the tasks of one partition have handed over.
 
-    number: the partition's. sent: by node. lane_rows: how many rows of each lane were read. checksum: of all of them.
+    number: the partition's number.
+    sent: the acknowledged rows, by node.
+    lane_rows: number of rows that were read, by lane.
+    checksum: checksum of all rows that were read.
     """
 
     number: int
@@ -60,15 +64,17 @@ class Partition:
     checksum: int
 
     def packed(self) -> PackedPartition:
-        """This partition in a third of the bytes, and in two objects. Of 1,000 partitions for 1,000 nodes and 12,000
-        lanes the driver would otherwise hold 13 million numbers."""
+        """Return this partition in a third of the bytes, and in two objects.
+
+        Without packing, the driver would hold 13 million numbers for 1,000 partitions, 1,000 nodes and 12,000 lanes.
+        """
         sent = np.array([(part.rows, part.checksum) for part in self.sent], np.uint64)
         return PackedPartition(self.number, _packed(sent), _packed(np.array(self.lane_rows, np.int64)), self.checksum)
 
 
 @dataclass(frozen=True)
 class PackedPartition:
-    """A `Partition` as it travels. sent, lane_rows: as `_packed` makes them."""
+    """A `Partition` on its way to the driver. sent, lane_rows: packed by `_packed`."""
 
     number: int
     sent: str
@@ -76,12 +82,12 @@ class PackedPartition:
     checksum: int
 
     def numbers(self) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-        """(rows and checksum that each node has acknowledged [nodes, 2], rows of each lane [lanes])."""
+        """Return (rows and checksum that each node has acknowledged [nodes, 2], rows of each lane [lanes])."""
         return _unpacked(self.sent, np.uint64).reshape(-1, 2), _unpacked(self.lane_rows, np.int64)
 
 
 def _packed(array: npt.NDArray[Any]) -> str:
-    """Numbers as compressed bytes, as JSON can hold them."""
+    """Return numbers as compressed bytes, in text that JSON can hold."""
     return base64.b64encode(zlib.compress(array.tobytes(), 1)).decode()
 
 
@@ -92,9 +98,12 @@ def _unpacked(text: str, dtype: Any) -> npt.NDArray[Any]:
 class Sender:
     """A task for `facts_of`: sends the rows of its partition and yields one `PackedPartition`.
 
-    addresses: of the nodes' receivers, by rank. token: what they ask for. schema: of what is sent, row_id first. owned:
-    by rank, the lanes whose rows the node gets, as the run's split gives them; several nodes may own a lane. lanes: how
-    many the data set has. weight: its tensor of the rows' weights, if it has one.
+    addresses: the nodes' receivers, by rank.
+    token: bearer token of the receivers.
+    schema: schema of the sent batches, row_id first.
+    lanes: number of lanes of the data set.
+    owned: by rank, the lanes whose rows the node gets, as the run's split gives them. Several nodes may own a lane.
+    weight: the data set's tensor of row weights, if there is one.
     """
 
     def __init__(
@@ -108,7 +117,7 @@ class Sender:
     ) -> None:
         self._weight = weight
         self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
-        # Plain lists: what goes to the tasks must be data, not a user's own class, which they could not import.
+        # Plain lists, because the tasks could not import a user's own class.
         self._owned = [list(map(int, own)) for own in owned]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PackedPartition]:
@@ -119,10 +128,11 @@ class Sender:
         yield self.send(batches, task.partitionId(), task.taskAttemptId()).packed()
 
     def send(self, batches: Iterable[pa.RecordBatch], number: int, attempt: int) -> Partition:
-        """Send all of `batches`; returns what the nodes have acknowledged.
+        """Send all of `batches`. Return what the nodes have acknowledged.
 
-        attempt: unique within the Spark application. Raises RunError where a node cannot be reached, or has other rows
-        of this partition from an earlier attempt.
+        attempt: a number that is unique within the Spark application.
+        Raise RunError if a row has no value in a column, or a weight that is not a number of 0 or more. Raise PeerLost
+        if a node cannot be reached. Raise RunError if a node has other rows of this partition from an earlier attempt.
         """
         name = f"{number} {attempt}"
         streams = [_Stream(rank, address, self._token, name) for rank, address in enumerate(self._addresses)]
@@ -161,7 +171,7 @@ class Sender:
 
 
 class _Stream:
-    """One partition's rows for one node; opened when the first of them is sent."""
+    """The rows of one partition for one node. The connection opens with the first rows."""
 
     def __init__(self, rank: int, address: Address, token: str, name: str) -> None:
         self._rank, self._address, self._name = rank, address, name
@@ -172,7 +182,7 @@ class _Stream:
         self._rows, self._checksum = 0, 0
 
     def write(self, rows: pa.RecordBatch, ids: row_ids.U64) -> None:
-        """Send `rows`; waits while the node is busy with earlier ones."""
+        """Send `rows`. Wait while the node is busy with earlier rows."""
         try:
             if self._client is None:
                 self._open(rows.schema)
@@ -183,14 +193,14 @@ class _Stream:
         self._checksum = (self._checksum + row_ids.row_checksum(ids)) % 2**64
 
     def finish(self) -> Sent:
-        """Say that that was all, and wait for the node's acknowledgement."""
+        """End the stream and wait for the node's acknowledgement."""
         sent = Sent(self._rows, self._checksum)
         if self._writer is not None:
             try:
                 self._writer.done_writing()
                 answer = self._answers.read()
                 if answer is None:
-                    # The node ended the stream; closing says why.
+                    # The node ended the stream. close() raises the reason.
                     self._writer.close()
                     raise RunError(f"node {self._rank} did not acknowledge partition {self._name.split()[0]}")
             except (pa.ArrowException, OSError) as error:
@@ -204,7 +214,7 @@ class _Stream:
         return sent
 
     def close(self) -> None:
-        """End the connection; the node drops whatever was not finished."""
+        """End the connection. The node drops an unfinished partition."""
         try:
             if self._writer is not None:
                 self._writer.close()
@@ -220,6 +230,6 @@ class _Stream:
 
     def _failed(self, error: BaseException) -> PeerLost:
         place = f"{self._address.host}:{self._address.port}"
-        # After the node's own words, gRPC adds what the error is made of.
+        # gRPC adds details of the error after the node's own text.
         words = re.split(r"\. (?:Detail: Failed|gRPC client debug context)", " ".join(str(error).split()))[0]
         return PeerLost(f"hand-off to node {self._rank} at {place}: {words[:300]}")

@@ -29,11 +29,12 @@ Ints = npt.NDArray[np.int64]
 class Spool:
     """The rows of the lanes `own` in the files `paths`, each lane in the order of row_id, as in a prepared data set.
 
-    lane_rows: int64 [lanes], rows of each lane of the whole set. 16 bytes per row are in memory; the rows stay on the
-    disk. It is its own reader, for any number of threads. place: where a row is, for people.
+    lane_rows: rows of each lane of the whole set, [lanes].
+    place: returns where a row is, for people.
 
-    Raises InputError where a row_id occurs twice, RunError where the rows of this node's lanes do not match
-    `lane_rows`.
+    16 bytes per row are in memory; the rows stay on the disk. A spool is its own reader, for any number of threads.
+
+    Raise InputError if a row_id occurs twice, and RunError if the rows of this node's lanes do not match `lane_rows`.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Spool:
         self._index(ids, own)
 
     def _index(self, ids: list[row_ids.U64], own: Ints) -> None:
-        """Where each lane's rows are, in order of row_id."""
+        """Index the rows by lane, in order of row_id."""
         joined = np.concatenate([np.zeros(0, np.uint64), *ids])
         batch = np.repeat(np.arange(len(ids), dtype=np.int32), [len(part) for part in ids])
         row = np.concatenate([np.zeros(0, np.int32), *(np.arange(len(part), dtype=np.int32) for part in ids)])
@@ -86,11 +87,11 @@ class Spool:
         self._starts = np.concatenate(([0], np.cumsum(counts)))
 
     def reader(self) -> Spool:
-        """A reader of blocks."""
+        """Return a reader of blocks."""
         return self
 
     def read(self, lane: int, block: int) -> Block:
-        """Block `block` of `lane`; raises IndexError for one that the lane does not have."""
+        """Return block `block` of `lane`. Raise IndexError if the lane has no such block."""
         start = int(self._starts[lane]) + block * self.block_rows
         stop = min(start + self.block_rows, int(self._starts[lane + 1]))
         if block < 0 or start >= stop:
@@ -98,15 +99,16 @@ class Spool:
         return self._rows(start, stop)
 
     def verify(self, folder: str, segments: Mapping[int, Sequence[Segment]]) -> None:
-        """Raise InputError, naming file and row group, where the rows are not those of the prepared data set in
-        `folder`, whose training split's `segments` these are by lane: reads each row once.
+        """Raise InputError, with file and row group, if the rows differ from the prepared data set in `folder`. Each
+        row is read once.
 
+        segments: the segments of the data set's training split, by lane.
         Spark compares no checksums, and takes a flipped byte for a value.
         """
         for lane, own in segments.items():
             first, size = int(self._starts[lane]), self.block_rows
             if first == self._starts[lane + 1]:
-                continue  # another node's
+                continue  # another node's lane, or an empty one
             for segment in own:
                 end = segment.offset + segment.rows
                 for number, known in enumerate(segment.crc32.tolist()):
@@ -122,7 +124,7 @@ class Spool:
                         )
 
     def _rows(self, start: int, stop: int) -> Block:
-        """Rows by their places in the index."""
+        """Return the rows start..stop-1 of the index."""
         index = np.arange(start, stop)
         tensors = {spec.name: np.empty((len(index), *spec.shape), spec.numpy_dtype) for spec in self.tensors}
         label = None if self.label is None else np.empty((len(index), *self.label.shape), self.label.dtype)
@@ -130,7 +132,7 @@ class Spool:
         return Block(self._ids[start:stop], tensors, label)
 
     def at_hand(self) -> AtHand:
-        """All rows: they lie as they arrived, so reading them in one order costs as much as in another."""
+        """Return all rows. They lie in the order of arrival, so random access is as fast as reading in order."""
         return AtHand(self, self._starts[:-1])
 
     def take(self, index: Ints, target: Rows, start: int) -> None:
@@ -142,7 +144,7 @@ class Spool:
 
     def _gather(self, index: Ints, tensors: Sequence[Array], label: Array | None) -> None:
         if not len(index):
-            return  # a mini-batch of which this node has no rows
+            return  # this node has no rows of the mini-batch
         columns = list(zip(tensors, self._tensors, strict=True))
         if label is not None and self._labels is not None:
             columns.append((label, self._labels))
@@ -156,10 +158,10 @@ class Spool:
                 to[places] = parts[number][rows]
 
     def close(self) -> None:
-        """Does nothing, since the files serve all threads; `end` closes them."""
+        """Do nothing, because the files serve all threads. `end` closes the files."""
 
     def end(self) -> None:
-        """Close the files; nothing can be read after that."""
+        """Close the files. Nothing can be read afterwards."""
         self._tensors, self._labels = [], None
         for source in self._maps:
             source.close()

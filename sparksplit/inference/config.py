@@ -17,11 +17,11 @@ SplitName = Literal["train", "validation", "test"]
 
 _COLUMN = re.compile(r"[A-Za-z]\w*", re.ASCII)
 _VALUE = re.compile(r"[\w.\-]+")
-"""What needs no escape in a partition's folder, nor is one in any reader's eyes."""
+"""Characters that need no escape in a partition's folder, for any reader."""
 
 
 def _problem(partition: Mapping[str, str | int]) -> str | None:
-    """What is wrong with the columns and values of a partition; None if nothing is."""
+    """Return the problem with the columns and values of a partition; None without a problem."""
     if not partition:
         return "must name a column and its value, such as {ds: 2026-11-22}"
     if len({column.lower() for column in partition}) < len(partition):
@@ -79,7 +79,7 @@ class PredictConfig(Config):
 
     @property
     def patience(self) -> Patience:
-        """How long executors are waited for."""
+        """How long to wait for executors."""
         return Patience(self.queue_timeout, self.start_timeout)
 
     @property

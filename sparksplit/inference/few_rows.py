@@ -1,4 +1,4 @@
-"""A few raw rows of a pandas frame, predicted in this process: parsed and encoded by the parts that `predict` uses."""
+"""Predicts a few raw rows of a pandas frame in this process, with the parsing and encoding of `predict`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sparksplit.prepare.tables.table_rows import TableReader
 
 _PLACE = "the frame"
 _ROWS = 4096
-"""Rows that the model is given at a time."""
+"""Number of rows that the model gets at a time."""
 
 
 def predict_rows(path: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """The predictions of the model in the run's folder `path` for the raw rows of `frame`: its index, and the columns
-    that `predict` writes.
+    """Return the predictions for the raw rows of `frame`, by the model in the run's folder `path`.
 
-    Raises InputError for a column that is missing, or a value that the model cannot take.
+    The result has the index of `frame`, and the columns that `predict` writes, except `row_id`. Raise InputError for a
+    missing column, or for a value that the model cannot take.
     """
     trained = TrainedModel.open(path)
     tensors = stored(frame, trained.description)
@@ -44,7 +44,7 @@ def predict_rows(path: str, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def stored(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
-    """The rows of `frame` as stored tensors, by name. Raises InputError as `predict_rows`."""
+    """Return the rows of `frame` as stored tensors, by name. Raise InputError like `predict_rows`."""
     if description.features:
         return _of_table(frame, description)
     tensors = description.model_tensors
@@ -76,7 +76,7 @@ def _of_table(frame: pd.DataFrame, description: Description) -> dict[str, Array]
 
 
 def _of_numbers(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
-    """The columns of a single tensor. gaps: whether the model fills missing values."""
+    """Return the columns as a single tensor [rows, *shape]. gaps: whether the model fills missing values."""
     values = []
     for name in spec.columns or []:
         column = _number(_column(frame, name))
@@ -108,7 +108,11 @@ def _column(frame: pd.DataFrame, name: str) -> pa.Array:
 
 
 def _as_fitted(feature: Feature, column: pa.Array) -> pa.Array:
-    """Days, which pandas has as moments at midnight, and whole numbers, which it has as floats if one is missing."""
+    """Return days as date32, and whole numbers as int64. Leave a column unchanged if it is neither, or would lose
+    values.
+
+    pandas stores days as timestamps at midnight, and whole numbers with a missing value as floats.
+    """
     kind, wanted = column.type, None
     if isinstance(feature, Date) and not feature.moment and pa.types.is_timestamp(kind):
         wanted = pa.date32()
@@ -121,7 +125,7 @@ def _as_fitted(feature: Feature, column: pa.Array) -> pa.Array:
 
 
 def _type(feature: Feature, column: pa.Array) -> str:
-    """The column's type, as Spark calls it; the fitted one where all values are missing."""
+    """Return Spark's name of the column's type, or the fitted type if all values are missing."""
     from pyspark.errors import PySparkException
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -134,7 +138,7 @@ def _type(feature: Feature, column: pa.Array) -> str:
 
 
 def _as_taken(feature: Feature, column: pa.Array) -> pa.Array:
-    """A feature's column as Spark hands it over: numbers, and all else as text."""
+    """Return a feature's column as Spark hands it over: numbers as numbers, and all other values as text."""
     kind = column.type
     if feature.kind != "number":
         if pa.types.is_floating(kind):  # Arrow writes 1.0 as 1
@@ -150,5 +154,5 @@ def _number(column: pa.Array) -> pa.Array:
 
 
 def _signed(column: pa.Array) -> pa.Array:
-    """Spark has no whole numbers without a sign."""
+    """Return unsigned whole numbers as int64, because Spark has no unsigned types."""
     return column.cast(pa.int64()) if pa.types.is_unsigned_integer(column.type) else column

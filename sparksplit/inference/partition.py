@@ -1,7 +1,9 @@
-"""Predictions as a partition of a table's folder, TABLE/ds=2026-11-22/, which Hive, Spark and others read as a table.
+"""Predictions as a partition of a table's folder, TABLE/ds=2026-11-22/. Hive, Spark and other readers read it as a
+table.
 
-The partition is an output of its own: it appears by rename and is replaced alone. What is no row has a name that
-readers of tables skip: those in the partition begin with `_`, what is beside it while it is filled with `.`.
+The partition is a separate output: it appears by rename, and is replaced alone. Readers of tables skip names that begin
+with `_` or `.`. In the partition, names of files that hold no rows begin with `_`. While the partition is filled, names
+beside it begin with `.`.
 """
 
 from __future__ import annotations
@@ -14,14 +16,16 @@ from sparksplit.inference.config import PredictConfig
 
 
 def folder_of(config: PredictConfig) -> str:
-    """Where the predictions of `config` go: its output, or the partition's folder in that."""
+    """Return the folder of the predictions: the output, or the partition's folder in the output."""
     parts = (f"{column}={value}" for column, value in (config.partition or {}).items())
     return filesystem.join(config.output, *parts)
 
 
 def check(config: PredictConfig, columns: Sequence[str]) -> None:
-    """Raise ConfigError where what is in the output already is not partitioned by these columns, or the predictions
-    themselves have a column of that name. columns: those of the predictions."""
+    """Raise ConfigError if the content of the output is not partitioned by these columns.
+
+    Raise ConfigError also if the predictions have a column of the same name. columns: the columns of the predictions.
+    """
     folder = filesystem.absolute(config.output)
     taken = {name.lower() for name in columns}
     for column, value in (config.partition or {}).items():

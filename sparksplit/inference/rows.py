@@ -1,4 +1,4 @@
-"""The rows to be predicted, from a prepared data set or raw: what the driver checks, and how executors get them."""
+"""The rows to predict, prepared or raw: the driver's checks, and how executors get the rows."""
 
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TASK_ROWS = 4096
-"""Rows that a task has at least, if there are as many: starting a task, and opening its file, has its price."""
+"""Smallest number of rows in a task, if there are enough rows. Starting a task and opening its file take time."""
 _TASK_BYTES = 128 * 1024 * 1024
-"""Bytes that a task has at most, roughly."""
+"""Largest number of bytes in a task, roughly."""
 _TASKS_PER_SLOT = 2
 
 
 class InputRows(abc.ABC):
-    """The rows to be predicted. Making one checks what can be checked without Spark.
+    """The rows to predict. The constructor checks everything that can be checked without Spark.
 
-    splits: those that are wanted. label: the rows' label; None without one. kept: columns that the input keeps.
-    identity: how the rows are read; content: what they are; a change in either means other predictions. place: what
-    errors call the rows. weight: the tensor of raw rows' weights, if they have some. bad: how many rows were left out,
-    by reason; rows_hash: a hash of the rows, where there are no files to look at. These two are known after `run`.
+    splits: the splits to predict. label: the rows' label; None without labels. kept: columns that the input keeps.
+    place: name of the rows in errors. weight: tensor of raw rows' weights; None without weights.
+
+    identity: how the rows are read. content: what the rows are. A change of either means other predictions.
+
+    bad: number of rows that were left out, by reason. rows_hash: a hash of the rows, if there are no files to check.
+    `bad` and `rows_hash` are known after `run`.
     """
 
     splits: list[str]
@@ -60,16 +63,21 @@ class InputRows(abc.ABC):
         self.bad: dict[str, int] = {}
         self.rows_hash: str | None = None
         self.expected: dict[str, tuple[int, int | None]] = {}
-        """By split: the number of rows and, where known, the sum modulo 2^64 of mix64(row_id); known after `run`."""
+        """By split: the number of rows, and the sum modulo 2^64 of mix64(row_id), or None if unknown.
+
+        Known after `run`.
+        """
 
     @abc.abstractmethod
     def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
-        """Predict all of them in executors; returns the facts of every task, in the order of the rows. folder: where
-        bad_rows/ goes, if there are any"""
+        """Predict all rows in executors. Return the facts of every task, in the order of the rows.
+
+        folder: the parent folder of bad_rows/, if there are bad rows.
+        """
 
 
 class PreparedRows(InputRows):
-    """Splits of a prepared data set: executors read its blocks themselves."""
+    """Splits of a prepared data set. Executors read its blocks themselves."""
 
     def __init__(self, config: PredictConfig, trained: TrainedModel) -> None:
         super().__init__()
@@ -87,13 +95,13 @@ class PreparedRows(InputRows):
                 counts = ", ".join(f"{split.rows} {other}" for other, split in manifest.splits.items())
                 raise config.error("split", f"{self.place}: has no rows of the {name} split; it has {counts} rows")
         self.identity = "prepared"
-        # Kept columns are part neither of the data set's digest nor of its checksums.
+        # Neither the data set's digest nor its checksums cover kept columns.
         keeps = any(name in self.kept for name in (self.kept if config.keep is None else config.keep))
         self.content = [self._data.digest, made_from(self._data.path) if keeps else None]
         self.expected = {name: (manifest.splits[name].rows, manifest.splits[name].checksum) for name in self.splits}
 
     def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
-        """One Spark job over all splits."""
+        """Run one Spark job over all splits."""
         manifest, path, splits = self._data.manifest, self._data.path, self.splits
         rows = sum(manifest.splits[name].rows for name in splits)
         size = rows * sum(tensor.row_bytes for tensor in manifest.tensors)
@@ -108,7 +116,7 @@ class PreparedRows(InputRows):
 
 
 class RawRows(InputRows):
-    """Raw rows, parsed in executors the way `preprocess` parses them."""
+    """Raw rows. Executors parse them as in `preprocess`."""
 
     def __init__(
         self,
@@ -118,7 +126,7 @@ class RawRows(InputRows):
         frame: DataFrame | None = None,
         spark: SparkSession | None = None,
     ) -> None:
-        """frame: the rows, if `raw` names none. spark: the session that reads them, where Spark does."""
+        """frame: the rows, if `raw` names no rows. spark: the session, if Spark reads the rows."""
         super().__init__()
         self._description = trained.description
         tensors = trained.description.model_tensors
@@ -130,8 +138,8 @@ class RawRows(InputRows):
             names = ", ".join(tensor.name for tensor in tensors)
             raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
         elif format_of(raw.format).shapeless:
-            # The default dtype is left to the format: then nothing is rounded that `preprocess`, with the same
-            # configuration, takes for a bad row.
+            # Leave the default dtype to the format. Otherwise values would be rounded that are bad rows in `preprocess`
+            # with this configuration.
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
             own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
             raw = raw.model_copy(update=own)
@@ -171,7 +179,7 @@ class RawRows(InputRows):
                 raise config.error("split", f"{self.place}: raw rows have {' and '.join(there)} files (is {name})")
 
     def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
-        """One Spark job for each split."""
+        """Run one Spark job for each split."""
         from sparksplit.prepare.sources.raw import raw_rows
 
         facts: list[Facts] = []
@@ -193,7 +201,7 @@ class RawRows(InputRows):
         return facts
 
     def hash_now(self, spark: SparkSession) -> str:
-        """`rows_hash` as it is now; reads all rows."""
+        """Return the current value of `rows_hash`. This reads all rows."""
         return digest_now(spark, self._source)
 
 
@@ -205,7 +213,9 @@ def _raw_task(job: Job, split: str) -> Callable[[Iterable[pa.RecordBatch]], Iter
 
 
 def tasks_for(rows: int, size: int, slots: int) -> int:
-    """How many tasks, and so files, `rows` rows of `size` bytes make on `slots` task slots; at least one."""
+    """Return the number of tasks (and files) for `rows` rows of `size` bytes in total, on `slots` task slots; at least
+    1.
+    """
     wanted = max(_TASKS_PER_SLOT * slots, -(-size // _TASK_BYTES))
     return max(1, min(wanted, rows // _TASK_ROWS))
 
@@ -225,7 +235,7 @@ def _check_tensors(place: str, found: Sequence[TensorSpec], trained: TrainedMode
 
 
 def _check_columns(raw: InputConfig, trained: TrainedModel) -> None:
-    """Raise what is wrong with the configuration of rows for a model of a table's columns."""
+    """Raise ConfigError if the configuration of the rows does not fit a model of a table's columns."""
     if not format_of(raw.format).columns:
         columns = ", ".join(feature.column for feature in trained.description.features)
         raise raw.error("format", f"{raw.format} rows have no columns; the model {trained.path} takes {columns}")

@@ -1,4 +1,4 @@
-"""Batch inference as the driver sees it: check, predict in executors, check the counts, publish."""
+"""Batch inference on the driver: check, predict in executors, check the counts, publish."""
 
 from __future__ import annotations
 
@@ -38,9 +38,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Result:
-    """rows: by split. bad_rows: by reason. metrics: as in metrics.json; None without labels. places: what is where in
-    the folder `path`. done: whether all of it was there already. split: whether a split's name says something of its
-    rows."""
+    """The result of `predict` in the folder `path`.
+
+    rows: number of rows, by split. bad_rows: number of bad rows, by reason. metrics: the content of metrics.json; None
+    without labels. places: names of the parts in the folder. done: whether the whole output already existed. split:
+    whether the names of splits mean something for these rows.
+    """
 
     path: str
     rows: dict[str, int]
@@ -53,11 +56,11 @@ class Result:
 
 
 def predict(config: PredictConfig, options: Options, frame: DataFrame | None = None) -> Result:
-    """Predict what `config` names; the output appears whole or not at all.
+    """Predict the rows of `config`. The output appears whole or not at all.
 
-    frame: the rows, where `config` is a DataFramePredict.
+    frame: the rows, if `config` is a DataFramePredict.
 
-    Raises UsageError for the user's mistakes, before Spark starts if they can be known by then, and RunError.
+    Raise UsageError for the user's mistakes, before Spark starts if possible. Raise RunError if the run fails.
     """
     trained = TrainedModel.open(config.model)
     if config.raw is not None:
@@ -67,7 +70,7 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
     with ExitStack() as stack:
         spark = None
         if config.raw is not None and (function is not None or not format_of(config.raw.format).source):
-            # A DataFrame is looked at before anything is written, and Spark may fail at that.
+            # Start Spark here: a DataFrame is checked before anything is written, and Spark may fail in this check.
             settings = dict(format_of(config.raw.format).settings)
             spark = stack.enter_context(_session(config, settings))
             frame = own_frame(spark, config.raw) if function is not None and frame is None else frame
@@ -89,7 +92,7 @@ def _predict(
         input_hash = digest(rows.content)
     else:
         rows = raw = RawRows(config, config.raw, trained, frame, spark)
-        # Without files to look at, the rows themselves are.
+        # Without files to check, hash the rows themselves.
         input_hash = digest(rows.content) if spark is None or rows.content is not None else partial(raw.hash_now, spark)
     if config.labels == "required" and rows.label is None:
         raise config.error("labels", f"{rows.place}: has no labels; name their column in input.label")
@@ -110,7 +113,7 @@ def _predict(
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
             return Result(output.path, {}, 0, {}, _metrics_of(output.path, places), places, done=True)
-        # Published or removed only when Spark has stopped: until then, tasks of a job that has ended may still write.
+        # Publish or remove the folder only after Spark has stopped. Until then, tasks of an ended job may still write.
         with output.staging() as folder:
             result = _fill(folder, output, config, trained, rows, columns, places)
             if rows.rows_hash is not None:
@@ -119,7 +122,7 @@ def _predict(
 
 
 def _session(config: PredictConfig, settings: dict[str, str] | None = None) -> AbstractContextManager[SparkSession]:
-    """The Spark session of the command, with an executor; inside another one, that one."""
+    """Return the command's Spark session, with an executor. Inside another session, return that session."""
     return session_with_executors(called("predict", config.output), config.executors, settings, config.patience)
 
 
@@ -132,7 +135,7 @@ def _fill(
     columns: Columns,
     places: Places,
 ) -> Result:
-    """Predict into `folder`, which is to become the output."""
+    """Predict into `folder`, which becomes the output."""
     job_folder = places.folder(folder)
     filesystem.make_folder(job_folder)
     with (
@@ -140,7 +143,7 @@ def _fill(
         spark_progress(spark, "predict"),
     ):
         output.lease.tell(spark.sparkContext.applicationId)
-        # A Python worker has one task at a time, so its share of the executor's cores is that task's.
+        # A Python worker runs one task at a time, so it may use all cores of the task.
         threads = int(spark.conf.get("spark.task.cpus", "1") or "1")
         labelled = rows.label is not None
         job = Job(trained, job_folder, columns, labelled, config.batch_size, threads, rows.weight)
@@ -152,7 +155,7 @@ def _fill(
         filesystem.write_json(filesystem.join(folder, places.metrics), metrics)
     if rows.bad and places.bad_rows != bad_rows.FOLDER:
         filesystem.rename(filesystem.join(folder, bad_rows.FOLDER), filesystem.join(folder, places.bad_rows))
-    # Raw rows that nobody has cut are called train for want of another name.
+    # Raw rows without splits are called train, because they have no other name.
     split = config.raw is None or config.split is not None or len(counted) > 1
     return Result(output.path, counted, files, rows.bad, metrics, places, split=split)
 
@@ -187,7 +190,11 @@ def _check_top(config: PredictConfig, trained: TrainedModel) -> None:
 
 
 def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
-    """Rows by split. Raises if a task gave up, a row was lost or came twice, or has a label of no known class."""
+    """Return the number of rows, by split.
+
+    Raise InputError or RunError if a task gave up, or a row was lost or came twice. Raise InputError if there are no
+    rows, or a label has no known class.
+    """
     for fact in facts:
         if fact.error is not None:
             raise (InputError if fact.usage else RunError)(fact.error)
@@ -213,7 +220,10 @@ def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
 
 
 def _take(folder: str, facts: Sequence[Facts]) -> int:
-    """Give the files of the tasks' successful attempts their names, and remove the others; returns their number."""
+    """Rename the files of successful task attempts, and remove the hidden files of other attempts.
+
+    Return the number of renamed files.
+    """
     names = [fact.file for fact in facts if fact.file is not None]
     for number, name in enumerate(names):
         filesystem.rename(filesystem.join(folder, name), filesystem.join(folder, writer.final_name(number)))
@@ -224,7 +234,7 @@ def _take(folder: str, facts: Sequence[Facts]) -> int:
 
 
 def _metrics(facts: Sequence[Facts], trained: TrainedModel, rows: InputRows) -> dict[str, Any] | None:
-    """The content of metrics.json; None where there are no labels."""
+    """Return the content of metrics.json; None without labels."""
     by_split: dict[str, Scores] = {}
     for fact in facts:
         for split, values in fact.scores.items():

@@ -1,4 +1,4 @@
-"""How good predictions are: sums that executors count and the driver adds up, never averages of averages."""
+"""Scores of predictions as sums. Executors count the sums, and the driver adds them up: no averages of averages."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import numpy.typing as npt
 from sparksplit.base import measures
 
 Number = int | float
-"""A count of rows, or the sum of their weights"""
+"""A number of rows, or the sum of their weights"""
 MOST_CONFUSED = 100
-"""Classes that a confusion matrix may have"""
+"""Largest number of classes for a confusion matrix"""
 
 
 @dataclass
 class ClassScores:
-    """A classifier's: counts by class (what is there, what was predicted, what was right), and of few classes each
-    label's by what was predicted.
+    """A classifier's scores by class: labels, predictions and correct predictions. For few classes, also a confusion
+    matrix.
 
-    Where a row has several labels, everything but `rows` counts labels; where rows have weights, these are added up.
+    If a row has several labels, all fields except `rows` count labels. If rows have weights, these fields add up the
+    weights.
     """
 
     rows: int = 0
@@ -33,10 +34,13 @@ class ClassScores:
     predicted: list[Number] = field(default_factory=list)
     right: list[Number] = field(default_factory=list)
     confusion: list[Number] = field(default_factory=list)
-    """By label, and within that by prediction, of up to MOST_CONFUSED classes"""
+    """The confusion matrix, flat, by label and then by prediction; only for up to MOST_CONFUSED classes"""
     negatives: list[Number] = field(default_factory=list)
     positives: list[Number] = field(default_factory=list)
-    """Of two classes, rows without and with the second one: how many have its log-odds in each of `measures.BINS`"""
+    """For two classes: histograms of the second class's log-odds, with `measures.BINS` bins.
+
+    `negatives` counts rows of the first class, and `positives` counts rows of the second class
+    """
 
     def update(
         self,
@@ -45,8 +49,11 @@ class ClassScores:
         logs: npt.NDArray[np.float64],
         weight: npt.NDArray[Any] | None = None,
     ) -> None:
-        """Add rows. label, prediction: class indices [rows, ...]; logs: of the classes' probabilities [rows, ...,
-        classes]; weight: what each row counts, [rows]; None: 1."""
+        """Add rows.
+
+        label, prediction: class indices [rows, ...]. logs: logarithms of the classes' probabilities, [rows, ...,
+        classes]. weight: weight of each row, [rows]; None: each row has weight 1.
+        """
         classes = logs.shape[-1]
         self.rows += len(label)
         each = None if weight is None else np.repeat(weight.astype(np.float64), math.prod(label.shape[1:]))
@@ -70,15 +77,17 @@ class ClassScores:
             counts[:] = _added(counts, np.bincount(places[chosen], weights, minlength=size).tolist())
 
     def add(self, other: ClassScores) -> None:
-        """Add another's sums."""
+        """Add the sums of `other`."""
         self.rows += other.rows
         self.log_loss += other.log_loss
         for counts, more in zip(self._counts, other._counts, strict=True):
             counts[:] = _added(counts, more)
 
     def summary(self) -> dict[str, float]:
-        """rows, accuracy, log_loss, precision, recall and f1; of two classes also auc, and auc_error, how far it may be
-        from the exact one."""
+        """Return rows, accuracy, log_loss, precision, recall and f1.
+
+        For two classes, also return auc, and auc_error, the largest possible error of auc.
+        """
         labels = sum(self.labelled) or math.nan
         summary = {"rows": self.rows, "accuracy": sum(self.right) / labels, "log_loss": self.log_loss / labels}
         summary |= measures.of_classes(self.right, self.labelled, self.predicted)
@@ -87,13 +96,15 @@ class ClassScores:
         return summary
 
     def by_class(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        """For each class: its name, how many rows have it (by weight), how many were predicted to, and how many
-        both."""
+        """Return for each class: its name, the rows of this class, the rows predicted to have it, and the correct rows.
+
+        Rows count by their weights.
+        """
         columns = zip(names, self.labelled, self.predicted, self.right, strict=True)
         return [dict(zip(("class", "rows", "predicted", "correct"), column, strict=True)) for column in columns]
 
     def confusion_matrix(self) -> list[list[Number]] | None:
-        """Rows by label, and within that by prediction; None of too many classes."""
+        """Return the confusion matrix by label and then by prediction; None if there are too many classes."""
         classes = len(self.labelled)
         return [self.confusion[at : at + classes] for at in range(0, classes**2, classes)] if self.confusion else None
 
@@ -108,21 +119,24 @@ class ClassScores:
 
 @dataclass
 class NumberScores:
-    """A regression's: by number of a row's label, sums of errors, and the labels' mean and deviations from it."""
+    """A regression's scores for each number of a row's label: sums of errors, and the labels' mean and deviations."""
 
     rows: int = 0
     weight: float = 0.0
-    """Of all rows together"""
+    """Sum of the weights of all rows"""
     absolute: list[float] = field(default_factory=list)
     squared: list[float] = field(default_factory=list)
     mean: list[float] = field(default_factory=list)
     deviations: list[float] = field(default_factory=list)
-    """Sums of the squares of the labels' distances from their mean"""
+    """Sums of the squared distances of the labels from their mean"""
 
     def update(
         self, label: npt.NDArray[Any], prediction: npt.NDArray[Any], weight: npt.NDArray[Any] | None = None
     ) -> None:
-        """Add rows: labels and predictions [rows, ...]; weight: what each row counts, [rows]; None: 1."""
+        """Add rows.
+
+        label, prediction: numbers [rows, ...]. weight: weight of each row, [rows]; None: each row has weight 1.
+        """
         each = (np.ones(len(label)) if weight is None else weight.astype(np.float64))[:, None]
         self.rows += len(label)
         if not each.any():
@@ -137,7 +151,7 @@ class NumberScores:
         self._spread(float(each.sum()), mean, deviations)
 
     def add(self, other: NumberScores) -> None:
-        """Add another's sums."""
+        """Add the sums of `other`."""
         self.rows += other.rows
         if other.weight:
             self.absolute = _summed(self.absolute, np.array([other.absolute]))
@@ -157,7 +171,10 @@ class NumberScores:
         self.weight = total
 
     def summary(self) -> dict[str, float]:
-        """rows, mean_absolute_error, mean_squared_error and its root over all numbers, and r2, the mean of theirs."""
+        """Return rows, mean_absolute_error, mean_squared_error and root_mean_squared_error over all numbers, and r2.
+
+        r2 is the mean of the numbers' r2.
+        """
         count = self.weight * len(self.squared) or math.nan
         squared = math.fsum(self.squared) / count
         return {
@@ -169,7 +186,7 @@ class NumberScores:
         }
 
     def by_number(self) -> list[dict[str, float]]:
-        """The summary of each number of a row's label, without `rows`."""
+        """Return the summary of each number of a row's label, without `rows`."""
         columns = zip(self.absolute, self.squared, self.mean, self.deviations, strict=True)
         alone = [NumberScores(self.rows, self.weight, *([value] for value in column)).summary() for column in columns]
         return [{name: value for name, value in each.items() if name != "rows"} for each in alone]
@@ -179,17 +196,17 @@ Scores = ClassScores | NumberScores
 
 
 def to_json(scores: Scores) -> dict[str, Any]:
-    """The sums, JSON-able and without loss."""
+    """Return the sums as JSON values, without loss."""
     return asdict(scores)
 
 
 def from_json(values: dict[str, Any]) -> Scores:
-    """The inverse of `to_json`."""
+    """Return the scores from values of `to_json`."""
     return ClassScores(**values) if "log_loss" in values else NumberScores(**values)
 
 
 def _summed(sums: Sequence[float], more: npt.NDArray[np.float64]) -> list[float]:
-    """`sums`, which may still be empty, and those of the columns of `more`."""
+    """Return `sums` plus the sums of the columns of `more`. `sums` may be empty."""
     columns = more.T.tolist()
     return [math.fsum((so_far, *column)) for so_far, column in zip(sums or [0.0] * len(columns), columns, strict=True)]
 

@@ -1,4 +1,4 @@
-"""What one Spark task does: read rows, predict, write a file, and tell the driver what it counted."""
+"""One Spark task: read rows, predict, write a file, and report the counts to the driver."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from sparksplit.model.tensorflow import import_tensorflow
 
 @dataclass
 class Facts:
-    """What a task tells the driver, by split.
+    """A task's report to the driver, by split.
 
-    error: why it gave up. usage: whether the user's input is to blame. Not raised, because Spark would repeat the task
-    three times and then show everything except the reason.
+    error: why the task gave up. usage: whether the user's input is the cause. The error is not raised, because Spark
+    would repeat the task three times, and then show everything except the reason.
     """
 
     file: str | None = None
@@ -36,15 +36,18 @@ class Facts:
     checksums: dict[str, int] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     unknown: int = 0
-    """Rows whose label is not one of the model's classes"""
+    """Number of rows whose label is not one of the model's classes"""
     error: str | None = None
     usage: bool = False
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is the same for every task. folder: where the files go. labelled: whether the rows have labels. weight: the
-    tensor of raw rows' weights; None where they have none."""
+    """The part of a task that is equal for all tasks.
+
+    folder: the folder for the files. labelled: whether the rows have labels. weight: tensor of raw rows' weights; None
+    without weights.
+    """
 
     trained: TrainedModel
     folder: str
@@ -57,7 +60,10 @@ class Job:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """Some rows of one split. label: class indices, -1 for an unknown one, or numbers [rows, ...]."""
+    """Some rows of one split.
+
+    label: class indices (-1 for an unknown class) or numbers, [rows, ...]; None without labels.
+    """
 
     split: str
     row_ids: npt.NDArray[np.int64]
@@ -67,7 +73,7 @@ class SplitRows:
 
 
 def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Facts:
-    """Predict `rows`, write them, count."""
+    """Predict `rows`, write the predictions, and count rows and scores."""
     facts = Facts()
     file = PartFile(job.folder, attempt_name(part, attempt))
     found: dict[str, ClassScores | NumberScores] = {}
@@ -95,7 +101,7 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
 
 
 def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions:
-    """The model's predictions. Raises RunError if they are not finite, or do not have the model's own shape."""
+    """Return the model's predictions. Raise RunError if an output is not finite, or the outputs have a wrong shape."""
     outputs = model(rows.tensors)
     if len(outputs) != len(rows.row_ids):
         raise RunError(f"{trained.path}: gives {len(outputs)} outputs for {len(rows.row_ids)} rows")
@@ -156,7 +162,7 @@ def _count(
 
 
 def blocks(manifest: Manifest, splits: Sequence[str], chosen: range) -> Iterator[tuple[str, int, int]]:
-    """The `chosen` of all blocks of `splits`, as (split, lane, block), in the order of the lanes."""
+    """Yield the `chosen` blocks out of all blocks of `splits`, as (split, lane, block), in the order of the lanes."""
     start = 0
     for split in splits:
         ends = start + np.cumsum([manifest.blocks(split, lane) for lane in range(manifest.lanes)])
@@ -167,17 +173,20 @@ def blocks(manifest: Manifest, splits: Sequence[str], chosen: range) -> Iterator
 
 
 def count_blocks(manifest: Manifest, splits: Sequence[str]) -> int:
-    """How many blocks `splits` have."""
+    """Return the number of blocks in `splits`."""
     return sum(manifest.blocks(split, lane) for split in splits for lane in range(manifest.lanes))
 
 
 def share(count: int, task: int, tasks: int) -> range:
-    """Which of `count` things belong to `task`: consecutive ones, each in exactly one task, as evenly as possible."""
+    """Return the range of the `count` items that belongs to `task`.
+
+    Each item is in exactly one task, as evenly as possible.
+    """
     return range(task * count // tasks, (task + 1) * count // tasks)
 
 
 def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: int, tasks: int) -> Iterator[SplitRows]:
-    """The rows of one of `tasks` tasks over the prepared data set `path`, block by block."""
+    """Yield the rows of task number `task` out of `tasks` over the prepared data set `path`, block by block."""
     data = PreparedDataSet.open(path, verify=False)
     manifest = data.manifest
     mine = list(blocks(manifest, splits, share(count_blocks(manifest, splits), task, tasks)))
@@ -197,7 +206,7 @@ def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: i
 
 
 def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, tasks: int) -> Facts:
-    """One task over a prepared data set."""
+    """Run one task over a prepared data set."""
     return run_task(job, read_prepared(path, splits, job.columns.keep, task, tasks), task, _attempt())
 
 
@@ -205,7 +214,7 @@ def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, task
 
 
 def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequence[str]) -> Iterator[SplitRows]:
-    """Rows of record batches as sparksplit.prepare.sources.raw.raw_rows gives them."""
+    """Yield the rows of record batches from sparksplit.prepare.sources.raw.raw_rows."""
     spec, tensors = job.trained.description.label, job.trained.description.model_tensors
     if job.weight is not None:
         tensors = [*tensors, job.weight]
@@ -234,7 +243,7 @@ def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
 
 
 def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str) -> Facts:
-    """One task over raw rows."""
+    """Run one task over raw rows."""
     return run_task(job, read_raw(job, batches, split, job.columns.keep), _partition(), _attempt())
 
 

@@ -1,4 +1,4 @@
-"""A trained model as `predict` finds it: what the driver checks, and what an executor loads."""
+"""A trained model for `predict`: the driver's checks, and how an executor loads the model."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from sparksplit.training.record import RUN, RunRecord
 
 Array = npt.NDArray[Any]
 Model = Callable[[Mapping[str, Array]], Array]
-"""From stored values by tensor name, each [rows, *shape], to the model's outputs, [rows, ...]."""
+"""Maps stored values by tensor name, each [rows, *shape], to the model's outputs, [rows, ...]."""
 
-# As in sparksplit.model.export; that module needs Keras, which a driver that predicts does not.
+# As in sparksplit.model.export, which needs Keras. A driver that predicts needs no Keras.
 SAVED_MODEL = ("saved_model", "1")
 SIGNATURE, STORED = "serving_default", "stored"
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A completed run's model; small and picklable.
+    """The model of a complete run; small and picklable.
 
-    path: the run's folder. description: of the data that it was trained on. logits: whether its outputs are logits
-    rather than probabilities. identity: what tells it apart from every other model.
+    path: the run's folder. description: description of the training data. logits: whether outputs are logits instead of
+    probabilities. identity: values that distinguish this model from every other model.
     """
 
     path: str
@@ -48,7 +48,7 @@ class TrainedModel:
 
     @classmethod
     def open(cls, path: str) -> TrainedModel:
-        """The model in the run's folder `path`. Raises InputError where it is missing, incomplete or damaged."""
+        """Open the model in the run's folder `path`. Raise InputError if it is missing, incomplete or damaged."""
         path = filesystem.absolute(path)
         if not filesystem.is_folder(path):
             raise InputError(f"{path}: folder not found. `model` must be the output folder of a `train` run")
@@ -68,21 +68,21 @@ class TrainedModel:
 
     @property
     def digest(self) -> str:
-        """A short hash of what the predictions depend on, wherever the folder is and whenever it was made."""
+        """A short hash of everything that the predictions depend on, but not of the folder's path or time."""
         content = {name: self.identity[name] for name in ("config_hash", "weights")}
         return digest({**content, "description": self.description.model_dump(), "logits": self.logits})
 
 
 _loaded: dict[tuple[str, str], Model] = {}
-"""The last model of this Python worker, by path and run: Spark reuses workers, and loading a model takes seconds."""
+"""The last model of this Python worker, by path and run. Spark reuses workers, and loading a model takes seconds."""
 
 
 def load(trained: TrainedModel, threads: int) -> Model:
-    """The model, ready to be called; loaded once per process and kept for the tasks to come.
+    """Return the model, ready to call. The model is loaded once per process, and kept for the next tasks.
 
-    threads: how many TensorFlow uses per operation; set only before its first use in this process.
+    threads: TensorFlow's threads per operation; set only before the first use of TensorFlow in this process.
 
-    Raises RunError where it cannot be loaded.
+    Raise RunError if the model cannot be loaded.
     """
     key = (trained.path, digest(trained.identity))
     if key not in _loaded:
@@ -97,7 +97,7 @@ def _load(trained: TrainedModel, threads: int) -> Model:
     try:
         with _local(saved) as folder:
             loaded = tf.saved_model.load(folder)
-        # Where there are features, the default one takes raw columns.
+        # With features, the default endpoint takes raw columns.
         function = loaded.signatures[STORED if trained.description.features else SIGNATURE]
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
@@ -108,7 +108,7 @@ def _load(trained: TrainedModel, threads: int) -> Model:
         outputs: Array = function(**{name: tf.constant(tensors[name]) for name in names})["outputs"].numpy()
         return outputs
 
-    # The signature alone would not keep its variables alive.
+    # Keep the model, because the signature alone would not keep its variables alive.
     call.__dict__["model"] = loaded
     return call
 
@@ -119,18 +119,18 @@ def _tensorflow(threads: int) -> Any:
 
     try:
         tf.config.threading.set_intra_op_parallelism_threads(threads)
-        if "TF_NUM_INTEROP_THREADS" not in os.environ:  # somebody's own setting, and this process's other work
+        if "TF_NUM_INTEROP_THREADS" not in os.environ:  # the user's own setting, also for other work in this process
             tf.config.threading.set_inter_op_parallelism_threads(1)
         for device in tf.config.list_physical_devices("GPU"):
             tf.config.experimental.set_memory_growth(device, True)
-    except RuntimeError as error:  # it has already been used, with other settings
+    except RuntimeError as error:  # TensorFlow is already in use, with other settings
         logging.getLogger(__name__).debug("TensorFlow keeps its settings: %s", error)
     return tf
 
 
 @contextmanager
 def _local(folder: str) -> Iterator[str]:
-    """A local path of `folder`: its own, or that of a copy that is removed afterwards."""
+    """Yield a local path of `folder`. A remote folder is copied, and the copy is removed afterwards."""
     source, inner = filesystem.resolve(folder)
     if isinstance(source, fs.LocalFileSystem):
         yield inner
@@ -146,12 +146,12 @@ def _local(folder: str) -> Iterator[str]:
 
 
 def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[int] = ()) -> npt.NDArray[np.float64]:
-    """A classifier's outputs as float64 probabilities [rows, *places, classes], which are not rounded again.
+    """Return a classifier's outputs as float64 probabilities [rows, *places, classes], without another rounding.
 
-    outputs: [rows, *places, classes]; for two classes also [rows, *places, 1], the second one's. logits: whether they
-    still have to be made probabilities. places: the shape of one row's label.
+    outputs: [rows, *places, classes]; for two classes also [rows, *places, 1], the output of the second class. logits:
+    whether outputs are logits. places: shape of one row's label.
 
-    Raises ValueError if the outputs have another shape.
+    Raise ValueError if the outputs have another shape.
     """
     values = outputs.astype(np.float64)
     if values.shape[1:] == (*places, 1) and classes == 2:
@@ -167,8 +167,11 @@ def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[i
 
 
 def log_probabilities(outputs: Array, logits: bool) -> npt.NDArray[np.float64]:
-    """The logarithms of `probabilities`, of the same shape: from logits they are exact, however small probabilities
-    are; of probabilities that were rounded to 0 or 1 they are as `measures.floors` says. All are finite."""
+    """Return the logarithms of `probabilities`, of the same shape. All of them are finite.
+
+    Logarithms from logits are exact, even for tiny probabilities. For probabilities that were rounded to 0 or 1,
+    `measures.floors` gives the values.
+    """
     values = outputs.astype(np.float64)
     is_one = values.shape[-1] == 1
     if logits:

@@ -1,4 +1,4 @@
-"""Predictions as Parquet: the columns, and the one file that a task writes."""
+"""Predictions as Parquet: the columns, and the single file of each task."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _GROUP_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True)
 class Places:
-    """What an output's parts are called in it. predictions: the folder of Parquet files; "" for the output itself."""
+    """Names of an output's parts. predictions: the folder of Parquet files; "" for the output itself."""
 
     predictions: str
     metrics: str
     bad_rows: str
 
     def folder(self, output: str) -> str:
-        """The folder of Parquet files of `output`."""
+        """Return the folder of Parquet files of `output`."""
         return filesystem.join(output, self.predictions) if self.predictions else output
 
 
 WHOLE = Places("predictions", "metrics.json", bad_rows.FOLDER)
-"""A folder of Parquet files and nothing else, so that readers can be pointed at it."""
+"""An output with a folder that holds only Parquet files, so that readers can use this folder."""
 PARTITION = Places("", "_metrics.json", f"_{bad_rows.FOLDER}")
-"""A table's partition: readers of tables skip what begins with `_`."""
+"""A table's partition. Readers of tables skip names that begin with `_`."""
 
 
 def places_of(output: str) -> Places:
-    """Those of the complete predictions in the folder `output`."""
+    """Return the places of the complete predictions in the folder `output`."""
     return WHOLE if filesystem.is_folder(WHOLE.folder(output)) else PARTITION
 
 
@@ -54,7 +54,7 @@ class Predictions:
 
     prediction: int64 class indices [rows, ...], or a regression's numbers: float32 or float64 [rows, ...]
     probabilities: float64 [rows, ..., classes]; None for a regression
-    logs: their logarithms, where rows have labels
+    logs: the logarithms of the probabilities, if rows have labels
     """
 
     prediction: Array
@@ -64,11 +64,12 @@ class Predictions:
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns the predictions have, beside row_id, prediction and a classifier's probabilities (left out where it
-    predicts a class for each of several places: there would be places times classes of them).
+    """The columns of the predictions: row_id, prediction, a classifier's probabilities, and the columns below.
+
+    Probabilities are left out if a row has several labels, because there would be places x classes of them.
 
     label: what the model predicts. split: whether the rows' split is a column. keep: columns of the input, perhaps
-    `label`. top: how many classes instead of all.
+    `label`. top: number of classes to write; None: all classes.
     """
 
     label: LabelSpec | None
@@ -84,7 +85,7 @@ class Columns:
 
     @property
     def own(self) -> list[str]:
-        """The columns that are not kept ones; a kept one cannot have such a name."""
+        """The columns that are not kept from the input. A kept column cannot have one of their names."""
         listed = [(ROW_ID, True), (SPLIT, self.split), (PREDICTION, True), (NAME, self.named)]
         classes = self.label is not None and self.label.classes is not None and not self.label.shape
         whole, top = classes and self.top is None, classes and self.top is not None
@@ -94,7 +95,7 @@ class Columns:
     def table(
         self, row_ids: npt.NDArray[np.int64], split: str, kept: Mapping[str, pa.Array], found: Predictions
     ) -> pa.Table:
-        """The rows of a batch as they are written. row_ids: as int64 of the same bits [rows]"""
+        """Return the rows of a batch as a table. row_ids: the unsigned ids as int64 of equal bits, [rows]."""
         rows = len(row_ids)
         columns = {ROW_ID: pa.array(row_ids)}
         if self.split:
@@ -111,7 +112,10 @@ class Columns:
         return pa.table(columns)
 
     def _probabilities(self, probabilities: npt.NDArray[np.float64]) -> dict[str, pa.Array]:
-        """Of all classes, or the top ones: of equally probable ones the first comes first, as `prediction` has it."""
+        """Return the columns with the probabilities of all classes, or of the top classes.
+
+        Equally probable classes stay in order, so that the first class agrees with `prediction`.
+        """
         if self.top is None:
             return {PROBABILITIES: nested(probabilities.astype(np.float32))}
         order = np.argsort(-probabilities, axis=1, kind="stable")[:, : self.top]
@@ -120,35 +124,35 @@ class Columns:
         return {TOP: nested(order), **names, TOP_PROBABILITIES: nested(values)}
 
     def _names(self, classes: Array) -> pa.Array:
-        """The names of class indices [rows, ...]."""
+        """Return the names of class indices [rows, ...]."""
         assert self.label is not None
         names = pa.array(self.label.classes, type=pa.string()).take(pa.array(classes.ravel()))
         return _lists(names, len(classes)) if classes.ndim > 1 else names
 
 
 def nested(values: Array) -> pa.Array:
-    """Numbers [rows] unchanged; [rows, ...] as one list per row."""
+    """Return numbers [rows] unchanged, and numbers [rows, ...] as one list per row."""
     return pa.array(values) if values.ndim == 1 else _lists(pa.array(values.ravel()), len(values))
 
 
 def _lists(flat: pa.Array, rows: int) -> pa.Array:
-    """`flat` as lists, equally long, one for each of `rows`."""
+    """Return `flat` as lists of equal length, one for each of `rows`."""
     each = len(flat) // max(rows, 1)
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(each)), flat)
 
 
 def attempt_name(part: int, attempt: int) -> str:
-    """What a task calls its file: hidden, and different for each attempt at the task."""
+    """Return the name of a task's file: hidden, and different for each attempt."""
     return f".{final_name(part)}.{attempt}"
 
 
 def final_name(part: int) -> str:
-    """What the driver calls a file that it accepts."""
+    """Return the driver's name of an accepted file."""
     return f"part-{part:05d}.parquet"
 
 
 class PartFile:
-    """Writes one Parquet file into `folder`, made when the first rows come; without rows there is none."""
+    """Writes one Parquet file into `folder`. The file is made with the first rows. Without rows, there is no file."""
 
     def __init__(self, folder: str, name: str) -> None:
         self.name, self._path = name, filesystem.join(folder, name)
@@ -158,7 +162,7 @@ class PartFile:
         self._pending_bytes = 0
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows; at most one row group of them stays in memory."""
+        """Append rows. At most one row group of rows stays in memory."""
         if rows.num_rows == 0:
             return
         self.rows += rows.num_rows
@@ -168,16 +172,16 @@ class PartFile:
             self._flush()
 
     def close(self) -> None:
-        """End the file."""
+        """Finish the file."""
         self._flush()
         if self._writer is not None:
             with using(self._path, "cannot be written"):
                 self._writer.close()
 
     def abort(self) -> None:
-        """Drop the file."""
+        """Remove the file."""
         self._pending = []
-        # The first error is the one to report; a full disk may not have room for the file's end either.
+        # Report only the first error. A full disk may not have room for the file's end either.
         if self._writer is not None:
             with suppress(OSError, SparksplitError):
                 self._writer.close()

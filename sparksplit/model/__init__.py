@@ -1,1 +1,4 @@
-"""The model: what its builder is told about the data, how it is built, fed and exported; the user's own functions."""
+"""The model: the data description for its builder, and how the model is built, fed and exported.
+
+Loads the user's own functions.
+"""

@@ -1,7 +1,7 @@
-"""Model, optimizer, loss and metrics from the configuration, by Keras's own names and registries.
+"""Builds the model, optimizer, loss and metrics from the configuration, with Keras's own names and registries.
 
-Misspelt names are reported earlier (`model.keras_names`). What shows only once Keras is imported, such as a value out
-of range, is reported by the nodes, and still names the configuration's line.
+`model.keras_names` reports misspelt names earlier. Mistakes that need an imported Keras, such as a value out of range,
+are reported by the nodes. These errors also name the configuration's line.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 def build_model(
     config: ModelKeys, source: str | None, data: DataDescription, inputs: Inputs, scratch: str | None = None
 ) -> Any:
-    """The user's model, built on the data's shapes. Raises ConfigError where it fails or does not fit the data.
+    """Return the user's model, built on the data's shapes. Raise ConfigError if it fails or does not fit the data.
 
-    scratch: a local folder, in which to try whether it can be saved, as it will be when it is trained; None: it is not.
+    scratch: a local folder, to check that the model can be saved like a trained model. None: no check.
     """
     name = config.model.build
     try:
@@ -65,12 +65,13 @@ def build_model(
 
 
 def build_optimizer(config: ModelKeys, warmed_up: WarmedUp | None = None) -> Any:
-    """The Keras optimizer. Raises ConfigError for an unknown name or argument.
+    """Return the Keras optimizer. Raise ConfigError for an unknown name or argument.
 
-    warmed_up: replaces the learning rate, and is given the rate itself, where the strategy changes it.
+    warmed_up: schedule for a strategy that changes the learning rate. It replaces the learning rate, and gets the
+    configured learning rate as its `rate`.
 
-    Where the loss is scaled, it is Keras's LossScaleOptimizer around that one: it is given sums of scaled gradients,
-    which are the same on all nodes, so all find the same ones infinite.
+    If the loss is scaled, Keras's LossScaleOptimizer wraps the optimizer. It gets sums of scaled gradients, which are
+    equal on all nodes. All nodes therefore find the same gradients infinite.
     """
     optimizer: OptimizerConfig = config.optimizer
     arguments = dict(optimizer.model_extra or {})
@@ -102,7 +103,10 @@ def build_optimizer(config: ModelKeys, warmed_up: WarmedUp | None = None) -> Any
 
 
 def build_loss(config: ModelKeys, data: DataDescription, model: Any, inputs: Inputs) -> Callable[[Any, Any], Any]:
-    """A function of (labels, outputs) that gives one loss per row. Raises ConfigError where they do not fit it."""
+    """Return a function of (labels, outputs) that gives one loss per row.
+
+    Raise ConfigError if the loss does not fit them.
+    """
     label = inputs.description.label
     assert label is not None
     outputs = outputs_of(model, inputs.examples()[0], training=False)
@@ -139,9 +143,10 @@ def build_loss(config: ModelKeys, data: DataDescription, model: Any, inputs: Inp
 def build_metrics(
     config: ModelKeys, data: DataDescription, model: Any, inputs: Inputs, means: Sequence[float] | None = None
 ) -> dict[str, Any]:
-    """Fresh metrics by name, in the configuration's order. means: those of the numbers of the training rows' labels.
+    """Return new metrics by name, in the configuration's order.
 
-    Raises ConfigError for an unknown name, and for a metric that does not fit the labels and outputs.
+    means: the mean of each number in the training rows' labels. Raise ConfigError for an unknown name, and for a metric
+    that does not fit the labels and outputs.
     """
     label = inputs.description.label
     assert label is not None
@@ -149,7 +154,7 @@ def build_metrics(
     logits = isinstance(config.loss, dict) and bool(config.loss.get("from_logits"))
     classes = None if data.classes is None else len(data.classes)
     place = place_of(classes, outputs.shape[-1], label.values)
-    # Whatever a user's own loss of one output is called.
+    # Logits of a single output always need a sigmoid, because the user's own loss may have any name.
     one_by_one = outputs.shape[-1] == 1 or _is_binary(config.loss)
     probable = (keras.ops.sigmoid if one_by_one else keras.ops.softmax) if logits else None
     ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
@@ -190,7 +195,7 @@ def _is_binary(loss: Any) -> bool:
 
 def _check_classes(config: ModelKeys, data: DataDescription, outputs: Any) -> None:
     if data.classes is None:
-        # Keras would stretch a single output to all of the label's numbers.
+        # Keras would broadcast a single output to all numbers of the label.
         if data.label_shape and tuple(outputs.shape[1:]) not in (data.label_shape, (*data.label_shape, 1)):
             raise config.error(
                 "model.build",
@@ -214,7 +219,7 @@ def _check_classes(config: ModelKeys, data: DataDescription, outputs: Any) -> No
 
 
 def _check_units(config: ModelKeys, data: DataDescription, outputs: Any, loss: str | dict[str, Any]) -> None:
-    """Raise ConfigError for a loss that Keras would compute from outputs that it is not meant for."""
+    """Raise ConfigError for a loss that is not meant for these outputs, although Keras would compute the loss."""
     name = str(loss.get("name", "")) if isinstance(loss, dict) else loss
     if outputs.shape[-1] == 1 and "categorical" in name.lower():
         other = "mean_squared_error" if data.classes is None else "binary_crossentropy"
@@ -237,7 +242,7 @@ def _deserialize(config: ModelKeys, key: str, module: Any, base: type, name: str
     if found is None:
         raise config.error(key, unknown(name, known.values()))
     try:
-        # Not by `module.deserialize`, which does not know all that Keras has: Lamb.
+        # Do not use `module.deserialize`, which lacks some of Keras's classes, such as Lamb.
         return found.from_config(arguments)
     except Exception as error:
         raise config.error(key.removesuffix(".name"), f"{own or name}: {_first_line(error)}") from error
@@ -258,7 +263,7 @@ def _known(config: ModelKeys, key: str, module: Any, name: str) -> Any:
 
 
 _GRAPH_NAMES = re.compile(r"\{\{[^{}]*\}\} ?| \[Op:\w+\] name: ?")
-"""Of TensorFlow's errors: names in its graph, which say nothing to a user."""
+"""Names of TensorFlow's graph in error messages. They mean nothing to a user."""
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-"""The builders of models: those in models/, by the short names of their files, or the user's own."""
+"""Builders of models: the files in models/ by short name, or the user's own functions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sparksplit.base.user_functions import FunctionError, load, source_of, spec_
 
 
 def models() -> list[str]:
-    """The short names of the models that come with sparksplit."""
+    """Return the short names of the models that come with sparksplit."""
     return [name.removesuffix(".py") for name in shipped_names("models") if name.endswith(".py")]
 
 
 def builder_source(name: str) -> str | None:
-    """Like `source_of`, for a model's builder, which may be a short name. Raises FunctionError."""
+    """Return `source_of` a model's builder; None for a short name. Raise FunctionError if the builder is not found."""
     if ":" in name:
         place, _ = split_name(name)
         if not place.endswith(".py") and spec_of(place) is None:
@@ -29,7 +29,7 @@ def builder_source(name: str) -> str | None:
 
 
 def check_short_name(name: str) -> None:
-    """Raise FunctionError where `name` is not one of the models that come with sparksplit."""
+    """Raise FunctionError if `name` is not a model that comes with sparksplit."""
     if name in models():
         return
     known, hint = ", ".join(models()), did_you_mean(name, models())
@@ -37,8 +37,10 @@ def check_short_name(name: str) -> None:
 
 
 def builder_text(name: str, source: str | None) -> tuple[str, str]:
-    """(the text of the file that holds a builder, the function's name there); no text where it cannot be read.
-    `source` is what `builder_source` returned."""
+    """Return (the text of the builder's file, the function's name in the file). The text is empty if it cannot be read.
+
+    source: the result of `builder_source`.
+    """
     if ":" not in name:
         return shipped_text(f"models/{name}.py"), "build"
     place, function = split_name(name)
@@ -51,7 +53,7 @@ def builder_text(name: str, source: str | None) -> tuple[str, str]:
 
 
 def load_builder(name: str, source: str | None) -> Callable[..., Any]:
-    """Like `load`, for a model's builder; `source` is what `builder_source` returned."""
+    """Load a model's builder. source: the result of `builder_source`."""
     if ":" in name:
         return load(name, source)
     file = f"models/{name}.py"

@@ -18,20 +18,25 @@ from sparksplit.model.writing import writing
 
 KERAS, SAVED_MODEL = "model.keras", "saved_model"
 SIGNATURE, STORED = "serving_default", "stored"
-"""The endpoints: what a server asks, and, beside it where that takes raw columns, the one for stored tensors."""
+"""Names of the endpoints: the endpoint for servers, and the endpoint for stored tensors.
+
+The second endpoint exists if the first endpoint takes raw columns.
+"""
 _VERSION = "1"
-"""TensorFlow Serving wants numbered versions inside a model's folder."""
+"""TensorFlow Serving needs numbered versions inside a model's folder."""
 _LONGEST = 2000
-"""Characters of a function's name."""
+"""Largest number of characters in a function's name."""
 
 
 def export(model: Any, inputs: Inputs, run: Fence, scratch: str) -> None:
-    """Write both forms of `model` into the folder of `run`, using the local folder `scratch`.
+    """Write `model` into the folder of `run`, as model.keras and as SavedModel. scratch: a local folder.
 
-    model.keras takes preprocessed floats, as the builder made it. The SavedModel takes stored values (raw pixels,
-    say) under the tensors' names and applies the fitted preprocessing itself, so that a server cannot forget it. Of a
-    data set with features it takes raw columns under their names, and has a second endpoint for stored values.
-    Where labels were scaled, it gives numbers in the labels' own units.
+    model.keras takes preprocessed floats, as the builder made it. The SavedModel takes stored values, such as raw
+    pixels, under the tensors' names. It applies the fitted preprocessing itself, so that a server cannot forget the
+    preprocessing.
+
+    For a data set with features, the SavedModel takes raw columns under their names, and has a second endpoint for
+    stored values. If labels were scaled, the SavedModel gives numbers in the labels' own units.
     """
     local = Path(scratch) / "export"
     try:
@@ -48,7 +53,7 @@ def export(model: Any, inputs: Inputs, run: Fence, scratch: str) -> None:
 
 
 def archive_of(model: Any, inputs: Inputs) -> Any:
-    """What the SavedModel is written from."""
+    """Return Keras's archive from which the SavedModel is written."""
     archive = keras.export.ExportArchive()
     archive.track(model)
     _add_endpoints(archive, model, inputs)
@@ -76,11 +81,14 @@ def _add_endpoints(archive: Any, model: Any, inputs: Inputs) -> None:
 
 
 def _counted(names: list[str]) -> str:
-    """A function's name that tells its arguments: TensorFlow answers a tensor of another dtype with the function's
-    name and `input #3`, counted from 0 in the order of the names, and says nothing else of it."""
+    """Return a function name that lists the arguments.
+
+    If a tensor has another dtype, TensorFlow's error holds only the function's name and the argument's number, such as
+    `input #3`. The number counts from 0 in the order of the names.
+    """
     return "_".join(f"{place}_{name}" for place, name in enumerate(sorted(names)))[:_LONGEST]
 
 
 def saved_model(run: str) -> str:
-    """Where `export` put the SavedModel itself."""
+    """Return the folder of the SavedModel itself, as `export` wrote it."""
     return filesystem.join(run, SAVED_MODEL, _VERSION)

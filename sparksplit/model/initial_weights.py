@@ -1,7 +1,7 @@
-"""The weights in a model file of Keras, taken over by another model layer by layer.
+"""Copies the weights of a Keras model file into another model, layer by layer.
 
-Layers go by their names, as both models' files of weights have them: what code the other model was made by, and
-whether it can be loaded here, does not matter.
+Layers are matched by their names in both files of weights. The code of the other model is not needed, and the other
+model need not be loadable here.
 """
 
 from __future__ import annotations
@@ -20,20 +20,28 @@ from sparksplit.base.errors import InputError
 
 _MEMBER = "model.weights.h5"
 _LAYERS, _OWN = "layers", "vars"
-"""In Keras's file of weights: the group of the layers that a model is made of, and that of what something itself has,
-whose attribute `name` is its name."""
+"""Groups in Keras's file of weights: the layers of a model, and an object's own variables.
+
+The attribute `name` of the second group is the object's name.
+"""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """Names of layers with weights: those that begin with the other model's, and those that begin with their own."""
+    """Names of layers with weights.
+
+    layers: layers that start with the other model's weights. fresh: layers that start with their own weights.
+    """
 
     layers: list[str]
     fresh: list[str]
 
 
 def weights_in(file: str) -> bytes:
-    """The weights in the model file `file` (.keras), as a file of HDF5. Raises InputError where it is none."""
+    """Return the weights in the model file `file` (.keras), as an HDF5 file.
+
+    Raise InputError if it is not a model file.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(filesystem.read_bytes(file))) as archive:
             return archive.read(_MEMBER)
@@ -42,16 +50,19 @@ def weights_in(file: str) -> bytes:
 
 
 def digest_of(weights: bytes) -> str:
-    """A short hash of what `weights_in` gives; two files of the same model and weights have the same."""
+    """Return a short hash of the bytes from `weights_in`.
+
+    Two files of one model with equal weights have equal hashes.
+    """
     return hashlib.sha256(weights).hexdigest()[:16]
 
 
 def take(model: Any, weights: bytes, scratch: str, apply: bool = True) -> Taken:
-    """Give each layer of the Keras model `model` the weights of the layer of the same name and shapes in `weights`.
+    """Copy the weights of each layer in `weights` to the layer of `model` with the same name and shapes.
 
-    scratch: a local folder. apply: False only says which layers these are.
+    scratch: a local folder. apply: False only returns the names of the layers.
 
-    Raises ValueError where there is no such layer, or `weights` is no file of weights; the model is then as it was.
+    Raise ValueError if no layer matches, or if `weights` is not an HDF5 file. The model is then unchanged.
     """
     import h5py
 
@@ -87,7 +98,7 @@ def _opened(weights: bytes) -> Any:
 
 
 def _by_name(model: Any) -> dict[str, dict[str, Any]]:
-    """The arrays of every layer; of several with one name, in different models within the model, by their turn."""
+    """Return the arrays of every layer by name. Nested models may repeat a name: the next layer is then `NAME (2)`."""
     found: dict[str, dict[str, Any]] = {}
     for name, arrays in _layers(model):
         turn, own = 1, name
@@ -99,8 +110,10 @@ def _by_name(model: Any) -> dict[str, dict[str, Any]]:
 
 
 def _layers(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(name, arrays by their place within it) of every layer with weights; a model within the model is taken apart,
-    any other layer is one with whatever it is made of."""
+    """Yield (name, arrays by their place in the layer) of every layer with weights.
+
+    A nested model is split into its layers. Any other layer stays whole, with all its parts.
+    """
     if _OWN in model and len(model[_OWN]):
         yield _name(model), dict(model[_OWN].items())
     for key, child in model.items():
@@ -129,7 +142,7 @@ def _shapes(arrays: dict[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _named(layers: dict[str, dict[str, Any]]) -> str:
-    """The layers and the shapes of their weights, for people."""
+    """Return a text with the layers and the shapes of their weights."""
     return (
         ", ".join(
             f"{name} {' '.join(str(list(array.shape)) for array in arrays.values())}" for name, arrays in layers.items()

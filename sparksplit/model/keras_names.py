@@ -1,9 +1,10 @@
-"""What Keras knows, read from its source without importing it: so a misspelt name is reported before Spark starts.
+"""Reads Keras's names from its source without importing Keras, so that a misspelt name is reported before Spark starts.
 
-Importing Keras brings in TensorFlow and takes three seconds; reading the few files that matter takes a few tenths of
-one. Of values, what is true or false is told by its default, and the numbers that the constructors of optimizers refuse
-are in a table; all others are Keras's own business: `model.build` has them checked on the nodes. If another version of
-Keras is not written as expected, or there is none on the driver, nothing is refused here.
+Importing Keras also imports TensorFlow, and takes three seconds. Reading the few files takes some tenths of a second.
+
+An argument is true or false if its default is. A table holds the limits of optimizers' numbers. All other values are
+checked by Keras on the nodes (`model.build`). Nothing is refused here if the driver has no Keras, or if another version
+of Keras is written differently.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ REFUSED = {
     "MultiOptimizer": "it contains several optimizers, and `optimizer` describes one",
     "OptimizerMap": "it contains several optimizers, and `optimizer` describes one",
 }
-"""Those of Keras's optimizers that a configuration cannot describe, each with why."""
+"""Optimizers of Keras that a configuration cannot describe, with the reasons."""
 OWN = frozenset(("auc", "precision", "recall", "f1", "rmse", "r2"))
-"""Metrics that are our own (model.metrics)."""
+"""Our own metrics (model.metrics)."""
 _BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The arguments of one of Keras's classes. needed: those without a default; flags: those that are true or false."""
+    """The arguments of a Keras class. needed: arguments without a default. flags: arguments that are true or false."""
 
     name: str
     known: frozenset[str]
@@ -46,14 +47,14 @@ class Signature:
 
 @dataclass(frozen=True)
 class _Limits:
-    """What a number must be; None where there is no such bound."""
+    """The limits of a number; None where there is no limit."""
 
     least: float | None = None
     most: float | None = None
     above: float | None = None
 
     def problem(self, value: float) -> str | None:
-        """What to say about a value outside."""
+        """Return the message for a value outside the limits; None for a value inside."""
         if self.above is not None and value <= self.above:
             return f"must be above {self.above:g} (is {value:g})"
         if self.least is not None and value < self.least:
@@ -75,17 +76,18 @@ _NUMBERS = {
     ("", "ema_momentum"): _Limits(least=0, most=1),
     ("", "gradient_accumulation_steps"): _Limits(least=2),
 }
-"""By class (any optimizer's: '') and argument: what the constructors in keras/src/optimizers of Keras 3.15 do not raise
-ValueError for."""
+"""Limits by class ('' for any optimizer) and argument.
+
+For values within them, the constructors in keras/src/optimizers of Keras 3.15 do not raise ValueError.
+"""
 _FLOATS = {("SGD", "momentum")}
-"""Of these the constructor refuses whole numbers."""
+"""The constructor refuses whole numbers for these arguments."""
 
 
 def check(config: ModelKeys, sources: Mapping[str, str]) -> None:
-    """Raise ConfigError for the first optimizer, schedule, loss or metric, or argument of one, that Keras does not
-    know.
+    """Raise ConfigError for the first optimizer, schedule, loss, metric or argument that Keras does not know.
 
-    sources: the texts of the user's files; whatever these may register with Keras is left to the nodes.
+    sources: the texts of the user's files. Names that these files may register with Keras are left to the nodes.
     """
     optimizer, rate, loss = config.optimizer, config.optimizer.learning_rate, config.loss
     own = _registers(config.model.build, sources.get("model.build"))
@@ -104,7 +106,7 @@ def check(config: ModelKeys, sources: Mapping[str, str]) -> None:
 
 
 def _check_effects(config: ModelKeys, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for what Keras would take and do nothing with."""
+    """Raise ConfigError for an optimizer in REFUSED, and for an argument that Keras would accept and ignore."""
     for name, why in REFUSED.items():
         if config.optimizer.name.lower().replace("_", "") == name.lower():
             raise config.error("optimizer.name", f"cannot be {name}: {why}")
@@ -114,18 +116,18 @@ def _check_effects(config: ModelKeys, given: Mapping[str, Any]) -> None:
 
 
 def unknown(name: str, known: Iterable[str]) -> str:
-    """What to say about a name that is not among the known ones, which come in a fixed order."""
+    """Return the message for an unknown name. known: the known names, in a fixed order."""
     return f"Keras has no {name!r}{did_you_mean(name, known, cutoff=0.5)}"
 
 
 def _registers(build: str, text: str | None) -> bool:
-    """Whether the model's own code may register classes under names that are not Keras's."""
+    """Return whether the model's own code may register classes under names that are not Keras's."""
     return ":" in build if text is None else "custom_objects" in text
 
 
 def _check_mapping(config: ModelKeys, key: str, module: str, values: Mapping[str, Any], own: bool) -> None:
     name = values.get("name")
-    if isinstance(name, str):  # without one the error says so anyway
+    if isinstance(name, str):  # without a name, another check raises the error
         _check_class(config, key, module, name, _without_name(values), own, name_key=f"{key}.name")
 
 
@@ -139,7 +141,7 @@ def _check_class(
     found = classes(module)
     known = {name.lower(): name for name in found}
     wanted = known.get(name.lower().replace("_", ""))
-    if not known or ">" in name:  # a name registered with Keras has a package
+    if not known or ">" in name:  # a name with > is registered with Keras, in a package
         return
     if wanted is None:
         if not own:
@@ -164,7 +166,7 @@ def _check_class(
 
 
 def _misfit(signature: Signature, argument: str, value: Any, is_optimizer: bool) -> str | None:
-    """What is wrong with a value, where that can be told without Keras."""
+    """Return the problem with a value. None: there is no problem, or only Keras can find it."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if argument in signature.flags:
         return f"must be true or false (is {value:g})" if is_number else None
@@ -185,7 +187,7 @@ def _check_name(config: ModelKeys, key: str, name: str, known: Collection[str]) 
 
 @cache
 def classes(module: str) -> dict[str, str]:
-    """The classes that a public module of Keras offers, each with its defining module; {} if it cannot be read."""
+    """Return the classes of a public module of Keras, each with its defining module; {} if it cannot be read."""
     return {
         alias.asname or alias.name: node.module
         for node in _statements(module)
@@ -197,7 +199,7 @@ def classes(module: str) -> dict[str, str]:
 
 @cache
 def flags() -> frozenset[str]:
-    """The arguments that are true or false in any optimizer or schedule; empty if they cannot be read."""
+    """Return the arguments that are true or false in any optimizer or schedule; empty if they cannot be read."""
     modules = ("keras.optimizers", "keras.optimizers.schedules")
     found = (signature_of(module, name) for public in modules for name, module in classes(public).items())
     return frozenset(flag for signature in found if signature is not None for flag in signature.flags)
@@ -205,7 +207,7 @@ def flags() -> frozenset[str]:
 
 @cache
 def strings(kind: str) -> frozenset[str]:
-    """The names that keras.losses.get or keras.metrics.get (`kind`) takes; empty if they cannot be read."""
+    """Return the names that keras.losses.get or keras.metrics.get (`kind`) takes; empty if they cannot be read."""
     objects: set[str] = set()
     aliases: set[str] = set()
     for node in _statements(f"keras.src.{kind}"):
@@ -221,7 +223,9 @@ def strings(kind: str) -> frozenset[str]:
 
 @cache
 def signature_of(module: str, name: str) -> Signature | None:
-    """The arguments that a configuration can give class `name` of `module`; None if they cannot be read off plainly."""
+    """Return the arguments that a configuration can give class `name` of `module`; None if the source is not plain
+    enough.
+    """
     for node in _statements(module):
         if isinstance(node, ast.ClassDef) and node.name == name:
             own = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
@@ -250,7 +254,7 @@ def _is_flag(default: ast.expr) -> bool:
 
 
 def _snake(name: str) -> str:
-    """The name of a metric, derived from its class as Keras does it."""
+    """Return the name of a metric, derived from its class as in Keras."""
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
@@ -268,7 +272,7 @@ def _parsed(file: Path) -> tuple[ast.stmt, ...]:
 
 
 def _statements(module: str) -> Iterator[ast.stmt]:
-    spec = importlib.util.find_spec("keras")  # of a top-level package: runs nothing of it
+    spec = importlib.util.find_spec("keras")  # for a top-level package, find_spec runs no code of the package
     if spec is None or not spec.submodule_search_locations:
         return
     path = Path(spec.submodule_search_locations[0], *module.split(".")[1:])

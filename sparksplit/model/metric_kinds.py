@@ -1,7 +1,7 @@
-"""Which labels and outputs each metric is meant for.
+"""The labels and outputs that each metric is meant for.
 
-Keras computes most metrics from any two tensors whose shapes can be broadcast: of others than it is meant for it makes
-a number that says nothing, or changes with how many rows are updated at once.
+Keras computes most metrics from any two tensors whose shapes can be broadcast. For the wrong tensors, the result is
+meaningless, or changes with the number of rows per update.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ NUMBERS = "several numbers a row"
 
 _CLASSES, _ANY_NUMBERS = (ONE, EACH), (NUMBER, NUMBERS)
 _TAKES: dict[str, tuple[str, ...]] = {
-    # With `accuracy` and f1 we choose what fits the outputs; auc, precision and recall of classes are ours too.
+    # For `accuracy` and f1, we choose the metric that fits the outputs. auc, precision and recall of classes are our
+    # own.
     **dict.fromkeys(("accuracy", "f1"), _CLASSES),
     **dict.fromkeys(("auc", "precision", "recall"), (*_CLASSES, *_ANY_NUMBERS)),
-    # From here on as Keras has them. Numbers may be 0 and 1, for several classes at once, or one-hot.
+    # The following metrics are Keras's. Numbers may be 0 and 1, for several classes at once, or one-hot.
     **dict.fromkeys(("sparsecategoricalaccuracy", "sparsetopkcategoricalaccuracy"), (EACH,)),
     "sparsecategoricalcrossentropy": (EACH,),
     **dict.fromkeys(("binaryaccuracy", "binarycrossentropy", "bce", "hinge", "squaredhinge"), (ONE, *_ANY_NUMBERS)),
@@ -24,13 +25,13 @@ _TAKES: dict[str, tuple[str, ...]] = {
     "binaryiou": (ONE, *_ANY_NUMBERS),
     **dict.fromkeys(("categoricalaccuracy", "categoricalcrossentropy", "topkcategoricalaccuracy"), (NUMBERS,)),
     **dict.fromkeys(("categoricalhinge", "f1score", "fbetascore"), (NUMBERS,)),
-    # An error of a probability is one, too: the mean squared one is the Brier score.
+    # Errors of probabilities are useful too: their mean squared error is the Brier score.
     **dict.fromkeys(("meansquarederror", "mse", "meanabsoluteerror", "mae"), (ONE, *_ANY_NUMBERS)),
     **dict.fromkeys(("rootmeansquarederror", "logcosherror"), (ONE, *_ANY_NUMBERS)),
     **dict.fromkeys(("rmse", "r2", "r2score"), _ANY_NUMBERS),
     **dict.fromkeys(("meanabsolutepercentageerror", "mape", "meansquaredlogarithmicerror", "msle"), _ANY_NUMBERS),
     "poisson": _ANY_NUMBERS,
-    # They compare the numbers of one row with each other.
+    # These metrics compare the numbers of one row with each other.
     **dict.fromkeys(("cosinesimilarity", "kldivergence"), (NUMBERS,)),
     **dict.fromkeys(("pearsoncorrelation", "concordancecorrelation"), (NUMBERS,)),
 }
@@ -53,25 +54,26 @@ _INSTEAD = {
     **dict.fromkeys(("truepositives", "falsenegatives"), ("recall", "recall")),
     **dict.fromkeys(("truenegatives", "falsepositives"), ("precision", "precision")),
 }
-"""What to use with one output, and with several."""
+"""Metrics to use instead: with one output, and with several outputs."""
 
 
 def plain(name: str) -> str:
-    """A metric's name in lower case without underscores: the same for each way in which Keras takes it."""
+    """Return a metric's name in lower case without underscores, equal for all spellings that Keras takes."""
     return name.replace("_", "").lower()
 
 
 def place_of(classes: int | None, units: int, values: int) -> str:
-    """What the labels and the model are, as metrics see them. classes: None for numbers. units: outputs on the last
-    axis. values: numbers of one row's label."""
+    """Return the kind of labels and outputs: ONE, EACH, NUMBER or NUMBERS.
+
+    classes: number of classes; None for numbers. units: outputs on the last axis. values: numbers in one row's label.
+    """
     if classes is not None:
         return ONE if units == 1 else EACH
     return NUMBER if values == 1 else NUMBERS
 
 
 def misfit(name: str, place: str) -> str | None:
-    """What is wrong with a metric for such labels and outputs, and which one fits; None where nothing is known to
-    be."""
+    """Return why a metric does not fit these labels and outputs, and a metric that fits. None: no problem is known."""
     known = plain(name)
     if known in _WITH_ARGUMENTS:
         return f"{name} needs arguments, which `metrics` cannot give: use {_fitting(known, place)}"

@@ -1,6 +1,6 @@
-"""Metrics that Keras has not, or not for a softmax of two units. Their state is sums, which nodes add up.
+"""Metrics that Keras lacks, or lacks for a softmax of two units. Their state is sums, which nodes add up.
 
-They have the methods of Keras's metrics that training uses: update_state, result, reset_state, variables.
+They have the members of Keras's metrics that training uses: update_state, result, reset_state, variables.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OURS = {**{name: name for name in OWN}, "r2score": "r2"}
 
 
 def own_metric(name: str, classes: int | None, logits: bool, means: Sequence[float]) -> Any:
-    """Our metric called `name`, also where that is Keras's name of it; None where it is left to Keras.
+    """Return our metric called `name`, even if Keras has a metric of this name. None: Keras's metric is used.
 
-    classes: how many there are; None for numbers. logits: whether the model's outputs are logits rather than
-    probabilities. means: of each number of a label, about where its values lie.
+    classes: number of classes; None for numbers. logits: whether the model's outputs are logits instead of
+    probabilities. means: the approximate mean of each number of a label.
 
-    Raises ValueError for a metric that does not go with such labels.
+    Raise ValueError for a metric that does not fit the labels.
     """
     found = _OURS.get(plain(name))
     if found in ("rmse", "r2"):
@@ -65,22 +65,22 @@ class _Sums:
 
 
 class Auc(_Sums):
-    """The area under the ROC curve for the second of two classes, as `measures.auc` has it from histograms."""
+    """The area under the ROC curve for the second of two classes, computed from histograms by `measures.auc`."""
 
     def __init__(self, logits: bool) -> None:
         super().__init__((2 * measures.BINS,))
         self._logits = logits
 
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
-        """Take in rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or 2]; sample_weight [rows]."""
+        """Add rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or 2]; sample_weight [rows]."""
         odds = tf.clip_by_value(_log_odds(outputs, self._logits), -measures.ODDS, measures.ODDS)
-        # What is no number has no bin, and the sums are none then; it is for the loss to say so.
+        # NaN has no bin, so it makes the sums NaN. The loss reports the error.
         lost = tf.math.is_nan(odds)
         weights = tf.where(lost, odds, _weights(labels, sample_weight))
         odds = tf.where(lost, tf.zeros_like(odds), odds)
         places = tf.cast((tf.asinh(odds / measures.LINEAR) + measures.REACH) * measures.PER_UNIT, tf.int64)
         places = tf.minimum(places, measures.BINS - 1)
-        # Not a sum of all bins: there are more of them than rows.
+        # Change only the bins of these rows, because there are more bins than rows.
         own = places + measures.BINS * tf.cast(_flat(labels) > 0, tf.int64)
         self.variables[0].scatter_add(tf.IndexedSlices(weights, own))
 
@@ -90,14 +90,14 @@ class Auc(_Sums):
 
 
 class ByClass(_Sums):
-    """precision, recall or f1, as `measures.of_classes` has them."""
+    """precision, recall or f1, computed by `measures.of_classes`."""
 
     def __init__(self, name: str, classes: int, logits: bool) -> None:
         super().__init__((classes,), (classes,), (classes,))
         self._name, self._classes, self._logits = name, classes, logits
 
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
-        """Take in rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or classes]; sample_weight [rows]."""
+        """Add rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or classes]; sample_weight [rows]."""
         if outputs.shape[-1] == 1:
             found = tf.cast(_second(outputs, self._logits) > 0.5, tf.int64)
         else:
@@ -108,7 +108,7 @@ class ByClass(_Sums):
         self._add(*(tf.math.unsorted_segment_sum(counted, of, self._classes) for counted, of in pairs))
 
     def result(self) -> float:
-        """The share; NaN without rows."""
+        """The metric. Without rows, it is 0 for two classes, and NaN for more classes."""
         return measures.of_classes(*self._numbers())[self._name]
 
 
@@ -119,7 +119,7 @@ class _RootMeanSquare(_Sums):
         super().__init__((), ())
 
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
-        """Take in rows: labels and outputs [rows, ...]; sample_weight [rows]."""
+        """Add rows: labels and outputs [rows, ...]; sample_weight [rows]."""
         label, weights = _by_row(labels), _row_weights(labels, sample_weight)
         squares = tf.square(_by_row(outputs) - label) * weights
         self._add(tf.reduce_sum(squares), tf.reduce_sum(weights * tf.ones_like(label)))
@@ -131,10 +131,10 @@ class _RootMeanSquare(_Sums):
 
 
 class R2(_Sums):
-    """The share of the labels' variance that the outputs explain, as `measures.r2` has it.
+    """The share of the labels' variance that the outputs explain, computed by `measures.r2`.
 
-    means: of each number of a label, about where its values lie: squares are summed of distances from there, since the
-    spread would be lost in the squares of large numbers that lie close together. They must be the same on all nodes.
+    means: the approximate mean of each number of a label, equal on all nodes. Sums use the squared distances from these
+    means. The squares of large numbers that lie close together would lose the spread.
     """
 
     def __init__(self, means: Sequence[float]) -> None:
@@ -143,7 +143,7 @@ class R2(_Sums):
         self._means = np.array(means, np.float64)
 
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
-        """Take in rows: labels and outputs [rows, ...]; sample_weight [rows]."""
+        """Add rows: labels and outputs [rows, ...]; sample_weight [rows]."""
         label, weights = _by_row(labels), _row_weights(labels, sample_weight)
         distance = label - self._means
         sums = [weights * values for values in (distance, tf.square(distance), tf.square(_by_row(outputs) - label))]
@@ -154,13 +154,13 @@ class R2(_Sums):
         weight, total, squares, errors = self._numbers()
         if not weight:
             return math.nan
-        # What rounding leaves of a constant's is no spread: float64 adds squares to about 1e-16 of their sum.
+        # Rounding errors of a constant label are not spread. float64 sums squares to about 1e-16 of their sum.
         spread = squares - total**2 / weight
         return measures.r2(errors, np.where(spread > 1e-13 * squares, spread, 0.0))
 
 
 def _second(outputs: Any, logits: bool) -> Any:
-    """The second class's probability, from one unit or two: float64, flat."""
+    """Return the second class's probability from one unit or two, float64, flat."""
     values = tf.cast(outputs, tf.float64)
     if outputs.shape[-1] == 1:
         return tf.reshape(tf.sigmoid(values) if logits else values, [-1])
@@ -168,7 +168,10 @@ def _second(outputs: Any, logits: bool) -> Any:
 
 
 def _log_odds(outputs: Any, logits: bool) -> Any:
-    """log(p / (1 - p)) of the second class's probability p, from one unit or two: float64, flat. It is finite."""
+    """Return log(p / (1 - p)) of the second class's probability p from one unit or two, float64, flat.
+
+    The result is finite for finite outputs.
+    """
     values = tf.cast(outputs, tf.float64)
     is_one = outputs.shape[-1] == 1
     if not logits:
@@ -183,18 +186,18 @@ def _flat(labels: Any) -> Any:
 
 
 def _weights(labels: Any, sample_weight: Any) -> Any:
-    """What each label counts, float64, flat: its row's weight, or 1."""
+    """Return each label's weight, float64, flat: its row's weight, or 1."""
     ones = tf.ones_like(_by_row(labels))
     return tf.reshape(ones * _row_weights(labels, sample_weight), [-1])
 
 
 def _row_weights(labels: Any, sample_weight: Any) -> Any:
-    """float64 [rows, 1]"""
+    """Return each row's weight, or 1, as float64 [rows, 1]."""
     given = tf.ones_like(_by_row(labels)[:, 0]) if sample_weight is None else sample_weight
     return tf.reshape(tf.cast(given, tf.float64), [-1, 1])
 
 
 def _by_row(values: Any) -> Any:
-    """float64 [rows, numbers]"""
+    """Return `values` as float64 [rows, numbers]."""
     rows = tf.shape(values)[0]
     return tf.cast(tf.reshape(values, [rows, math.prod(values.shape[1:])]), tf.float64)

@@ -1,7 +1,7 @@
-"""What a model's builder takes, read from its source without running it, so that a misfit is known before Spark starts.
+"""Reads the arguments and needs of a model's builder from its source, so that a misfit is known before Spark starts.
 
-A builder's file may say what data it needs: `NEEDS = "image"`, one of the names here. Its arguments are those of the
-function. What is not written down so plainly is left to the nodes, where the builder runs.
+The builder does not run. A builder's file may name the data that it needs, such as `NEEDS = "image"`; the names are in
+NEEDS below. If the source is not plain enough, the nodes find the misfit when the builder runs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def _shape(data: DataDescription) -> tuple[int, ...] | None:
-    """The shape of one row of the only tensor, if it holds numbers."""
+    """Return the shape of one row of the only tensor, if it holds numbers; otherwise None."""
     return next(iter(data.inputs.values())) if len(data.inputs) == 1 and not data.categories else None
 
 
 @dataclass(frozen=True)
 class _Need:
-    """said: what is needed, for people. met: whether data have it."""
+    """A need of a builder. said: the need, for people. met: returns whether the data meet the need."""
 
     said: str
     met: Callable[[DataDescription], bool]
@@ -43,13 +43,16 @@ NEEDS = {
         lambda data: any(data.inputs[name] for name in data.categories),
     ),
 }
-"""What a builder may need, by the name that its file gives it."""
+"""Possible needs of a builder, by the name in the builder's file."""
 
 
 @dataclass(frozen=True)
 class _Builder:
-    """arguments: which there are, besides the data; None where there may be any. required: those without a default.
-    need: None where it takes any data. takes_data: whether there is an argument for the data."""
+    """A builder's signature and need.
+
+    arguments: names besides the data; None if any name is allowed. required: arguments without a default. need: None if
+    the builder takes any data. takes_data: whether there is an argument for the data.
+    """
 
     arguments: tuple[str, ...] | None
     required: tuple[str, ...]
@@ -58,7 +61,7 @@ class _Builder:
 
     @classmethod
     def read(cls, name: str, source: str | None) -> _Builder:
-        """Of the builder `name`; `source` is what `builder_source` returned."""
+        """Read the builder `name`. source: the result of `builder_source`."""
         text, function = builder_text(name, source)
         body = ast.parse(text).body
         need = next((NEEDS[value] for node in body if (value := _declared(node)) in NEEDS), None)
@@ -66,7 +69,7 @@ class _Builder:
         if not found or found[-1].decorator_list or found[-1].args.kwarg is not None or _assigned(function, body):
             return cls(None, (), need)
         given = found[-1].args
-        # The first one is the data; those before a / have no names.
+        # The first argument is the data. Arguments before a / cannot be given by name.
         arguments = given.args if given.posonlyargs else given.args[1:]
         plain = len(arguments) - min(len(arguments), len(given.defaults))
         required = [argument.arg for argument in arguments[:plain]]
@@ -79,13 +82,13 @@ class _Builder:
 
 
 def _assigned(name: str, body: Sequence[ast.stmt]) -> bool:
-    """Whether a statement of a module gives `name` a value beside its function, such as a `functools.partial`."""
+    """Return whether a statement of a module assigns a value to `name`, such as a `functools.partial`."""
     stored = (each for node in body for each in ast.walk(node) if isinstance(each, ast.Name))
     return any(each.id == name and isinstance(each.ctx, ast.Store) for each in stored)
 
 
 def _declared(node: ast.stmt) -> str | None:
-    """The value of `NEEDS = "..."`."""
+    """Return the value of `NEEDS = "..."`; None for any other statement."""
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
         return None
     named = any(isinstance(target, ast.Name) and target.id == "NEEDS" for target in node.targets)
@@ -93,9 +96,9 @@ def _declared(node: ast.stmt) -> str | None:
 
 
 def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
-    """Raise ConfigError where the configuration's builder has no such arguments, or does not take `data`.
+    """Raise ConfigError if the builder does not take the configuration's `model.params`, or does not take `data`.
 
-    source: of the builder, where it is a file of the user's.
+    source: text of the builder, if it is a file of the user.
     """
     name = config.model.build
     builder = _Builder.read(name, source)

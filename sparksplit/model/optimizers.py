@@ -1,4 +1,4 @@
-"""What is asked of a Keras optimizer beside its updates, whether or not the loss is scaled around it."""
+"""Functions for Keras optimizers, with or without loss scaling around them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 
 def averages(optimizer: Any, trainable: Sequence[Any]) -> list[tuple[Any, Any]]:
-    """(variable, its moving average) of the model's variables `trainable`, which the optimizer was built for; none
-    unless it keeps them (Keras's `use_ema`). They are what training ends with."""
+    """Return (variable, its moving average) of the model's variables `trainable`. Empty without Keras's `use_ema`.
+
+    The optimizer must be built for `trainable`. Training ends with the averages as weights.
+    """
     inner = _inner(optimizer)
     if not getattr(inner, "use_ema", False):
         return []
@@ -17,18 +19,24 @@ def averages(optimizer: Any, trainable: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def built(optimizer: Any, trainable: Sequence[Any]) -> None:
-    """Build it for the model's variables `trainable`. Averages begin as these are: Keras begins with 0, and overwrites
-    that in the first update, which may be left out where the loss is scaled."""
+    """Build the optimizer for the model's variables `trainable`, and start the averages with the variables' values.
+
+    Keras starts averages with 0, and overwrites the 0 in the first update. With a scaled loss, this update may be
+    skipped.
+    """
     optimizer.build(trainable)
     for variable, average in averages(optimizer, trainable):
         average.assign(variable)
 
 
 def calls(optimizer: Any) -> int:
-    """How many mini-batches it has been given, each of which may be an update (its `iterations`) or a part of one."""
+    """Return the number of mini-batches that the optimizer got.
+
+    Each is an update (its `iterations`), or a part of an update.
+    """
     return int(_inner(optimizer)._iterations.numpy())
 
 
 def _inner(optimizer: Any) -> Any:
-    """What a LossScaleOptimizer is around."""
+    """Return the optimizer inside a LossScaleOptimizer. Return any other optimizer unchanged."""
     return getattr(optimizer, "inner_optimizer", optimizer)

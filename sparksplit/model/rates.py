@@ -1,4 +1,4 @@
-"""Learning rates for the strategies that change them."""
+"""Learning rates for strategies that change the learning rate."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import tensorflow as tf
 
 
 class WarmedUp(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore[misc]
-    """`factor` times a learning rate, reached in equal steps from the rate itself over the first `updates` updates.
+    """A learning rate that rises from `rate` to `factor` x `rate`, in equal steps over the first `updates` updates.
 
-    The linear scaling rule with gradual warm-up of Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in
-    1 Hour" (2017), sections 2.1 and 2.2; Horovod's recipe for Keras. rate: a number, or a schedule of updates.
-    updates: a variable, set once it is known how many updates an epoch has.
+    The linear scaling rule with gradual warm-up of Goyal et al., "Accurate, Large Minibatch SGD: Training ImageNet in 1
+    Hour" (2017), sections 2.1 and 2.2; Horovod's recipe for Keras.
+
+    rate: a number, or a schedule over updates. updates: a variable, set once the number of updates per epoch is known.
     """
 
     def __init__(self, factor: int, rate: Any = None) -> None:
@@ -28,5 +29,5 @@ class WarmedUp(keras.optimizers.schedules.LearningRateSchedule):  # type: ignore
         return rate * (1 + (self._factor - 1) * part)
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments that it was made with."""
+        """Return the arguments of the constructor."""
         return {"factor": self._factor, "rate": self.rate}

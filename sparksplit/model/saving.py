@@ -1,4 +1,4 @@
-"""Whether a model can be saved, and loaded again with what its builder supplies: known before it is trained."""
+"""Checks before training that a model can be saved, and loaded again with its builder's classes and functions."""
 
 from __future__ import annotations
 
@@ -22,28 +22,32 @@ _LONGEST = 200
 
 
 class NotSavedError(ValueError):
-    """A model cannot be saved, or not be loaded again."""
+    """A model cannot be saved, or cannot be loaded again."""
 
 
 def supplied(build: Callable[..., Any]) -> dict[str, Any]:
-    """The classes and functions of the module of a model's builder, by their names: what Keras loads a model with where
-    they are not registered. Not what it imports from Keras, which has two classes of some names: `Add` is a layer, and
-    also what `x + y` makes."""
+    """Return the classes and functions in the module of a model's builder, by name.
+
+    Keras loads a model with them if they are not registered. Objects that the module imports from Keras are left out.
+    Keras has two classes of some names: `Add` is a layer, and also the operation of `x + y`.
+    """
     own = [each for each in getattr(build, "__globals__", {}).values() if isinstance(each, type | FunctionType)]
     return {each.__name__: each for each in own if not str(each.__module__).startswith("keras.")}
 
 
 def load(file: Path, build: Callable[..., Any] | None = None) -> Any:
-    """The Keras model in `file`, not compiled; with what its builder supplies, if that is given."""
+    """Return the uncompiled Keras model in `file`.
+
+    build: the model's builder, whose classes and functions Keras may need.
+    """
     return keras.saving.load_model(file, custom_objects=supplied(build) if build else None, compile=False)
 
 
 def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str) -> None:
-    """Save the model that `build` has made as the trained one will be, and load it again. scratch: a local folder.
-    Raises NotSavedError.
+    """Save the model of `build` like a trained model, and load the model again. Raise NotSavedError if this fails.
 
-    The SavedModel is made only of layers that are not all Keras's own, whose graphs hold nothing that Keras would not
-    find: it takes several times as long as the rest.
+    The SavedModel is tried only if some layer is not Keras's own, because the export takes several times as long as the
+    rest. Graphs of Keras's own layers hold nothing that Keras would not find. scratch: a local folder.
     """
     local = Path(scratch) / "tried"
     state, numpy_state = random.getstate(), np.random.get_state()
@@ -61,7 +65,7 @@ def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str)
             _try_export(model, inputs, scratch, local)
     finally:
         shutil.rmtree(local, ignore_errors=True)
-        # What was drawn for the weights that the loaded model began with is as if it had not been.
+        # Undo the random draws for the loaded model's initial weights.
         random.setstate(state)
         np.random.set_state(numpy_state)
 
@@ -76,13 +80,13 @@ def _try_export(model: Any, inputs: Inputs, scratch: str, local: Path) -> None:
 
 
 def _raise_if_of_host(error: Exception) -> None:
-    """Raise what says nothing about the model: a full disk, too little memory."""
+    """Raise `error` if the host is the cause, and not the model: a full disk, too little memory."""
     if errno_of(error) is not None or isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         raise error
 
 
 def _told(model: Any, known: dict[str, Any], error: Exception) -> str:
-    """What to say of a model that cannot be saved or loaded: which layer, as Keras has it, and what to do."""
+    """Return the message for a model that cannot be saved or loaded: the layer, Keras's reason, and what to do."""
     layer, error = _culprit(model, known) or (model, error)
     return (
         f"{layer.name!r} ({type(layer).__name__}) cannot be saved and loaded again, so the trained model could not be "
@@ -93,7 +97,10 @@ def _told(model: Any, known: dict[str, Any], error: Exception) -> str:
 
 
 def _culprit(layer: Any, known: dict[str, Any]) -> tuple[Any, Exception] | None:
-    """(the innermost layer that cannot be made from its description, why); None if all can."""
+    """Return (the innermost layer that cannot be made from its description, the error).
+
+    None: all layers can be made.
+    """
     for inner in getattr(layer, "layers", []):
         if found := _culprit(inner, known):
             return found
@@ -105,5 +112,5 @@ def _culprit(layer: Any, known: dict[str, Any]) -> tuple[Any, Exception] | None:
 
 
 def _reason(error: Exception) -> str:
-    """The first sentence of an error, on one line."""
+    """Return the first sentence of an error, on one line."""
     return " ".join(str(error).split()).split(". ")[0][:_LONGEST] or type(error).__name__

@@ -1,4 +1,4 @@
-"""The import of TensorFlow in a process of our own: a node, or an executor that predicts."""
+"""Imports TensorFlow in a process of our own: a node, or an executor that predicts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ _NOT_NEEDED = ("matplotlib", "pandas", "scipy", "sklearn")
 
 
 def import_tensorflow() -> Any:
-    """Import TensorFlow with Keras, but without the libraries that Keras imports wherever they are installed; return
+    """Import TensorFlow with Keras, but without some libraries that Keras imports if they are installed. Return
     TensorFlow's module.
 
-    Keras imports them for picture galleries, wrappers for scikit-learn and frames of pandas as inputs, which then stay
-    off in this process. They take half of the import's processor time. The user's functions can import them afterwards.
-    Not for the user's own process: no thread can import them meanwhile.
+    Keras uses the libraries for picture galleries, scikit-learn wrappers and pandas frames as inputs. These functions
+    stay off in this process. The libraries take half of the import's processor time. The user's functions can import
+    the libraries afterwards.
+
+    Do not call this function in the user's own process: during the call, no thread can import the libraries.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     barred = [name for name in _NOT_NEEDED if name not in sys.modules]

@@ -1,4 +1,4 @@
-"""Losses and metrics on a few made-up rows: whether each row counts by itself, however rows are cut into batches."""
+"""Tries losses and metrics on a few made-up rows. Each row must count by itself, for any split into batches."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from sparksplit.dataset.description import LabelSpec
 
 
 def some_rows(label: LabelSpec, shape: Sequence[int], dtype: Any) -> tuple[Any, Any]:
-    """(labels, outputs) of rows, as stored and as a model gives them. shape: of one row's outputs; dtype: of outputs.
+    """Return (labels, outputs) of made-up rows: labels as stored, and outputs as a model gives them.
 
-    There are as many rows as no axis of theirs has numbers, so that labels [rows] are not taken for one row's.
+    shape: shape of one row's outputs. dtype: dtype of the outputs. The number of rows differs from the size of every
+    other axis. Otherwise labels [rows] could be taken for the label of one row.
     """
     rows = next(count for count in range(3, 100) if count not in (*shape, *label.shape))
     random = np.random.default_rng(rows)
@@ -30,7 +31,7 @@ def some_rows(label: LabelSpec, shape: Sequence[int], dtype: Any) -> tuple[Any, 
 
 
 def losses_by_row(loss: Callable[[Any, Any], Any], labels: Any, outputs: Any) -> bool:
-    """Whether the loss gives one value per row, which depends on that row alone. Raises what `loss` raises."""
+    """Return whether the loss gives one value per row that depends on this row alone. Raise any error of `loss`."""
     whole = np.asarray(loss(labels, outputs))
     if not whole.ndim or len(whole) != len(labels):
         return False
@@ -41,24 +42,27 @@ def losses_by_row(loss: Callable[[Any, Any], Any], labels: Any, outputs: Any) ->
 
 
 def sums_by_row(metric: Any, labels: Any, outputs: Any) -> bool:
-    """Whether the metric's sums over rows are the same however rows are cut. It is reset. Raises what it raises."""
+    """Return whether the metric's sums over rows do not depend on how the rows are split. Reset the metric.
+
+    Raise any error of the metric.
+    """
     cut = _sums(metric, labels, outputs, slice(0, 1), slice(1, None))
     return all(map(_same, _sums(metric, labels, outputs, slice(None)), cut))
 
 
 def counts_by_weight(metric: Any, labels: Any, outputs: Any) -> bool:
-    """Whether a row whose weight is 2 is to the metric as a row that comes twice. It is reset."""
+    """Return whether a row of weight 2 counts like two copies of this row. Reset the metric."""
     weights = tf.constant([2.0] + [1.0] * (len(labels) - 1), outputs.dtype)
     twice = _sums(metric, labels, outputs, slice(0, 1), slice(None))
     try:
         return all(map(_same, _sums(metric, labels, outputs, slice(None), sample_weight=weights), twice))
-    except (ValueError, TypeError, tf.errors.OpError):  # it takes a weight for each number of a row, or none
+    except (ValueError, TypeError, tf.errors.OpError):  # the metric takes a weight per number, or no weights
         metric.reset_state()
         return False
 
 
 def _sums(metric: Any, labels: Any, outputs: Any, *parts: slice, **weights: Any) -> list[npt.NDArray[Any]]:
-    """The metric's sums over the rows of `parts`, one after the other; it is reset."""
+    """Return the metric's sums after updates with the rows of `parts`, one part after the other. Reset the metric."""
     for part in parts:
         metric.update_state(labels[part], outputs[part], **weights)
     found = [np.array(variable.numpy()) for variable in metric.variables]
@@ -67,5 +71,5 @@ def _sums(metric: Any, labels: Any, outputs: Any, *parts: slice, **weights: Any)
 
 
 def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """But for rounding."""
+    """Return whether two arrays are equal, except for rounding."""
     return one.shape == other.shape and np.allclose(one, other, rtol=1e-4, atol=1e-6, equal_nan=True)

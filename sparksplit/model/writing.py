@@ -1,4 +1,4 @@
-"""What Keras and TensorFlow write into a local folder, and what they say where it cannot be written."""
+"""Errors of Keras and TensorFlow when they cannot write into a local folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from hdfs_io.errors import errno_of, file_error, using
 
 @contextmanager
 def writing(folder: str) -> Iterator[None]:
-    """Turn the errors of a disk (full, say) in a block that writes into `folder` into `file_error`'s."""
+    """Turn disk errors of the block, such as a full disk, into errors of `file_error`.
+
+    The block writes into `folder`.
+    """
     problem = "cannot be written"
     try:
         with using(folder, problem):

@@ -1,1 +1,1 @@
-"""Connections between a run's processes, whatever they carry: where they listen, keys derived from the secret, TLS."""
+"""Connections between a run's processes: listening addresses and ports, keys derived from the run's secret, TLS."""

@@ -1,6 +1,6 @@
-"""Whoever calls a listening socket, up to the proof that it knows the run's secret; strangers hold up nobody.
+"""Serve the callers of a listening socket, up to the proof that they know the run's secret. Strangers delay nobody.
 
-One thread accepts. Each caller has a thread of its own, so one that dribbles bytes keeps nobody waiting.
+One thread accepts. Each caller has its own thread, so a caller that sends its bytes slowly delays no other caller.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from sparksplit.network.wire import Wire, limit_until
 log = logging.getLogger(__name__)
 
 SECONDS = 10.0
-"""A caller that has not proven itself this long after its call is turned away."""
+"""Seconds after its call at which a caller without proof is turned away."""
 PATIENCE = 1.0
-"""Seconds that the oldest of these has in any case, where descriptors are lacking."""
+"""Seconds that the oldest unproven caller always gets, even if descriptors run out."""
 _PAUSE = 0.1
-"""Seconds until the next try where descriptors, memory or threads are lacking."""
+"""Seconds until the next try if descriptors, memory or threads run out."""
 
 
 class Callers:
-    """Accepts at `server`, a listening socket, which it closes in the end.
+    """Accept callers at `server`, a listening socket. `close` closes the socket.
 
-    serve(connection, wire, hello): runs on the caller's thread once the caller has proven itself. It returns whether
-    the connection stays open. Its OSError, ValueError, TypeError and OverflowError end the connection.
-    most: unproven callers at any one time; the next one turns the oldest away. served: under TLS, this end's
-    certificate.
+    serve(connection, wire, hello): runs on the caller's thread after the proof. Returns whether the connection stays
+        open. An OSError, ValueError, TypeError or OverflowError ends the connection.
+    most: largest number of unproven callers. The next caller turns the oldest away.
+    served: this end's certificate, with TLS.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Callers:
         self._server, self._secret, self._serve, self.most, self._served = server, secret, serve, most, served
         self._lock = threading.Lock()
         self._unproven: dict[socket.socket, tuple[Connection, float]] = {}
-        """With when each called, in monotonic seconds."""
+        """The unproven callers and when each called, in monotonic seconds."""
         self._threads: list[threading.Thread] = []
         self._closing = False
         server.settimeout(None)
@@ -55,13 +55,13 @@ class Callers:
 
     @property
     def unproven(self) -> int:
-        """How many callers have not proven themselves yet."""
+        """Number of callers that have not proven themselves yet."""
         return len(self._unproven)
 
     def close(self) -> None:
-        """Accept nobody any more, and turn strangers away; idempotent."""
+        """Stop accepting, and turn unproven callers away. May be called again."""
         self._closing = True
-        with suppress(OSError):  # it was closed before
+        with suppress(OSError):  # already closed
             self._server.shutdown(socket.SHUT_RDWR)  # closing alone would leave `accept` waiting
         self._server.close()
         with self._lock:
@@ -69,7 +69,7 @@ class Callers:
                 _end(stranger)
 
     def join(self, seconds: float) -> None:
-        """Wait for the threads to end, so long at most."""
+        """Wait for the threads to end, at most this many seconds."""
         deadline = time.monotonic() + seconds
         self._accepting.join(seconds)
         with self._lock:
@@ -83,14 +83,14 @@ class Callers:
             try:
                 connection, _ = self._server.accept()
             except ConnectionAbortedError:
-                continue  # gone before anyone looked at it
+                continue  # the caller left before it was accepted
             except OSError as error:
                 if self._closing:
                     return
                 if not warned:
                     log.warning("nodes cannot connect at the moment, trying again: %s", error.strerror or error)
                 warned = True
-                self._turn_away(PATIENCE)  # it may hold what is lacking
+                self._turn_away(PATIENCE)  # the oldest caller may hold the missing descriptor or memory
                 time.sleep(_PAUSE)
                 continue
             warned = False
@@ -106,7 +106,7 @@ class Callers:
             thread = threading.Thread(target=self._served_to_the_end, args=work, name="callers-serve", daemon=True)
             try:
                 thread.start()
-            except RuntimeError as error:  # no room for another thread, for the moment
+            except RuntimeError as error:  # no more threads at the moment
                 if not warned:
                     log.warning("a node must wait: %s", error)
                 warned = True
@@ -119,7 +119,7 @@ class Callers:
         connection.close()
 
     def _turn_away(self, after: float = 0.0) -> None:
-        """End the oldest caller that has not proven itself, if it came more than `after` seconds ago."""
+        """End the oldest unproven caller, if it called at least `after` seconds ago."""
         with self._lock:
             oldest = next(iter(self._unproven), None)
             if oldest is not None and time.monotonic() - self._unproven[oldest][1] >= after:
@@ -142,7 +142,7 @@ class Callers:
                     limit_until(connection, deadline)
                     opened = encrypted = self._served.wrap(connection)
                     with self._lock:
-                        # Whoever ended the connection meanwhile had only the socket that TLS has taken over.
+                        # The connection may have been turned away meanwhile, by the plain socket that TLS has replaced.
                         if self._closing or connection not in self._unproven:
                             raise ConnectionAbortedError("it was turned away")
                         self._unproven[connection] = opened, came
@@ -161,6 +161,6 @@ class Callers:
 
 
 def _end(connection: Connection) -> None:
-    """Have the thread that waits for it wake up and close it."""
+    """Make the thread that waits for the connection wake up and close it."""
     with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)

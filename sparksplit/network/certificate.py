@@ -1,4 +1,4 @@
-"""A self-signed certificate for one node and one run; its key never leaves the node."""
+"""A self-signed certificate for one node and one run. Its private key never leaves the node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_RUN = timedelta(days=366)
 
 
 def for_host(host: str) -> tuple[bytes, bytes]:
-    """(certificate, key), both PEM, for a server at `host`, an address or a name; P-256, valid for a year."""
+    """Return (certificate, key), both PEM, for a server at `host`, an address or a name. P-256, valid for 366 days."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sparksplit")])
     now = datetime.now(UTC)

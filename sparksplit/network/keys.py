@@ -1,4 +1,4 @@
-"""Keys made from a run's secret, one for each use: who learns one knows none of the others, nor the secret."""
+"""Keys derived from a run's secret, one for each use. A known key reveals neither the other keys nor the secret."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import hmac
 
 
 def derived(secret: bytes, use: str, context: bytes = b"") -> bytes:
-    """The key of 32 bytes for `use`, and for one conversation where `context` tells it from others.
+    """Return the 32-byte key for `use`. context: makes the key unique to one conversation.
 
-    One step of HKDF's expansion (RFC 5869): the secret is random, so nothing has to be extracted from it first.
+    One step of HKDF-Expand (RFC 5869). The secret is random, so HKDF-Extract is not needed.
     """
     return hmac.digest(secret, b"sparksplit\0" + use.encode() + b"\0" + context + b"\x01", "sha256")

@@ -1,4 +1,4 @@
-"""Where a run's processes listen: on which address, on which ports, and whether what they exchange is encrypted."""
+"""Where a run's processes listen: address, ports, and whether their connections are encrypted."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ _OPENED = TypeVar("_OPENED")
 
 @dataclass(frozen=True)
 class Network:
-    """What the configuration says.
+    """The network settings of the configuration.
 
-    ports: the first and the last that may be listened on; None: any free one. bind: a subnet (10.1.0.0/16) or an
-    interface (eth1); None: whatever leads to the driver. tls: whether connections are encrypted. kept: ports that
-    others of this host are going to use.
+    ports: first and last port to listen on; None: any free port.
+    bind: a subnet (10.1.0.0/16) or an interface (eth1); None: the network that leads to the driver.
+    tls: encrypt connections.
+    kept: ports that other processes of this host will use.
     """
 
     ports: tuple[int, int] | None = None
@@ -36,7 +37,9 @@ class Network:
     kept: tuple[int, ...] = ()
 
     def address(self, otherwise: str) -> str:
-        """This host's address in `bind`; without one, `otherwise`. Raises ConfigError where it has none there."""
+        """Return this host's address in `bind`; without `bind`, return `otherwise`. Raise ConfigError if the host has
+        no address there.
+        """
         if self.bind is None:
             return otherwise
         own = list(own_addresses())
@@ -48,21 +51,22 @@ class Network:
         raise ConfigError(f"bind: {socket.gethostname()} has no address in {self.bind}; it has {has}")
 
     def listen(self, host: str, backlog: int = 128) -> socket.socket:
-        """A socket that listens at `host`."""
+        """Return a socket that listens at `host`."""
         return self.opened(lambda port: socket.create_server((host, port), backlog=backlog))
 
     def hold(self) -> socket.socket:
-        """A socket that keeps a port of all interfaces until it is closed, for a server that will be started then.
+        """Return a socket that keeps a port on all interfaces until it is closed, for a server that starts later.
 
-        It listens: only so is it alone at a port where connections of nodes that have just ended are still remembered,
-        as those of the attempt before may be.
+        The socket listens, because only a listening socket owns its port alone. This matters for a port where the
+        kernel still remembers connections of nodes that have just ended, such as those of the previous attempt.
         """
         return self.listen("")
 
     def opened(self, opening: Callable[[int], _OPENED]) -> _OPENED:
-        """What `opening` returns for the first port that is free; 0 is any. It raises OSError for one that is not.
+        """Call `opening` for each allowed port until one is free, and return its result. Port 0 means any port.
+        `opening` raises OSError for a port in use.
 
-        Raises ConfigError where none is, and whatever else `opening` raises.
+        Raise ConfigError if no port is free. Other errors of `opening` pass through.
         """
         if self.ports is None:
             return opening(0)
@@ -81,11 +85,11 @@ class Network:
 
 
 ANY = Network()
-"""No wishes."""
+"""No restrictions."""
 
 
 def parse_ports(text: str) -> tuple[int, int]:
-    """`40000-40100` as (first, last); raises ValueError for anything else."""
+    """Return `40000-40100` as (first, last). Raise ValueError for any other form."""
     found = re.fullmatch(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*", text, re.ASCII)
     low, high = (int(found[1]), int(found[2])) if found else (0, 0)
     if not _LOWEST <= low <= high <= _HIGHEST:
@@ -94,7 +98,7 @@ def parse_ports(text: str) -> tuple[int, int]:
 
 
 def check_bind(text: str) -> str:
-    """`text`, where it may be a subnet or an interface; raises ValueError for anything else."""
+    """Return `text` if it may be a subnet or an interface. Otherwise raise ValueError."""
     if "/" in text:
         try:
             IPv4Network(text, strict=False)
@@ -106,7 +110,7 @@ def check_bind(text: str) -> str:
 
 
 def own_addresses() -> Iterator[tuple[str, str]]:
-    """(interface, IPv4 address) of each address that this host has."""
+    """Yield (interface, IPv4 address) of each address of this host."""
     room = array.array("B", bytes(1 << 16))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         asked = struct.pack("iL", len(room), room.buffer_info()[0])
@@ -117,7 +121,7 @@ def own_addresses() -> Iterator[tuple[str, str]]:
 
 
 def own_address_towards(driver: tuple[str, int]) -> str:
-    """The address of this host on the network that leads to the driver; no packet is sent."""
+    """Return this host's address on the network that leads to the driver. No packet is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect(driver)
         return str(probe.getsockname()[0])

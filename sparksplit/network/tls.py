@@ -1,7 +1,7 @@
-"""Connections under TLS 1.3, whose certificates are made for one run and known by their fingerprints.
+"""Connections under TLS 1.3. Certificates are made for one run and are identified by their fingerprints.
 
-Who calls knows the fingerprint of the certificate that it must find; there is no authority, and a certificate's names
-count for nothing. Whether the caller may call is decided afterwards, by a proof that it knows the run's secret.
+The caller knows the expected certificate's fingerprint. There is no certificate authority, and the names in a
+certificate are ignored. Whether the caller may connect is decided later, by a proof that it knows the run's secret.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _DONE = TypeVar("_DONE")
 
 
 class Served:
-    """What a listening process shows to those who call it. fingerprint: what they must be told."""
+    """The certificate of a listening process. fingerprint: callers need it to check the certificate."""
 
     def __init__(self, host: str) -> None:
         certificate, key = for_host(host)
         self.fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.decode())).hexdigest()
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_3
-        # Nobody resumes a session, and what callers have not read when they close would reset the connection.
+        # Nobody resumes a session. Tickets that a caller has not read when it closes would reset the connection.
         self._context.num_tickets = 0
-        # OpenSSL reads files only; this one is memory.
+        # OpenSSL reads only files, so use a file in memory.
         held = unnamed("certificate")
         try:
             os.write(held, certificate + key)
@@ -45,12 +45,12 @@ class Served:
             os.close(held)
 
     def wrap(self, connection: socket.socket) -> Encrypted:
-        """The server's end of an accepted connection; `greet` must follow."""
+        """Return the server's end of an accepted connection. Call `greet` next."""
         return Encrypted(self._context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False))
 
 
 def wrap_call(connection: socket.socket, fingerprint: str) -> Encrypted:
-    """The caller's end of a connection to whoever has the certificate of `fingerprint`; `greet` must follow."""
+    """Return the caller's end of a connection to the owner of the certificate with `fingerprint`. Call `greet` next."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.check_hostname = False
@@ -59,10 +59,10 @@ def wrap_call(connection: socket.socket, fingerprint: str) -> Encrypted:
 
 
 class Encrypted:
-    """A connection under TLS with a socket's methods, as far as they are used here; any thread may call them.
+    """A TLS connection with the socket methods that are used here. Thread-safe.
 
-    OpenSSL takes one thread at a time, so none waits in it: underneath, the socket does not block. With
-    `setblocking(False)`, whatever cannot go on raises BlockingIOError; it can once `poll` says so.
+    OpenSSL allows one thread at a time, so no thread waits inside it: the socket underneath does not block. With
+    `setblocking(False)`, a call that would wait raises BlockingIOError. Call again once `poll` reports the descriptor.
     """
 
     def __init__(self, connection: ssl.SSLSocket, fingerprint: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Encrypted:
         self._closed = False
 
     def greet(self) -> None:
-        """Agree on keys; raises ConnectionError where the other end is not who it must be."""
+        """Agree on keys. Raise ConnectionError if the other end has another certificate."""
         self._waiting(self._tls.do_handshake)
         found = hashlib.sha256(self._tls.getpeercert(binary_form=True) or b"").hexdigest()
         if self._fingerprint is not None and not hmac.compare_digest(found, self._fingerprint):
@@ -91,7 +91,7 @@ class Encrypted:
         return self._waiting(lambda: self._tls.send(data))
 
     def sendmsg(self, buffers: Sequence[memoryview]) -> int:
-        """Send the beginning of `buffers`: about one of TLS's records. What was not taken must be given again."""
+        """Send the beginning of `buffers`, about one TLS record. Pass the rest again in the next call."""
         piece: bytes | memoryview = buffers[0][:_RECORD]
         if len(piece) < _RECORD and len(buffers) > 1:
             parts, room = [], _RECORD
@@ -124,19 +124,19 @@ class Encrypted:
         return self._tls.fileno()
 
     def shutdown(self, how: int) -> None:
-        # The connection's, not TLS's, which would have this object read on in clear.
+        # Shut down the connection, not TLS: SSLSocket.shutdown would make this object read on without TLS.
         socket.socket.shutdown(self._tls, how)
 
     def close(self) -> None:
         with self._lock:
-            self._closed = True  # OpenSSL would go on with the descriptor, which may soon be another connection's
+            self._closed = True  # OpenSSL must not use the descriptor again: it may soon be another connection's
             self._tls.close()
 
     def _deadline(self) -> float | None:
         return None if self._timeout is None else time.monotonic() + self._timeout
 
     def _waiting(self, step: Callable[[], _DONE], deadline: float | None = None) -> _DONE:
-        """What `step` returns, as soon as it can; raises TimeoutError, or BlockingIOError where nobody waits."""
+        """Return the result of `step` as soon as it is ready. Raise TimeoutError; without blocking, BlockingIOError."""
         if deadline is None:
             deadline = self._deadline()
         while True:
@@ -144,7 +144,7 @@ class Encrypted:
                 with self._lock:
                     if self._closed:
                         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-                    number = self._tls.fileno()  # where it is closed meanwhile, `poll` says so
+                    number = self._tls.fileno()  # if it is closed meanwhile, `poll` reports that
                     return step()
             except ssl.SSLWantReadError:
                 event = select.POLLIN

@@ -1,7 +1,7 @@
-"""Sealed JSON lines over a connection: the channel between the driver and its nodes, and how nodes meet each other.
+"""Sealed JSON lines over a connection: the channel between the driver and its nodes, and the handshake between nodes.
 
-The wire is TCP, a Unix socket, or TLS over TCP, with one JSON object per line, sealed as in seal.py. Nothing is
-unpickled.
+The connection is TCP, a Unix socket, or TLS over TCP. Each line is one JSON object, sealed as described in seal.py.
+Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from sparksplit.network.seal import NONCE, Seal, Text, seals
 from sparksplit.network.tls import Connection, wrap_call
 
 _PIECE = 64 << 10
-_SHORTEST = 0.1  # seconds that a call is tried for, however late it is
+_SHORTEST = 0.1  # seconds: shortest time for a connection attempt, even after the deadline
 
 LONGEST_HELLO = 4 << 10
-"""Bytes of a hello, and of its answer."""
+"""Most bytes of a hello, and of its answer."""
 LONGEST_LINE = 64 << 20
-"""Bytes; a longer line ends the connection. `text_of` makes none: it would be sent again over every next connection."""
+"""Most bytes of a line. A longer line ends the connection. `text_of` refuses longer lines, because they would be sent
+again over every new connection.
+"""
 _SPARE = 1 << 10
-"""Bytes of these for a line's seal, and for what the driver puts around the values of all nodes."""
+"""Bytes of a line reserved for its seal, and for the driver's text around the values of all nodes."""
 
 
 class Wire:
-    """Sealed JSON lines over a connected socket: `send` from any thread, `lines` from one.
+    """Sealed JSON lines over a connected socket. `send` works from any thread, `lines` from one thread.
 
-    heard: when the last bytes came (monotonic seconds).
+    heard: when the last bytes came, in monotonic seconds.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -46,10 +48,10 @@ class Wire:
         self.heard = time.monotonic()
 
     def challenge(self, secret: bytes, deadline: float) -> dict[str, Any]:
-        """The hello of a caller that knows `secret`; what is sent from then on proves this end.
+        """Return the hello of a caller that knows `secret`. Everything sent afterwards proves this end.
 
-        No byte behind the hello is read, so the connection can go on without this wire.
-        Raises OSError, ValueError where the caller is a stranger.
+        No byte after the hello is read, so the connection can be used without this wire. Raise OSError or ValueError if
+        the caller is a stranger.
         """
         own = secrets.token_bytes(NONCE)
         limit_until(self._socket, deadline)
@@ -58,9 +60,9 @@ class Wire:
         return self._greeting(deadline)
 
     def introduce(self, secret: bytes, hello: dict[str, Any], deadline: float) -> dict[str, Any]:
-        """Say `hello` to the end that was called; returns its answer, which proves that it knows `secret`.
+        """Send `hello` to the called end. Return its answer, which proves that it knows `secret`.
 
-        No byte behind the answer is read. Raises like `challenge`.
+        No byte after the answer is read. Raise OSError or ValueError like `challenge`.
         """
         theirs, own = self._exactly(NONCE, deadline), secrets.token_bytes(NONCE)
         self._receives, self._sends = seals(secret, theirs, own)
@@ -70,23 +72,25 @@ class Wire:
         return self._greeting(deadline)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send one message; raises OSError if the other end is gone."""
+        """Send one message. Raise OSError if the other end is gone."""
         self.send_text(text_of(message))
 
     def send_text(self, text: Text) -> None:
-        """Send what `text_of` has made; raises OSError if the other end is gone, and from then on."""
+        """Send the result of `text_of`. Raise OSError if the other end is gone; every later call then fails too."""
         with self._lock:
             if self._sends is None:
                 raise ConnectionError("nothing can be sent: it has not begun, or has failed")
             try:
                 self._socket.sendall(self._sends.mark(text) + text.line)
             except OSError:
-                # Part of the line may have gone out. What the other end has sent before can still be read.
+                # A part of the line may have been sent. Lines that the other end sent before can still be read.
                 self._sends = None
                 raise
 
     def lines(self) -> Iterator[dict[str, Any]]:
-        """All messages up to the end; OSError and ValueError (not sealed, not a JSON object, too long) end the wire."""
+        """Yield all messages up to the end. OSError and ValueError (not sealed, not a JSON object, too long) end the
+        wire.
+        """
         searched = 0
         while True:
             if (end := self._read.find(b"\n", searched)) >= 0:
@@ -105,21 +109,21 @@ class Wire:
             self._read += piece
 
     def limit(self, seconds: float) -> None:
-        """Let every further send or receive fail after this many seconds."""
+        """Make every later send or receive fail after this many seconds."""
         self._socket.settimeout(seconds)
 
     def own_address(self) -> str:
-        """This end's address: on a node, the one that the driver's network can reach."""
+        """Return this end's address. On a node, it is the address that the driver's network can reach."""
         return str(self._socket.getsockname()[0])
 
     def end(self) -> None:
-        """End both directions; a thread that is waiting in `lines` returns, and must `close`."""
-        # Fails if the other end was faster.
+        """End both directions. A thread that waits in `lines` returns, and must call `close`."""
+        # Fails if the other end has already closed.
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """`end`, and free the descriptor."""
+        """Call `end`, and free the descriptor."""
         self.end()
         self._socket.close()
 
@@ -154,9 +158,10 @@ class Wire:
 
 
 def dialled(address: Sequence[Any], deadline: float, fingerprint: str | None = None) -> Connection:
-    """A connection to (host, port), encrypted where the other end's certificate has a `fingerprint`.
+    """Return a connection to (host, port). fingerprint: of the other end's certificate; the connection is then
+    encrypted.
 
-    deadline: in monotonic seconds. Raises OSError.
+    deadline: in monotonic seconds. Raise OSError if the connection fails.
     """
     left = max(_SHORTEST, deadline - time.monotonic())
     plain = socket.create_connection((str(address[0]), int(address[1])), timeout=left)
@@ -178,9 +183,10 @@ def dialled(address: Sequence[Any], deadline: float, fingerprint: str | None = N
 
 
 def text_of(message: dict[str, Any], share: int = 1) -> Text:
-    """A message as it is sent, but for its seal. Raises RunError where it is too long.
+    """Return a message as it is sent, without its seal. Raise RunError if it is too long.
 
-    share: how many such messages fit into the longest line, since the driver sends all of them on in one.
+    share: how many such messages must fit into the longest line, because the driver forwards the messages of all nodes
+    in one line.
     """
     line, most = json.dumps(message, default=_plain).encode() + b"\n", (LONGEST_LINE - _SPARE) // share
     if len(line) > most:
@@ -193,7 +199,7 @@ def text_of(message: dict[str, Any], share: int = 1) -> Text:
 
 
 def limit_until(connection: Connection, deadline: float) -> None:
-    """Let the next receive fail at `deadline` (monotonic seconds); raises TimeoutError if that has passed."""
+    """Make the next receive fail at `deadline` (monotonic seconds). Raise TimeoutError if the deadline has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError("it took too long")
@@ -201,7 +207,9 @@ def limit_until(connection: Connection, deadline: float) -> None:
 
 
 def parsed(text: bytes) -> dict[str, Any]:
-    """The message in a line; raises ValueError for anything else, and for one nested too deeply for Python."""
+    """Return the message in a line. Raise ValueError if the line is not a JSON object, or is nested too deeply for
+    Python.
+    """
     try:
         message = json.loads(text)
     except RecursionError:
@@ -212,7 +220,7 @@ def parsed(text: bytes) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy and TensorFlow scalars and arrays as Python's own values."""
+    """Turn NumPy and TensorFlow scalars and arrays into Python values."""
     for name in ("tolist", "item", "numpy"):
         if hasattr(value, name):
             return getattr(value, name)()

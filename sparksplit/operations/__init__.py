@@ -1,1 +1,1 @@
-"""What operators of a cluster need besides the jobs: archives for spark-submit, a check of the cluster, its devices."""
+"""Tools for operators of a cluster: archives for spark-submit, a check of the cluster, measurements of its devices."""

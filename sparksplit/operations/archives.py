@@ -1,9 +1,9 @@
-"""The archives that spark-submit takes: this package as a .zip, and a Python environment as a .tar.gz.
+"""The archives for spark-submit: this package as a .zip, and a Python environment as a .tar.gz.
 
-The environment's archive is the environment without what a cluster does not need (unused.py). Its interpreter is a
-link to the base installation's, with pyvenv.cfg beside it, so it works wherever it is unpacked on a host that has that
-base installation. venv-pack would also rewrite the paths in the environment's scripts, which nothing here calls; it has
-had no release since 2018.
+The environment's archive leaves out files that no cluster needs (unused.py). Its interpreter is a link to the
+interpreter of the base installation, with pyvenv.cfg beside the link. The environment therefore works in any folder of
+a host that has this base installation. venv-pack would also rewrite the paths in the environment's scripts, but nothing
+here calls these scripts. venv-pack has had no release since 2018.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ PACKAGES = ("sparksplit", "hdfs_io")
 ZIP = "sparksplit.zip"
 ENVIRONMENT = "environment.tar.gz"
 STAMP = "environment.txt"
-"""Says what the environment's archive was made from; written after it."""
+"""Name of the file that records the content of the environment's archive. It is written after the archive."""
 
-_DATE = (1980, 1, 1, 0, 0, 0)  # the first that a .zip can hold
-_LEVEL = 3  # of igzip: 35 % of TensorFlow's libraries are left, as after level 1 of zlib's in four times the time
+_DATE = (1980, 1, 1, 0, 0, 0)  # earliest date that a .zip can hold
+_LEVEL = 3  # igzip's: shrinks TensorFlow's libraries to 35 %, as zlib's level 1 does in four times the time
 _BUFFER = 1 << 20  # bytes read, compressed and written at a time
 _LEFT_OUT = ("_editable_impl_", "__editable__")  # links of `pip install -e` into a checkout that other hosts lack
 
 
 def project_zip() -> bytes:
-    """The project's packages as a .zip for --py-files; the same content gives the same bytes.
+    """Return the project's packages as a .zip for --py-files. Equal content gives equal bytes.
 
-    Its comment is the version.
+    The archive's comment holds the version.
     """
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
@@ -56,13 +56,13 @@ def project_zip() -> bytes:
 
 
 def _modules() -> Iterator[tuple[str, Path]]:
-    """(name in the archive, file) of everything that executors import."""
+    """Yield (name in the archive, file) of the packages' modules and templates, and of the files in conf and models."""
     root = Path(__file__).resolve().parent.parent.parent
     for package in PACKAGES:
         for pattern in ("*.py", "*.jinja"):
             for file in (root / package).rglob(pattern):
                 name = str(file.relative_to(root))
-                if not name.startswith(f"{FOLDER}/"):  # in an installed package; the files that are needed come below
+                if not name.startswith(f"{FOLDER}/"):  # only in an installed package; added below
                     yield name, file
     for folder in ("conf", "models"):
         for file in beside(folder):
@@ -70,7 +70,7 @@ def _modules() -> Iterator[tuple[str, Path]]:
 
 
 def beside(folder: str) -> list[Path]:
-    """The files of conf, jobs or models, sorted. Raises UsageError if they are inside a .zip themselves."""
+    """Return the files of conf, jobs or models, sorted. Raise UsageError if sparksplit was imported from a .zip."""
     files = [Path(shipped(f"{folder}/{name}")) for name in shipped_names(folder)]
     if not all(file.is_file() for file in files):
         raise UsageError("package: sparksplit was imported from a .zip; run the one of an environment or a checkout")
@@ -78,7 +78,7 @@ def beside(folder: str) -> list[Path]:
 
 
 def publish(path: Path, content: bytes, executable: bool = False) -> bool:
-    """Make `path` hold `content`, by rename; False if it already did."""
+    """Write `content` to `path` by rename. Return False if `path` already holds `content`."""
     if path.is_file() and path.read_bytes() == content:
         return False
     with _appearing(path) as file:
@@ -89,9 +89,9 @@ def publish(path: Path, content: bytes, executable: bool = False) -> bool:
 
 
 def environment_digest(prefix: Path) -> str:
-    """A hash of the environment's files: of their names, sizes and times, without reading them.
+    """Return a hash of the names, sizes and times of the environment's files, without reading the files.
 
-    Compiled files do not count, since Python adds them while the environment is in use.
+    Compiled files do not count, because Python adds them while the environment is in use.
     """
     digest = hashlib.sha256()
     for name, file in environment_files(prefix):
@@ -103,7 +103,7 @@ def environment_digest(prefix: Path) -> str:
 
 
 def pack_environment(prefix: Path, target: Path, progress: Callable[[int, int], None]) -> None:
-    """Write the virtual environment `prefix` to `target` (.tar.gz), which appears by rename.
+    """Write the virtual environment `prefix` to `target` (.tar.gz), by rename.
 
     progress: called with the bytes packed so far and the bytes of all files.
     """
@@ -116,14 +116,14 @@ def pack_environment(prefix: Path, target: Path, progress: Callable[[int, int], 
         tarfile.TarFile(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_BUFFER) as archive,
     ):
         for name, file in files:
-            # Times are kept, because Python compares them with those in its compiled files.
+            # Keep the times, because Python compares them with the times in its compiled files.
             archive.add(file, name, recursive=False, filter=_nobodys)
             packed += file.lstat().st_size
             progress(packed, total)
 
 
 def base_interpreter() -> str:
-    """The interpreter that an unpacked environment needs, at this path on every host."""
+    """Return the folder of the Python interpreter that an unpacked environment needs at this path on every host."""
     return str(Path(sys.base_prefix) / "bin")
 
 
@@ -134,7 +134,10 @@ def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
-    """(name in the archive, file or link) in a fixed order. Raises UsageError if `prefix` is no virtual environment."""
+    """Yield (name in the archive, file or link) in a fixed order.
+
+    Raise UsageError if `prefix` is not a virtual environment.
+    """
     if not (prefix / "pyvenv.cfg").is_file():
         raise UsageError(
             f"environment: {prefix} is not a virtual environment, and only these can be packed. Install "
@@ -153,13 +156,13 @@ def environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _is_loop(file: Path) -> bool:
-    """Whether `file` is a link to a folder that contains it: YARN starts no container over such a link."""
+    """Return whether `file` is a link to a folder that contains the link. With this link, YARN starts no container."""
     return file.is_symlink() and file.parent.resolve().is_relative_to(file.resolve())
 
 
 @contextmanager
 def _appearing(path: Path) -> Iterator[IO[bytes]]:
-    """A new file that takes the name `path` when it is complete."""
+    """Yield a new file. The file gets the name `path` if the block ends without an error."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         with using(str(path), "cannot be written"):

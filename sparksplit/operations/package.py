@@ -1,4 +1,4 @@
-"""`package`: a folder from which spark-submit works on a cluster that has never seen sparksplit."""
+"""`package`: makes a folder from which spark-submit works on a cluster without sparksplit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINE = " \\\n    "
 
 
 def package(config: PackageConfig) -> Iterator[str]:
-    """Fill the folder; yields a line for each part as soon as it is there, and finally the command to copy."""
+    """Fill the output folder. Yield a line for each part once the part is written, and finally the command to copy."""
     folder = Path(config.output).expanduser().absolute()
     with using(str(folder), "cannot be made"):
         for part in (folder, folder / "jobs", folder / "conf"):
@@ -36,7 +36,7 @@ def package(config: PackageConfig) -> Iterator[str]:
 
 
 def command(folder: Path, environment: bool) -> str:
-    """The spark-submit command, for people to copy; it trains with the shipped configuration."""
+    """Return the spark-submit command for people to copy. The command trains with the shipped configuration."""
     parts = [
         "spark-submit --master yarn --deploy-mode cluster --num-executors 2",
         "--name 'sparksplit train NAME' --conf spark.yarn.tags=sparksplit,train",

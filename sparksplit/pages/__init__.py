@@ -1,7 +1,8 @@
-"""Self-contained pages, such as compare's report.html: what they have in common.
+"""The common parts of self-contained pages, such as compare's report.html.
 
-A page's style, script and pictures are inline and nothing is fetched, so that it can be mailed, kept and opened from a
-disk. Its template extends `page.html.jinja`, and has the macros of `parts.html.jinja` for its tables and pictures.
+A page's style, script and pictures are inline, and nothing is fetched. So a page can be mailed, kept and opened from a
+disk. A page's template extends `page.html.jinja`, and uses the macros of `parts.html.jinja` for its tables and
+pictures.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from sparksplit.pages.colours import PALETTE
 
 
 def rendered(package: str, template: str, **values: Any) -> str:
-    """The page of a template that lies in `package`, with everything escaped; `title` and `subtitle` (its parts) are
-    among the values. The same values give the same bytes."""
+    """Return the page of a template in `package`, with all values escaped. Equal values give equal bytes.
+
+    values: `title`, `subtitle` (a list of its parts), and the other values of the template.
+    """
 
     def source(name: str) -> str:
-        # Through importlib, since the package may be imported from a .zip.
+        # Use importlib, because the package may be imported from a .zip.
         folder = package if name == template else __name__
         return resources.files(folder).joinpath(name).read_text(encoding="utf-8")
 
@@ -38,10 +41,10 @@ def rendered(package: str, template: str, **values: Any) -> str:
 
 
 def sentence(text: str) -> str:
-    """With its first letter large, and a full stop."""
+    """Return `text` with a capital first letter and a full stop."""
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
 def _names(text: str) -> Markup:
-    """Text in which whatever stands between backticks is a name."""
+    """Return the escaped text, with each name in backticks as <code>."""
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))

@@ -1,4 +1,4 @@
-"""The colours of pages and their pictures, in light and in dark: each a CSS variable of its name."""
+"""The colours of pages and their pictures, for light and dark pages. Each colour is a CSS variable of its name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from typing import NamedTuple
 
 
 class Colour(NamedTuple):
-    """A colour on a light page, which pictures are drawn in, and the one that takes its place on a dark page."""
+    """A colour.
+
+    light: for a light page, and the colour that pictures are drawn in. dark: its replacement on a dark page.
+    """
 
     name: str
     light: str
     dark: str
 
 
-# The coloured ones are Okabe and Ito's, which the colour-blind can tell apart; without yellow, which is too pale for
-# lines on white. On a dark page they are lighter, and as far apart.
+# The colours are Okabe and Ito's, which colour-blind people can distinguish. Yellow is left out, because it is too pale
+# for lines on white. On a dark page the colours are lighter, and as far apart.
 PALETTE = (
     Colour("page", "#ffffff", "#181818"),
     Colour("ink", "#1a1a1a", "#e8e8e5"),
@@ -37,8 +40,8 @@ _NAMES = {colour.light: colour.name for colour in PALETTE}
 
 
 def themed(tag: str) -> str:
-    """A tag of a picture whose colours are those of the page that it is on."""
-    # A variable has a place in a style only, and not in an attribute of its own.
+    """Return a picture's tag in the colours of the page that it is on."""
+    # CSS variables work in a style, but not in attributes such as fill.
     tag = re.sub(r'\b(fill|stroke)="(#[0-9a-f]{6})"', r'style="\1: \2"', tag)
     return re.sub(r'(?<=style=")[^"]*', lambda style: re.sub(r"#[0-9a-f]{6}\b", _variable, style[0]), tag)
 

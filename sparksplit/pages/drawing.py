@@ -1,7 +1,8 @@
-"""How pictures are drawn: matplotlib figures as inline SVG, of which a page can have many.
+"""Draws pictures: matplotlib figures as inline SVG. A page can have many of them.
 
-Text stays text (it can be searched, and the page's font is used), the same figure gives the same bytes, and ids are
-prefixed, since all those on a page must differ. Sizes are for a phone: about as many points wide as it has pixels.
+Text stays text, so that it can be searched, and the page's font is used. Equal figures give equal bytes. Ids get a
+prefix, because all ids on a page must differ. Sizes are for a phone: a picture is about as many points wide as a phone
+has pixels.
 """
 
 from __future__ import annotations
@@ -28,36 +29,36 @@ from matplotlib.transforms import Bbox
 from sparksplit.pages.colours import themed
 from sparksplit.pages.tables import filled
 
-WIDTH, HEIGHT = 4.3, 2.9  # inches; the legend comes on top of the height
+WIDTH, HEIGHT = 4.3, 2.9  # inches; the legend adds to the height
 _LEGEND_ROW, _BAR_ROW = 0.21, 0.46
-_LEGEND_LETTERS = 38  # what two columns have room for
+_LEGEND_LETTERS = 38  # letters that fit into two columns of a legend
 _SIDES = (
     ((7, 0), "left", "center"),
     ((-7, 0), "right", "center"),
     ((0, 7), "center", "bottom"),
     ((0, -7), "center", "top"),
 )
-BOX = {"facecolor": "white", "edgecolor": "none", "pad": 1.2}  # of words, so that lines do not cross them
-LABEL_LETTERS = 48  # of a bar's label: what the width has room for
-_LABEL_SIZE, _LABEL_LINE = 9.5, 12.5  # of rows' labels, in points: letters, and from line to line
-_POINT_ROOM, _EDGE = 18, 4  # in points: of a row without its label; left free at the picture's sides
-_NO_LINE = 0.004  # of the width and height of axes: half as far as a line is wide
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 1.2}  # background of words, so that lines do not cross them
+LABEL_LETTERS = 48  # letters of a bar's label that fit into the width
+_LABEL_SIZE, _LABEL_LINE = 9.5, 12.5  # of rows' labels, in points: font size, line height
+_POINT_ROOM, _EDGE = 18, 4  # in points: height of a row without its label, free margin at the sides
+_NO_LINE = 0.004  # share of the axes' width and height: half of a line's width
 
-# Of sparksplit.pages.colours, so that they change with the page's.
+# Colours of sparksplit.pages.colours, so that they change with the page.
 INK, GREY, BAND, REST = "#1a1a1a", "#595959", "#e3e3e3", "#bfbfbf"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p", "*")
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.5)), (0, (1.5, 1.2)), (0, (6, 1.5, 1.5, 1.5)), (0, (3, 1.2, 1, 1.2, 1, 1.2)))
 
 _STYLE: Any = {
-    # Whatever the user's matplotlibrc says; the backend is not ours to set.
+    # Ignore the user's matplotlibrc, except for the backend.
     **{key: value for key, value in mpl.rcParamsDefault.items() if key != "backend"},
     "svg.hashsalt": "sparksplit",
     "svg.fonttype": "none",
-    "text.parse_math": False,  # names are the user's, and a $ is a $
+    "text.parse_math": False,  # the user's names may contain a $
     "text.usetex": False,
     "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],  # wide, so that what is laid out with it has room in any other font
+    "font.sans-serif": ["DejaVu Sans"],  # wide, so that its layout has room for any other font
     "font.size": 10,
     "axes.titlesize": 10,
     "text.color": INK,
@@ -83,7 +84,7 @@ _STYLE: Any = {
 
 @dataclass(frozen=True)
 class Mark:
-    """What tells a strategy's line from the others: colour, marker and dashes, any one of which would do."""
+    """The look of a strategy's line: colour, marker and dashes. Any one of them is enough to identify the line."""
 
     colour: str
     marker: str
@@ -104,8 +105,10 @@ def marks(names: Iterable[str]) -> dict[str, Mark]:
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing, and what it shows in words and as a table, of whose columns those are left out in which no row has
-    anything; without an `svg`, `note` says why there is none."""
+    """A drawing, with its content in words and as a table. Columns without any value are left out of the table.
+
+    Without an `svg`, `note` says why there is no drawing.
+    """
 
     key: str
     title: str
@@ -124,7 +127,7 @@ class Picture:
 
 @contextmanager
 def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
-    """(figure, axes), `height` inches without the legend; draw and save inside the block."""
+    """Yield (figure, axes), `height` inches high without the legend. Draw and save inside the block."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(WIDTH, height), layout="constrained")
         FigureCanvasSVG(figure)
@@ -132,10 +135,12 @@ def canvas(height: float = HEIGHT) -> Iterator[tuple[Figure, Any]]:
 
 
 def legend(figure: Figure, entries: Sequence[tuple[str, Any]]) -> None:
-    """A legend below the axes, for which the figure grows: names, of one or more lines, and the artists that show
-    them."""
+    """Add a legend below the axes. The figure grows by its height.
+
+    entries: (name of one or more lines, the artist that shows it).
+    """
     names = ["\n".join(shortened(line, 42) for line in name.split("\n")) for name, _ in entries]
-    # matplotlib leaves out names that begin with an underscore: an invisible joiner goes before it.
+    # matplotlib leaves out names that begin with an underscore, so an invisible joiner goes before it.
     names = ["\u2060" + name if name.startswith("_") else name for name in names]
     half = -(-len(names) // 2)
     widest = [max((len(name) for name in part), default=0) for part in (names[:half], names[half:])]
@@ -151,7 +156,7 @@ def legend(figure: Figure, entries: Sequence[tuple[str, Any]]) -> None:
 
 
 def line(mark: Mark, *, hollow: bool = False, dash: bool = True) -> Line2D:
-    """The legend's sample of a mark."""
+    """Return the legend's sample of a mark."""
     style: Any = mark.dash if dash else "none"
     face = "white" if hollow else mark.colour
     return Line2D([], [], color=mark.colour, marker=mark.marker, linestyle=style, markerfacecolor=face)
@@ -163,9 +168,11 @@ def label_points(
     labels: Sequence[str],
     intervals: Sequence[tuple[float, float]] | None = None,
 ) -> None:
-    """Write a label beside each point, on the first side on which it covers no point, no interval of one (its lowest
-    and its highest y) and no other label; on none, it is left out. What the axes show, and the legend, must be there
-    already."""
+    """Write a label beside each point, on the first side where it covers no point, no interval and no other label.
+
+    If every side is covered, the label is left out. intervals: the lowest and the highest y of each point. The content
+    of the axes and the legend must exist before this call.
+    """
     axes.figure.draw_without_rendering()
     taken = []
     for (x, y), (low, high) in zip(points, intervals or [(y, y) for _, y in points], strict=True):
@@ -187,8 +194,10 @@ Points = Sequence[tuple[float, float]]
 
 
 def coinciding(lines: Mapping[str, Points], width: float, height: float) -> list[list[str]]:
-    """The names of lines that lie on each other, together, in order. lines: their points; width, height: of the axes in
-    the same units."""
+    """Return the names of lines, in order, with lines that lie on each other in one group.
+
+    lines: the points of each line. width, height: size of the axes in the units of the points.
+    """
     groups: list[list[str]] = []
     for name, points in lines.items():
         for group in groups:
@@ -205,18 +214,18 @@ def coinciding(lines: Mapping[str, Points], width: float, height: float) -> list
 
 
 def named(group: Sequence[str]) -> str:
-    """What a line that stands for all of them is called, in one line if that is short enough for a legend."""
+    """Return the legend's name of a line that stands for a group, in one line if it is short enough."""
     together = " and ".join(group)
     return together if len(together) <= 42 else "\nand ".join(group)
 
 
 def drawn_once(groups: Sequence[Sequence[str]]) -> str:
-    """What a caption adds where lines coincide."""
+    """Return the sentence to add to the caption if lines coincide; otherwise an empty text."""
     return " Lines that lie on each other are drawn once." if any(len(group) > 1 for group in groups) else ""
 
 
 def shortened(text: str, length: int) -> str:
-    """`text`, with its middle left out if it is longer than `length`."""
+    """Return `text`, without its middle if it is longer than `length`."""
     if len(text) <= length:
         return text
     tail = length // 3
@@ -224,7 +233,7 @@ def shortened(text: str, length: int) -> str:
 
 
 def nodes_axis(axes: Any, nodes: Iterable[int], *, log: bool) -> None:
-    """The x axis of pictures over N: a tick for each number of nodes that occurs."""
+    """Set up the x axis of pictures over N, with a tick for each number of nodes that occurs."""
     values = sorted(set(nodes))
     if log:
         axes.set_xscale("log", base=2)
@@ -235,7 +244,7 @@ def nodes_axis(axes: Any, nodes: Iterable[int], *, log: bool) -> None:
 
 
 def log_axis(axis: Any, write: Callable[[float], str]) -> None:
-    """Make a logarithmic axis write its ticks with `write`: as many as have room, also between the powers of ten."""
+    """Write the ticks of a logarithmic axis with `write`: as many as have room, also between the powers of ten."""
     low, high = sorted(axis.get_view_interval())
     decades = high / low if low > 0 else 10.0
 
@@ -250,9 +259,9 @@ def log_axis(axis: Any, write: Callable[[float], str]) -> None:
     round_ones: list[Any] = [LogLocator(10, subs=subs, numticks=8) for subs in between]
     round_ones += [LogLocator(10, subs=(1.0,), numticks=most) for most in (8, 4, 3, 2)]
     some = [each for each in round_ones if len(ticks(each)) > 1]
-    # Within a part of a decade there are less than two such values: then evenly spaced ones.
+    # Part of a decade may hold fewer than two of these values. Then use evenly spaced values.
     for locator in some or [MaxNLocator(nbins=most, steps=[1, 2, 5, 10]) for most in (4, 3, 2)]:
-        # matplotlib counts labels of five letters. Labels of a y axis lie one above the other.
+        # matplotlib counts on labels of five letters. On a y axis, labels lie one above the other.
         room = sum(max(1.0, (len(text) + 1) / 5) if axis.axis_name == "x" else 1.0 for text in ticks(locator))
         if room <= axis.get_tick_space():
             break
@@ -263,7 +272,7 @@ def log_axis(axis: Any, write: Callable[[float], str]) -> None:
 
 
 def bar_rows(axes: Any, labels: Sequence[str]) -> None:
-    """Prepare bars at y = 0, 1, ... downwards, each with its label above it: names are long, phones narrow."""
+    """Prepare bars at y = 0, 1, ... downwards, each with its label above, because names are long and phones narrow."""
     axes.set_ylim(len(labels) - 0.5, -0.85)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
@@ -271,7 +280,7 @@ def bar_rows(axes: Any, labels: Sequence[str]) -> None:
     for index, label in enumerate(labels):
         if not label:
             continue
-        # Axes are as wide as they are, whatever it says.
+        # A long label must not make the axes narrower.
         place = {"xycoords": ("axes fraction", "data"), "va": "bottom"}
         text = axes.annotate(
             shortened(label, LABEL_LETTERS), (0, index - 0.36), fontsize=9.5, bbox=BOX, zorder=3, **place
@@ -280,14 +289,14 @@ def bar_rows(axes: Any, labels: Sequence[str]) -> None:
 
 
 def text_width(text: str, size: float = _LABEL_SIZE) -> float:
-    """Points that a line takes in the wide font that pictures are laid out with."""
+    """Return the width of a line in points, in the wide font of the pictures."""
     with mpl.rc_context(_STYLE):
         width, _, _ = TextToPath().get_text_width_height_descent(text, FontProperties(size=size), ismath=False)
     return float(width)
 
 
 def label_lines(label: str) -> list[str]:
-    """A label in as many lines as it takes within a picture's width: nothing of it is left out."""
+    """Return a label in as many lines as it needs within a picture's width. Nothing of the label is left out."""
     room = 72 * WIDTH - 2 * _EDGE
     letters = LABEL_LETTERS
     while letters > 1:
@@ -299,7 +308,7 @@ def label_lines(label: str) -> list[str]:
 
 
 def point_height(labels: Sequence[str]) -> float:
-    """Inches for points in rows with these labels above them, and an axis."""
+    """Return the height in inches for rows of points with these labels above them, and an axis."""
     return 0.75 + sum(_row_height(label) for label in labels)
 
 
@@ -308,7 +317,7 @@ def _row_height(label: str) -> float:
 
 
 def point_rows(axes: Any, labels: Sequence[str]) -> list[float]:
-    """Prepare rows downwards, as high as their labels need; returns where on the y axis their points belong."""
+    """Prepare rows downwards, as high as their labels need. Return the y value of each row's point."""
     ends = list(accumulate(map(_row_height, labels)))
     axes.set_ylim(ends[-1], 0)
     axes.set_yticks([])
@@ -318,8 +327,10 @@ def point_rows(axes: Any, labels: Sequence[str]) -> list[float]:
 
 
 def label_rows(axes: Any, labels: Sequence[str], points: Sequence[tuple[float, float]]) -> None:
-    """Write each row's label right above its point, as nearly in the middle above it as the picture's width allows.
-    What the axes show, and the legend, must be there already."""
+    """Write each row's label right above its point, centred as far as the picture's width allows.
+
+    The content of the axes and the legend must exist before this call.
+    """
     axes.figure.draw_without_rendering()
     to_points = 72 / axes.figure.dpi
     for (x, y), label in zip(points, labels, strict=True):
@@ -335,12 +346,12 @@ def label_rows(axes: Any, labels: Sequence[str], points: Sequence[tuple[float, f
 
 
 def bar_height(rows: int) -> float:
-    """Inches for that many labelled bars and an axis."""
+    """Return the height in inches for this number of labelled bars and an axis."""
     return 0.75 + _BAR_ROW * rows
 
 
 def interval_row(axes: Any, row: float, mean: float | None, low: float | None, high: float | None) -> None:
-    """A dot in a row of `bar_rows` or `point_rows`, with a line through it; without what is None."""
+    """Draw a dot and a line through it, in a row of `bar_rows` or `point_rows`. Values that are None are left out."""
     if low is not None and high is not None:
         axes.plot([low, high], [row, row], color=INK, linewidth=1.6, marker="|", markersize=8)
     if mean is not None:
@@ -348,7 +359,7 @@ def interval_row(axes: Any, row: float, mean: float | None, low: float | None, h
 
 
 def to_svg(figure: Figure, key: str, label: str) -> str:
-    """The figure as an <svg> element whose ids begin with `key`."""
+    """Return the figure as an <svg> element whose ids begin with `key`."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     text = file.getvalue()
@@ -366,6 +377,8 @@ def to_svg(figure: Figure, key: str, label: str) -> str:
 
 
 def _inline(tag: str, key: str) -> str:
-    """A tag with its ids prefixed, the page's colours, and without a font family, which would override the page's."""
+    """Return a tag with prefixed ids and the page's colours, but without a font family, which would override the
+    page's.
+    """
     tag = themed(re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{key}-", tag))
     return re.sub(r"font-family: [^;\"]*;? ?", "", tag)

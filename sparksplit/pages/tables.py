@@ -1,4 +1,4 @@
-"""Tables of a page: what the cells say, and the values they are sorted by."""
+"""Tables of a page: the text of each cell, and the value for sorting."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MISSING = "–"
-"""What is written where there is nothing."""
+"""Text of a cell without a value."""
 _LONG = 15
-"""So many rows are worth choosing from."""
+"""Tables with more rows get a field to choose rows."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is shown. value: what it is sorted by; None if there is nothing, which is sorted last. link: to where it
-    leads, as a URL relative to the page."""
+    """A cell of a table.
+
+    text: the text to show. value: the value to sort by; None for an empty cell, which is sorted last. link: URL of a
+    target, relative to the page.
+    """
 
     text: str
     value: float | str | None = None
@@ -23,14 +26,16 @@ class Cell:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is aligned to the right."""
+        """Whether the cell is aligned to the right."""
         return not isinstance(self.value, str)
 
 
 @dataclass(frozen=True)
 class Table:
-    """columns: name and explanation. The first cell of a row is its heading. filled_only: leave out columns of which no
-    row has anything."""
+    """A table of a page. The first cell of a row is the row's heading.
+
+    columns: name and explanation of each column. filled_only: leave out columns without any value.
+    """
 
     key: str
     caption: str
@@ -52,7 +57,7 @@ class Table:
 
     @property
     def is_long(self) -> bool:
-        """Whether there is a field for words that its rows must have."""
+        """Whether the table has a field for words that shown rows must contain."""
         return self.sortable and len(self.rows) > _LONG
 
     @property
@@ -62,17 +67,17 @@ class Table:
 
 
 def filled(rows: Sequence[Sequence[str]]) -> list[int]:
-    """The places of the columns in which some row has something."""
+    """Return the places of the columns that have a value in some row."""
     return [
         place for place, cells in enumerate(zip(*rows, strict=True)) if any(cell not in ("", MISSING) for cell in cells)
     ]
 
 
 def text(value: str, link: str | None = None) -> Cell:
-    """A cell sorted by its letters."""
+    """Return a cell that is sorted by its text."""
     return Cell(value, value, link)
 
 
 def number(value: float | None, written: str) -> Cell:
-    """A cell sorted by its value."""
+    """Return a cell that is sorted by its value."""
     return Cell(written, value if value is not None and math.isfinite(value) else None)

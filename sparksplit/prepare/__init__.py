@@ -1,4 +1,4 @@
-"""Raw rows to a prepared data set: reading, cutting, numbering, fitting, shuffling, and the dry run.
+"""Turns raw rows into a prepared data set: reading, cutting, numbering, fitting, shuffling, and the dry run.
 
-Where to read first: `preprocess` (the command), then `prepare` (how Spark makes the data set).
+Read `preprocess` (the command) first, then `prepare` (the Spark jobs that make the data set).
 """

@@ -1,4 +1,4 @@
-"""Input that is still to come: waiting until there are rows at every path."""
+"""Waits for input until every path has rows."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from sparksplit.prepare.formats import PATHS, format_of
 
 LOOK_SECONDS, LINE_SECONDS = 10.0, 600.0
 _UNFINISHED = re.compile(r"_temporary|.*\._COPYING_")
-"""What a folder holds until all of it is there: Spark's and Hadoop's committers have the first, `hdfs dfs -put` the
-second."""
+"""Names in a folder that is still being written: `_temporary` by Spark's and Hadoop's committers, `._COPYING_` by `hdfs
+dfs -put`."""
 
 
 def await_input(config: InputConfig, output: str, overwrite: bool) -> None:
-    """Return when there are rows at every path; at once where `config` does not wait, and where `output` is
-    complete and not to be made anew: what it was made from may be gone.
+    """Wait until every path has rows. Return at once if `config` does not wait.
 
-    Raises InputError when the time is over; ConfigError where the paths cannot be looked at without Spark.
+    Also return at once if `output` is complete and `overwrite` is false, because its input may be gone.
+
+    Raise InputError if the time is over. Raise ConfigError if only Spark can list the paths.
     """
     if config.wait is None or (not overwrite and filesystem.exists(filesystem.join(output, SUCCESS))):
         return
@@ -42,32 +43,32 @@ def await_input(config: InputConfig, output: str, overwrite: bool) -> None:
 
 
 def _missing(path: str, config: InputConfig) -> list[str]:
-    """What `path` names that is not there: of `{mon,tue}`, each."""
+    """Return the paths or patterns in `path` that have no complete rows. `{mon,tue}` counts as two patterns."""
     if not format_of(config.format).patterns:
         return [] if _are_there([path]) else [path]
     return [each[0] for each in choices(path) if not _is_whole(each)]
 
 
 def _is_whole(patterns: list[str]) -> bool:
-    """Whether these patterns of one beginning match some rows, and nobody is writing where they look."""
+    """Return whether these patterns match rows, and nobody is writing into the folders that they search."""
     if any(map(_holds_unfinished, map(above, patterns))):
         return False
     return _are_there([one for pattern in patterns for one in expand(pattern)])
 
 
 def _are_there(paths: list[str]) -> bool:
-    """Whether there are rows in these files and folders, and nobody is writing into one."""
+    """Return whether these files and folders have rows, and nobody is writing into one of them."""
     there = [path for path in paths if filesystem.exists(path)]
     try:
         return not any(map(_is_filled, there)) and any(map(files_in, there))
-    except Missing:  # removed meanwhile: somebody writes it anew
+    except Missing:  # removed in the meantime: somebody is writing it again
         return False
 
 
 def _is_filled(path: str) -> bool:
-    """Whether something is being written into the folder `path` or below it.
+    """Return whether somebody is writing into the folder `path` or below it.
 
-    HDFS does not answer what is below a file.
+    Return False for a file, because HDFS does not list what is below a file.
     """
     if not filesystem.is_folder(path):
         return False

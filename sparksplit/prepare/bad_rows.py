@@ -1,6 +1,7 @@
-"""Rows that could not be read: counted by reason, kept with where they were, and how many there may be.
+"""Bad rows: counts them by reason, checks the limit, and writes them with their file and line.
 
-All of them stay in executors: the driver gets one count for each reason, and the first bad row.
+Bad rows stay in the executors. The driver gets the count and the first row of each reason. To find line numbers, the
+driver also gets the files and marks of up to 100,000 rows.
 """
 
 from __future__ import annotations
@@ -31,17 +32,16 @@ _ORDER = ("path", "offset", "row", "reason", "text")
 _WRITTEN = pa.schema([("path", pa.string()), ("row", pa.int64()), ("reason", pa.string()), ("text", pa.string())])
 _ROWS_PER_FILE = 1_000_000
 _LOOKED_UP = 100_000
-"""Bad rows of text files whose lines are looked up; further ones are kept without their line."""
+"""Largest number of bad rows whose lines are looked up in text files. Further bad rows are kept without their line."""
 _SHOWN = 5
-"""Reasons that a line names."""
+"""Largest number of reasons in one message."""
 
 
 @dataclass(frozen=True)
 class Tally:
-    """Bad rows by their reason's kind, the commonest first.
+    """Counts of bad rows by kind of reason, the most frequent kind first.
 
-    first: the first of them, by file and row; one that stands for a whole file that could not be read comes before all
-    others.
+    first: the first bad row, by file and row. A fatal row, such as one for a damaged file, comes before all other rows.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -49,14 +49,15 @@ class Tally:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of bad rows."""
         return sum(self.counts.values())
 
 
 def said(counts: Mapping[str, int]) -> str:
-    """`3 rows were left out: 2 column 'x': is null, 1 column 'y': is not finite`; empty where there are none.
+    """Return `3 rows were left out: 2 column 'x': is null, 1 column 'y': is not finite`, or "" if there are no bad
+    rows.
 
-    counts: rows by reason
+    counts: bad rows by reason
     """
     if not counts:
         return ""
@@ -68,26 +69,31 @@ def said(counts: Mapping[str, int]) -> str:
 
 
 def left_out(tally: Tally) -> str:
-    """What an error adds where no good row is left; empty where no row is bad."""
+    """Return the end of the error message for an input without good rows. Return "" if no row is bad."""
     return f"; {_rows(tally.rows, 'bad ')} left out, the first: {tally.first}" if tally.rows else ""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """How many rows may be bad. rows, fraction: where both are given, the stricter holds; None: not given."""
+    """Limit on bad rows. rows: largest number. fraction: largest fraction of all rows. None: not given.
+
+    If both are given, the stricter limit holds.
+    """
 
     rows: int | None = None
     fraction: float | None = None
 
     @classmethod
     def of(cls, config: InputConfig) -> Limit:
-        """The limit that `config` gives: no row, where it gives none."""
+        """Return the limit in `config`. If `config` gives no limit, no row may be bad."""
         given = "max_bad_rows" in config.model_fields_set or config.max_bad_fraction is None
         return cls(config.max_bad_rows if given else None, config.max_bad_fraction)
 
     def check(self, tally: Tally, good: int) -> None:
-        """Raise InputError, naming the first bad row, the number of them and the commonest reason, where there are too
-        many or where a file is damaged. good: how many rows are not bad."""
+        """Raise InputError if there are too many bad rows, or if a file is damaged. good: number of good rows
+
+        The message names the first bad row, the number of bad rows and the most frequent reason.
+        """
         first = tally.first
         if first is None:
             return
@@ -120,7 +126,7 @@ def _rows(count: int, kind: str = "") -> str:
 
 
 def tally_of(counted: Iterable[tuple[str, int, BadRow]]) -> Tally:
-    """The tally of (kind, rows, the first of them)."""
+    """Return the tally of (kind, number of rows, first row of this kind)."""
     found = sorted(counted, key=lambda each: (-each[1], each[0]))
     counts: dict[str, int] = {}
     for kind, rows, _ in found:
@@ -130,18 +136,18 @@ def tally_of(counted: Iterable[tuple[str, int, BadRow]]) -> Tally:
 
 
 def place_of(row: BadRow) -> tuple[str, int, int, str, str]:
-    """What bad rows are ordered by."""
+    """Return the sorting key of a bad row."""
     return row.path, row.offset, row.row, row.reason, row.text
 
 
 def of(frame: DataFrame) -> DataFrame:
-    """The bad rows of a parsed frame: with the fields of base.BAD as columns."""
+    """Return the bad rows of a parsed frame, with the fields of `source.BAD` as columns."""
     return frame.where("bad is not null").select("bad.*")
 
 
 @described("bad rows")
 def tally(bad: DataFrame) -> Tally:
-    """The tally of a frame as `of` gives it; the driver gets a row for each kind."""
+    """Return the tally of a frame from `of`. The driver gets one row for each kind."""
     from pyspark.sql import functions as sql
 
     first = sql.min(sql.struct(*_ORDER)).alias("first")
@@ -163,10 +169,11 @@ class _Written:
 
 @described("bad rows")
 def write(bad: DataFrame, counted: Tally, folder: str) -> None:
-    """Write bad_rows/ into `folder` from executors: path, row, reason and text of each, as Parquet, by path and row;
-    nothing where there are none.
+    """Write the bad rows to bad_rows/ in `folder`, as Parquet, in executors. Write nothing if no row is bad.
 
-    bad, counted: as `of` and `tally` give them
+    The columns are path, row, reason and text. The rows are sorted by path and row.
+
+    bad, counted: from `of` and `tally`
     """
     if not counted.rows:
         return
@@ -193,12 +200,15 @@ def write(bad: DataFrame, counted: Tally, folder: str) -> None:
     for path in kept:
         filesystem.rename(filesystem.join(place, path), filesystem.join(place, path[1:].rpartition(".")[0]))
     for name in filesystem.listing(place):
-        if name.startswith("."):  # what failed attempts have left behind
+        if name.startswith("."):  # left by failed attempts
             filesystem.remove(filesystem.join(place, name))
 
 
 def _numbered(batch: pa.RecordBatch, lines: Lines) -> pa.RecordBatch:
-    """The columns that are written, with the lines of rows that have marks. lines: the rest of them stays in it"""
+    """Return the columns to write, with line numbers in place of marks.
+
+    lines: the lines that are still free. The function removes each line that it uses
+    """
     path, row, reason, text, _ = batch.columns
     if batch.num_rows and (row.to_numpy() < 0).any():
         rows = [BadRow(**values) for values in batch.to_pylist()]
@@ -207,7 +217,7 @@ def _numbered(batch: pa.RecordBatch, lines: Lines) -> pa.RecordBatch:
 
 
 def write_part(batches: Iterable[pa.RecordBatch], place: str, name: str, attempt: int) -> str | None:
-    """Write the rows into the folder `place`. Returns the attempt's name for the file; None where there are no rows."""
+    """Write the rows into the folder `place`. Return the attempt's name for the file, or None if there are no rows."""
     path = f".{name}.{attempt}"
     whole = filesystem.join(place, path)
     writer: pq.ParquetWriter | None = None

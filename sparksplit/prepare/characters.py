@@ -1,4 +1,4 @@
-"""Characters in a configuration: what separates, quotes or introduces something in a text file."""
+"""Characters in a configuration: delimiters, quotes, escapes and comment marks of text files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{3})|\^([A-_])")
 
 
 def delimiter(text: str) -> str:
-    """The character that `text` stands for: itself, a name or an escape."""
+    """Return the character that `text` stands for: the character itself, a name or an escape. Raise ValueError
+    otherwise."""
     found = _MARKS.get(text, text)
     if escape := _ESCAPE.fullmatch(text):
         hexadecimal, octal, control = escape.groups()
@@ -24,7 +25,7 @@ def delimiter(text: str) -> str:
 
 
 def mark(text: str) -> str:
-    """`text`, which must be one character that Spark's reader can look for."""
+    """Return `text`. Raise ValueError unless it is one character that Spark's reader can search for."""
     if len(text) != 1 or not text.isascii() or text in "\r\n\0":
         raise ValueError(f"must be one ASCII character that is not a line end (is {text!r})")
     return text

@@ -27,8 +27,8 @@ Dtype = Literal[
 
 
 RULES = 4
-"""Version of the rules for reading, numbering, cutting and fitting rows. Goes up by one when the same configuration
-would give other rows or numbers, so that nothing made by the earlier rules is taken for complete."""
+"""Version of the rules for reading, numbering, cutting and fitting rows. Increase by one if an unchanged configuration
+would give other rows or numbers. Then no output of earlier rules counts as complete."""
 
 _Filled = Annotated[str, Field(min_length=1)]
 _AtLeast1 = Annotated[int, Field(ge=1)]
@@ -168,16 +168,16 @@ class InputConfig(Config):
 
     @property
     def place(self) -> str:
-        """What errors call the rows."""
+        """The name of the rows in error messages."""
         return self.table or ("the query" if self.query else "; ".join(self.paths_of("path")))
 
     def paths_of(self, key: str) -> list[str]:
-        """The paths under `key`: path, validation or test; empty where there is none."""
+        """Return the paths of `key` (path, validation or test), or an empty list."""
         given: str | list[str] | None = getattr(self, key)
         return [given] if isinstance(given, str) else list(given or ())
 
     def one_path(self, key: str = "path") -> str:
-        """The only path under `key`. Raises ConfigError where it is a list."""
+        """Return the only path of `key`. Raise ConfigError unless there is exactly one path."""
         given = self.paths_of(key)
         if len(given) != 1:
             raise self.error(key, f"must be one path for {self.format} (is a list of {len(given)})")
@@ -185,13 +185,13 @@ class InputConfig(Config):
 
     @property
     def listed(self) -> bool:
-        """Whether the rows are in files that can be looked at without Spark."""
+        """Whether the rows are in files that we can list without Spark."""
         there = [path for key in PATHS for path in self.paths_of(key)]
         return not is_own(self.format) and bool(there) and all(map(filesystem.is_known, there))
 
     def located(self) -> dict[str, Any]:
-        """The values, with paths that do not depend on the working folder."""
-        if is_own(self.format):  # its function may be given anything, a table's name for instance
+        """Return the values for the hash, with paths that do not depend on the working folder."""
+        if is_own(self.format):  # the user's function may get any text, such as a table's name
             return self.model_dump(exclude=unhashed(InputConfig))
         return {**self.model_dump(exclude=unhashed(InputConfig)), **{key: self._located(key) for key in PATHS}}
 
@@ -203,8 +203,8 @@ class InputConfig(Config):
         return not format_of(self.format).patterns or filesystem.is_known(path)
 
     def paths(self) -> dict[str, str]:
-        """Where the rows are, by the key that gives it; left out where it is no place that an output could have."""
-        if is_own(self.format):  # as in `located`: a bucket, a database
+        """Return the places of the rows, by configuration key. Places that an output cannot have are left out."""
+        if is_own(self.format):  # as in `located`: the text may name a bucket or a database
             path = self.one_path()
             try:
                 filesystem.absolute(path)
@@ -296,8 +296,11 @@ class PreprocessConfig(Config):
     minutes to fetch the archive."""
 
     def config_hash(self, function: str | None = None, fitted: str | None = None) -> str:
-        """The hash of everything that can change the result. function: the source text of the user's own function,
-        where the rows come from one. fitted: the digest of what is `fitted` already"""
+        """Return the hash of everything that can change the result.
+
+        function: source text of the user's function that returns the rows, or None
+        fitted: digest of the data set or run that `fitted` names, or None
+        """
         more = {"function": function, "fitted": fitted}
         return digest({**self.hashed(), **{name: text for name, text in more.items() if text is not None}})
 
@@ -308,16 +311,17 @@ class PreprocessConfig(Config):
 
     @property
     def patience(self) -> Patience:
-        """How long executors are waited for."""
+        """How long to wait for executors."""
         return Patience(self.queue_timeout, self.start_timeout)
 
     def check_label_scaling(self, kind: str | None) -> None:
-        """Raise ConfigError where labels of this kind are to be scaled, and are no numbers."""
+        """Raise ConfigError if `label_scaling` is standard, but labels of this kind are not numbers."""
         if self.label_scaling == "standard" and kind != "number":
             raise self.error("label_scaling", "needs labels that are numbers (input.label_type: number)")
 
     def scales_label(self, kind: str | None, table: bool) -> bool:
-        """Whether labels of this kind are to be scaled by the training rows. table: whether they are a table's."""
+        """Return whether labels of this kind are scaled by the training rows. table: whether the features are mixed
+        columns"""
         wanted = self.label_scaling or ("standard" if table and self.fitted is None else "none")
         return wanted == "standard" and kind == "number"
 

@@ -1,4 +1,4 @@
-"""Which keys of a configuration go together: of an input section, of a cut, of windows, and of all of `preprocess`."""
+"""Checks which keys of a configuration fit together: of `input`, the cut, windows, and all of `preprocess`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(config: PreprocessConfig) -> None:
     if "scaling_by" in config.model_fields_set and config.scaling == "none":
         raise config.error("scaling_by", "has no effect with scaling: none; remove it")
     for key in ("features", "scaling", "scaling_by", "label_scaling") if config.fitted is not None else ():
-        # What says nothing, such as a ready configuration's `features: {}`, does no harm.
+        # An empty value, such as `features: {}` in a ready configuration, does no harm.
         if key in config.model_fields_set and getattr(config, key) not in (None, {}, "none"):
             raise config.error(key, f"must be left out, because it comes from {config.fitted} (fitted)")
     if config.features is not None and not format_of(config.input.format).columns:
@@ -55,14 +55,14 @@ def check(config: PreprocessConfig) -> None:
 
 
 def effective(config: AnyPreprocess) -> AnyPreprocess:
-    """`config` with nothing cut off for validation where files of its own bring it, and with windows cut by
+    """Return `config` as it takes effect. `input.validation` sets the fraction `validation` to 0. Windows are cut by
     time."""
     own = {} if config.input.validation is None else {"validation": 0.0}
     return config.model_copy(update={**own, "cut": timed(config)}) if own or config.input.windows else config
 
 
 def _check_used(config: Config, format_name: str) -> None:
-    """Raise ConfigError where a key was set, even to its default, though only other formats use it."""
+    """Raise ConfigError if a key is set (even to its default) that the format does not use."""
     name = table_name(format_name)
     for key in type(config).model_fields:
         formats = users(mark_of(type(config), key))
@@ -72,7 +72,7 @@ def _check_used(config: Config, format_name: str) -> None:
 
 
 def check_input(config: InputConfig) -> None:
-    """Raise ConfigError for keys of an input section that its format does not use, or that contradict each other."""
+    """Raise ConfigError for input keys that the format does not use, or that contradict each other."""
     _check_used(config, config.format)
     for key in ("path", "table", "query"):
         if config.uses(key) and getattr(config, key) is None:
@@ -128,7 +128,7 @@ def check_input(config: InputConfig) -> None:
 def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
     """Raise ConfigError for keys of the cut that contradict each other, or the rest of `config`.
 
-    tokens: whether the format is cut into stretches. columns: whether its rows have columns with names or positions
+    tokens: whether the format is cut into consecutive parts. columns: whether rows have columns with names or positions
     """
     cut = config.cut
     by = f"cut.by is {cut.by}"
@@ -171,7 +171,7 @@ def _check_boundaries(cut: CutConfig) -> None:
 
 
 def check_windows(config: InputConfig) -> None:
-    """Raise ConfigError for keys of an input section that do not go with its windows."""
+    """Raise ConfigError for input keys that do not fit `input.windows`."""
     windows = config.windows
     if windows is None:
         return
@@ -188,9 +188,9 @@ def check_windows(config: InputConfig) -> None:
 
 
 def timed(config: PreprocessConfig) -> CutConfig:
-    """The cut of `config`: where rows are windows, by the time of the last row of their labels.
+    """Return the cut of `config`. Windows are cut by the time of the last row of their label.
 
-    Raises ConfigError where another one was asked for, or what windows cannot have.
+    Raise ConfigError if `config` asks for another cut of windows, or for a key that windows cannot have.
     """
     cut, windows = config.cut, config.input.windows
     if windows is None:

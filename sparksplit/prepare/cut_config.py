@@ -20,8 +20,10 @@ def _boundary(value: int | str) -> int | str:
 
 
 def moment(value: int | str) -> int:
-    """A boundary as the int64 that rows have: microseconds since 1970 of a date or a time (UTC where it names no zone);
-    a whole number is itself. Raises ValueError."""
+    """Return a boundary as int64: microseconds since 1970 of a date or a timestamp, or the whole number itself.
+
+    A timestamp without a zone is in UTC. Raise ValueError if `value` is no boundary.
+    """
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             raise ValueError(f"must fit in 64 bits (is {value})")
@@ -62,25 +64,25 @@ class CutConfig(Config):
 
     @property
     def needed(self) -> list[int | str]:
-        """The columns that the cut goes by, as the user names them."""
+        """The columns that the cut uses, as the user names them."""
         return list(self.columns) if self.by == "key" else [] if self.column is None else [self.column]
 
     @property
     def key(self) -> str:
-        """The key that names them."""
+        """The configuration key that names these columns."""
         return "columns" if self.by == "key" else "column"
 
     @property
     def boundaries(self) -> bool:
-        """Whether boundaries in time are given, so that there are no shares."""
+        """Whether boundaries in time are given, so that the fractions are not used."""
         return self.validation_from is not None or self.test_from is not None
 
 
 def dependent(cut: CutConfig, *, windows: bool, text: bool) -> Dependent | None:
-    """Why the rows of a split are no independent sample; None where they count as one.
+    """Return why the rows of a split are no independent sample, or None if they count as independent.
 
-    windows: whether rows are windows over time. text: whether they are sequences of a text. Both follow each other, and
-    what is true of a row is likely to be true of the next one, whether or not they overlap.
+    windows: whether rows are windows over time. text: whether rows are sequences of a text. Such rows follow each
+        other. Neighbours are likely to be alike, whether or not they overlap.
     """
     if windows or text:
         return "windows" if windows else "text"

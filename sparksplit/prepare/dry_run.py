@@ -1,4 +1,7 @@
-"""`preprocess --dry-run`: what would be made of the input, from a sample of it. Nothing is written, nothing claimed."""
+"""`preprocess --dry-run`: describes the data set that `preprocess` would make, from a sample of the input.
+
+The dry run writes nothing and claims no output.
+"""
 
 from __future__ import annotations
 
@@ -34,9 +37,9 @@ SHOWN_VALUES, SHOWN_BAD, SHOWN_CLASSES, SHOWN_COLUMNS = 8, 5, 20, 30
 
 
 def dry_run(config: PreprocessConfig) -> str:
-    """What `preprocess` would make of the input that `config` names, for people.
+    """Describe, for people, the data set that `preprocess` would make from the input of `config`.
 
-    Raises UsageError as `preprocess` does for what the driver can see is wrong; RunError where Spark fails.
+    Raise UsageError for errors that the driver can see, as `preprocess` does. Raise RunError if Spark fails.
     """
     config_checks.check(config)
     config = config_checks.effective(config)
@@ -54,14 +57,14 @@ def dry_run(config: PreprocessConfig) -> str:
 
 
 def _patient(config: InputConfig) -> InputConfig:
-    """`config` with a reader that goes on after bad rows."""
+    """Return `config` with a high limit for bad rows, so that reading continues after a bad row."""
     if not config.uses("max_bad_rows"):
         return config
     return config.model_copy(update={"max_bad_rows": TASK_ROWS, "max_bad_fraction": None})
 
 
 def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequence[BadRow], told: Facts) -> list[str]:
-    """What the sample tells, in lines for people. bad: its bad rows"""
+    """Return the report on the sample, as lines for people. bad: the bad rows of the sample"""
     good = sample.good
     total = sum(file.bytes for file in source.files)
     files = f" ({len(source.files):,} file{'s'[: len(source.files) != 1]}, {_bytes(total)})" if source.files else ""
@@ -89,8 +92,11 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
 
 
 def features(config: PreprocessConfig, source: Source, rows: pa.Table | None) -> list[tuple[str, str]]:
-    """Lines about the columns that are features: what becomes of each, what its values look like, and what speaks
-    against that. rows: good ones that have their features"""
+    """Return lines about the feature columns: the kind of each column, its values, and a warning if the kind looks
+    wrong.
+
+    rows: good rows that have their features
+    """
     values = {} if rows is None or not rows.num_rows else _columns_of(source, rows)
     said = dict.fromkeys(values, "number") if source.table is None else source.table.said()
     given = {} if config.features is None else config.features
@@ -108,8 +114,11 @@ def features(config: PreprocessConfig, source: Source, rows: pa.Table | None) ->
 
 
 def _columns_of(source: Source, rows: pa.Table) -> dict[str, pa.Array]:
-    """The values of each column that is a feature, null where one is missing; not of arrays, images and windows, and
-    not of many columns that are all numbers."""
+    """Return the values of each feature column, with null for a missing value.
+
+    Arrays, images and windows are left out. If all columns are numbers, more than SHOWN_COLUMNS of them are left out,
+    too.
+    """
     tensors = [
         tensor_of(rows.column(name), spec).reshape(rows.num_rows, -1)
         for name, spec in zip(tensor_names(len(source.tensors)), source.tensors, strict=True)
@@ -134,21 +143,21 @@ def _columns_of(source: Source, rows: pa.Table) -> dict[str, pa.Array]:
 
 
 def _numbers(values: npt.NDArray[Any]) -> pa.Array:
-    """Stored numbers, null where one is missing."""
+    """Return stored numbers, with null for a missing value."""
     mark = missing_value(values.dtype)
     missing = np.isnan(values) if values.dtype.kind == "f" else values == mark
-    numbers = values.astype(np.float32) if values.dtype == np.float16 else values  # Arrow computes little with these
+    numbers = values.astype(np.float32) if values.dtype == np.float16 else values  # Arrow has few functions for float16
     return pa.array(numbers, mask=missing if mark is not None else None)
 
 
 def columns(found: Mapping[str, str]) -> str:
-    """The raw columns with their types."""
+    """Return the raw columns with their types, as text."""
     shown = ", ".join(f"{name} {kind}" for name, kind in list(found.items())[:SHOWN_COLUMNS])
     return shown + (f", and {len(found) - SHOWN_COLUMNS:,} more" if len(found) > SHOWN_COLUMNS else "")
 
 
 def first_rows(source: Source, good: pa.Table) -> list[str]:
-    """The first good rows as text: tensors, label, kept columns."""
+    """Return the first good rows as text: tensors, label, kept columns."""
     rows = good.slice(0, SHOWN_ROWS)
     names = tensor_names(len(source.tensors))
     rows = rows.filter(rows.column(names[0]).is_valid()) if names else rows
@@ -196,12 +205,16 @@ def _label(source: Source, value: Any) -> str:
 
 
 def _short(numbers: Any) -> Any:
-    """Labels in the type that they are stored in, which shows no more digits than they have."""
+    """Return labels in the type in which they are stored, so that they show no extra digits."""
     return numbers if labels.wide(numbers).any() else numbers.astype(np.float32)
 
 
 def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tuple[str, str]]:
-    """Lines about the bad rows: how many by reason, the first ones, and what would come of them. good: other rows"""
+    """Return lines about the bad rows: counts by reason, the first rows, and whether `preprocess` will refuse the
+    input.
+
+    good: number of good rows
+    """
     if not bad:
         return [("rejected", "none")]
     found = tally_of((row.kind or row.reason, 1, row) for row in bad)
@@ -221,7 +234,7 @@ def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tupl
 
 
 def found_classes(config: PreprocessConfig, source: Source, sample: Sample) -> list[tuple[str, str]]:
-    """Lines about labels that are classes, and whether `preprocess` will refuse them."""
+    """Return lines about labels that are classes, and whether `preprocess` will refuse them."""
     good = sample.good
     if not labels.classified(source.label_kind) or not good.num_rows:
         return []
@@ -240,7 +253,7 @@ def found_classes(config: PreprocessConfig, source: Source, sample: Sample) -> l
 
 
 def classes(rows: Mapping[Any, int]) -> str:
-    """The sample's labels with their counts, in their order."""
+    """Return the sample's labels, sorted, with their counts."""
     counts = sorted(rows.items())
     shown = ", ".join(f"{label}: {count:,}" for label, count in counts[:SHOWN_CLASSES])
     more = f", and {len(counts) - SHOWN_CLASSES:,} more" if len(counts) > SHOWN_CLASSES else ""
@@ -248,7 +261,7 @@ def classes(rows: Mapping[Any, int]) -> str:
 
 
 def splits(told: Facts, sample: Sample) -> str:
-    """How many rows would fall to each split."""
+    """Return how many rows each split would get, or its fraction of the rows."""
     if told.note:
         return told.note
     if told.rows is None:
@@ -258,7 +271,7 @@ def splits(told: Facts, sample: Sample) -> str:
 
 
 def taking(told: Facts) -> str:
-    """How long the whole job will take."""
+    """Return how long the whole job will take."""
     if told.seconds is None:
         return "unknown: the number of rows, or the reading speed, is known only after all rows are read"
     cores = f"{told.cores} core{'s'[: told.cores != 1]}"

@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 _UNITS = {"us": 1, "ms": 1_000, "s": 1_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
-"""Microseconds."""
+"""Length of each unit in microseconds."""
 _DURATION = re.compile(rf"([1-9]\d{{0,11}}) ?({'|'.join(_UNITS)})")
 
 
 def duration(text: str) -> int:
-    """Microseconds of a text such as 15min. Raises ValueError."""
+    """Return the microseconds of a text such as 15min. Raise ValueError if the text is no duration."""
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(f"must be a whole number and one of {', '.join(_UNITS)}, such as 15min or 1d (is {text!r})")
@@ -19,7 +19,7 @@ def duration(text: str) -> int:
 
 
 def written(step: int, *, time: bool) -> str:
-    """A step as a configuration has it. time: whether it is in microseconds"""
+    """Return a step as a configuration writes it. time: whether `step` is in microseconds"""
     unit = next(unit for unit, size in reversed(_UNITS.items()) if step % size == 0)
     return f"{step // _UNITS[unit]}{unit}" if time else str(step)
 
@@ -29,8 +29,10 @@ _WAIT = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([smhd])")
 
 
 def seconds(value: Any) -> Any:
-    """The seconds of a text such as 2h; anything else as it is, for others to judge. Raises ValueError for a text that
-    is no duration."""
+    """Return the seconds of a text such as 2h. Return any other value unchanged, for pydantic to check.
+
+    Raise ValueError if a text is no duration.
+    """
     if not isinstance(value, str):
         return value
     found = _WAIT.fullmatch(value.strip())

@@ -1,4 +1,4 @@
-"""The formats of raw rows by name. A new one is a module in sources/ and a line here."""
+"""The formats of raw rows by name. To add a format, add a module in sources/ and a line here."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ _FILES = (*_ROWS, "files")
 
 @dataclass(frozen=True)
 class Format:
-    """What others need to know about a format.
+    """The facts about a format that other modules need.
 
-    source: its class, as `module:Class` within prepare/, made with its `of`: our own tasks read its files.
-    reader: the function that gives its columns as a DataFrame, as `module:function` there (tables.readers.Read): Spark
-    reads it. Neither, where the caller has a DataFrame already.
-    groups: what the marks of keys (base/keys.py) call it, beside its name.
-    shapeless: whether its rows have neither dtype nor shape of their own, so that `predict` takes the model's.
-    tokens: whether its rows are sequences of tokens, cut into splits by position rather than by a hash.
-    settings: Spark's settings that a session needs for it, if we start the session.
+    source: its class, as `module:Class` within prepare/, made with its `of`. Our own tasks read its files.
+    reader: the function that returns its columns as a DataFrame, as `module:function` within prepare/
+        (tables.readers.Read). Spark reads it. A format without source and reader gets a DataFrame from the caller.
+    groups: further names of the format in the marks of keys (base/keys.py).
+    shapeless: whether its rows have no dtype and shape of their own, so that `predict` takes the model's.
+    tokens: whether its rows are sequences of tokens, which are cut into splits by position, not by a hash.
+    settings: Spark settings for the format, if we start the session.
     lines: whether its files are lines of text.
     """
 
@@ -41,20 +41,20 @@ class Format:
 
     @property
     def patterns(self) -> bool:
-        """Whether its paths may be patterns or lists, and lie wherever Spark can read."""
+        """Whether its paths may be patterns or lists, and may be wherever Spark can read."""
         return bool(self.reader)
 
     @property
     def columns(self) -> bool:
-        """Whether its rows have columns, so that labels and what is kept go by their names."""
+        """Whether its rows have columns, by which the configuration selects the label and the kept columns."""
         return "columns" in self.groups
 
     def load(self) -> Any:
-        """The class that `source` names: of source.FileSource."""
+        """Return the class that `source` names, a subclass of source.FileSource."""
         return _named(self.source)
 
     def load_reader(self) -> Any:
-        """The function that `reader` names: a tables.readers.Read."""
+        """Return the function that `reader` names, a tables.readers.Read."""
         return _named(self.reader)
 
 
@@ -64,7 +64,7 @@ def _named(place: str) -> Any:
 
 
 DATAFRAME = "dataframe"
-"""The format of a DataFrame, which no configuration file can name, and of what a user's own function returns."""
+"""The format of a DataFrame, from a program or from a user's function. A configuration file cannot name this format."""
 
 AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
 """Spark's package for Avro, the newest for Spark 3.5 in Maven Central."""
@@ -87,17 +87,17 @@ FORMATS: Mapping[str, Format] = {
 
 
 def format_of(name: str) -> Format:
-    """The format called `name`, which may be a user's own function."""
+    """Return the format called `name`, which may be a user's own function."""
     return FORMATS[table_name(name)]
 
 
 def table_name(name: str) -> str:
-    """What FORMATS calls the format `name`, which may be a user's own function."""
+    """Return the key in FORMATS of the format `name`, which may be a user's own function."""
     return DATAFRAME if is_own(name) else name
 
 
 def known_format(name: str) -> str:
-    """`name` itself. Raises ValueError, listing the known names, where it is not one that a configuration may use."""
+    """Return `name`. Raise ValueError, with the known names, if a configuration cannot use this format."""
     names = [each for each in FORMATS if each != DATAFRAME]
     if name in names:
         return name
@@ -114,5 +114,5 @@ def known_format(name: str) -> str:
 
 
 def users(mark: Mark) -> tuple[str, ...]:
-    """The formats that use a key with this mark."""
+    """Return the formats that use a key with this mark."""
     return tuple(name for name, each in FORMATS.items() if not mark.users or {name, *each.groups} & {*mark.users})

@@ -1,9 +1,10 @@
-"""Raw data to a prepared data set on Spark: all work on rows runs in executors, the driver sees only their facts.
+"""Prepares a data set on Spark. Executors do all work on rows; the driver sees only facts about them.
 
-rows (sources) -> kept, packed -> bad rows, numbers among equal rows, counts -> lanes and files (plan)
-a table's training rows -> vocabularies, quantiles
-kept rows -> row_id, split and file, packed for it -> one shuffle, a partition for each file -> sorted by lane and
-row_id in the task that writes it -> Parquet
+1. Parse the rows once, pack them and keep them.
+2. Count bad rows, number equal rows, and count rows by split and label.
+3. Fit a table's vocabularies and quantiles on the training rows. Plan lanes and files.
+4. Compute row_id, split and file of each row. Shuffle the rows once, with a partition for each file.
+5. Sort each file's rows by lane and row_id, in the task that writes the file as Parquet.
 """
 
 from __future__ import annotations
@@ -55,18 +56,17 @@ __all__ = ["from_arrays", "prepare"]
 
 _ID_BITS = 64
 _RENAMES = 16
-"""At the same time: each waits for the NameNode."""
+"""Renames at the same time, because each rename waits for the NameNode."""
 
 
 def prepare(
     spark: SparkSession, config: PreprocessConfig, source: Source, folder: str, like: Fitted | None = None
 ) -> tuple[Manifest, str | None]:
-    """Write the prepared data set of `source` into `folder`, which the caller publishes. like: what is fitted already
+    """Write the prepared data set of `source` into `folder`, which the caller publishes. like: what is already fitted
 
-    Returns its manifest and, where the source has no files that would show a change, the `rows_digest`.
+    Return the manifest, and the `rows_digest` if the source has no files that would show a change (otherwise None).
 
-    Raises InputError for bad rows or files, for labels that the training split does not have, and for a source without
-    rows.
+    Raise InputError for too many bad rows, damaged files, labels that the training split does not have, or no rows.
     """
     cut = Cut() if source.deals else Cut.of(config, ("test",) if source.has_test else ())
     config.check_label_scaling(source.label_kind)
@@ -102,7 +102,7 @@ def prepare(
         fitted = fitting(source.table, source.tensors, kept.rows, identify, cut, names)
         layout = Layout(fitted.encoder.tensors, label, source.keep, 1, features=fitted.encoder.features)
         layout, lanes = _laid_out(layout, config, like, sum(found.rows.values()))
-        # The task that writes a file has its rows in memory, with the texts that they keep.
+        # The task that writes a file holds its rows in memory, with their kept texts.
         row_bytes = layout.row_bytes + (round(text_bytes) if source.keep else 0)
         where = Plan.of(found.rows, row_bytes, lanes, config.file_size)
         place = Place.of(source, identify, cut, where, layout, fitted.encoder, batch_rows)
@@ -123,7 +123,7 @@ def prepare(
 
 
 def _laid_out(layout: Layout, config: PreprocessConfig, like: Fitted | None, rows: int) -> tuple[Layout, int]:
-    """(`layout` for so many rows, how many lanes these are dealt into)"""
+    """Return (`layout` for this many rows, number of lanes)."""
     lanes = config.lanes or (like and like.lanes) or plan.lanes_for(rows, layout.row_bytes)
     block_rows = plan.block_rows(layout.row_bytes, plan.block_bytes(lanes, config.block_size))
     laid_out = replace(
@@ -139,7 +139,7 @@ def _laid_out(layout: Layout, config: PreprocessConfig, like: Fitted | None, row
 def _label_spec(
     source: Source, classes: list[str] | None, unknown: bool = False, wide: bool = True
 ) -> LabelSpec | None:
-    """wide: whether there are numbers that float32 does not hold"""
+    """Return the label's spec. wide: whether some labels are numbers that float32 does not hold"""
     if source.label_kind is None:
         return None
     if source.label_kind == "number":
@@ -153,11 +153,13 @@ def _label_spec(
 
 @described("write")
 def _write(rows: Kept, place: Place, folder: str) -> tuple[list[FileFacts], bool]:
-    """Write the files in executors, and give those of the successful attempts their final names.
+    """Write the files in executors, and give the files of successful attempts their final names.
 
-    Where different rows have the same id, which their writers see since they lie next to each other, all is written
-    again with other ids for them: that is seldom (in one of 40 sets of 10^9 rows), and looking for it first is dear.
-    Returns the files' facts, and whether rows have such ids.
+    Different rows may have equal ids. Their writer notices this, because sorted rows with equal ids are neighbours. All
+    files are then written again, with other ids for these rows. This is rare (one in 40 sets of 10^9 rows), and a
+    search before writing would be expensive.
+
+    Return the facts of the files, and whether some rows got other ids.
     """
     for split, files in zip(SPLITS, place.plan.splits, strict=True):
         if files.files:
@@ -177,7 +179,10 @@ def _write(rows: Kept, place: Place, folder: str) -> tuple[list[FileFacts], bool
 
 
 def _offsets(rows: Kept, place: Place) -> npt.NDArray[np.int64]:
-    """Rows of each file's first lane that are in earlier files; counted only where lanes lie in several files."""
+    """Return, for each file, the rows of its first lane that are in earlier files: int64 [files].
+
+    Rows are counted only if a lane lies in several files.
+    """
     from pyspark.sql import functions as sql
 
     found = np.zeros(place.plan.files, np.int64)
@@ -197,12 +202,12 @@ def _offsets(rows: Kept, place: Place) -> npt.NDArray[np.int64]:
 
 
 def _by_file(rows: Kept, place: Place) -> DataFrame:
-    """The rows in chunks, in a partition for each file."""
+    """Return the rows in chunks, with one partition for each file."""
     return rows.through(place).repartition(place.plan.files, FILE)
 
 
 def _named(rows: Kept, identify: Identify, ids: set[int]) -> list[Key]:
-    """Those of the `rows` that have one of the `ids` (as int64)."""
+    """Return the keys of the `rows` that have one of the `ids` (int64)."""
 
     def found(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = np.array(sorted(ids), np.int64)
@@ -216,7 +221,7 @@ def _named(rows: Kept, identify: Identify, ids: set[int]) -> list[Key]:
 
 
 def _rename(folder: str, facts: list[FileFacts]) -> None:
-    """Give the files of `facts` their final names, and remove what failed attempts have left behind."""
+    """Give the files of `facts` their final names, and remove the files of failed attempts."""
     kept: dict[str, set[str]] = {}
     with ThreadPoolExecutor(_RENAMES) as pool:
         done = []

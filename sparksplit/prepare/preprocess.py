@@ -1,4 +1,4 @@
-"""`preprocess` as the driver sees it: check, prepare in executors, publish."""
+"""`preprocess` on the driver: checks, prepares in executors, publishes."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 
 def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | None = None) -> PreparedDataSet:
-    """Prepare the data set that `config` names, unless it is there already.
+    """Prepare the data set of `config`, unless it is already complete.
 
-    frame: the rows, where `config` is a DataFramePreprocess. A DataFrame has no files to look at, so it is read to find
-    out whether a complete data set was made from the same rows.
+    frame: the rows, if `config` is a DataFramePreprocess. A DataFrame has no files to compare. So its rows are read to
+        find out whether a complete data set was made from them.
 
-    Raises UsageError for what is wrong with the user's input, before anything is written; RunError where Spark fails.
+    Raise UsageError for errors in the user's input. Errors that the driver can see come before anything is written.
+    Raise RunError if Spark fails.
     """
     config_checks.check(config)
     config = config_checks.effective(config)
@@ -45,7 +46,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     function = own_source(config.input)
     fitted = None if config.fitted is None else read_fitted(config.fitted)
     inputs = {**config.input.paths(), **config.own_file, **({} if fitted is None else {"fitted": fitted.path})}
-    # Spark starts before the claim only where it has to look at the rows: it may fail at that.
+    # Spark starts before the claim only if Spark has to look at the rows, because this may fail.
     with ExitStack() as started:
         session = session_for(config, started)
         if not (config.input.listed or format_of(config.input.format).source):
@@ -58,7 +59,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
         more = {"input.format's file": function and digest(function), "fitted": fitted_digest}
         keys = {**config.hashed(), **{key: content(value) for key, value in more.items() if value}}
         output = Output(config.output, config_hash, "preprocess", inputs, input_hash, keys)
-        # What is wrong with the input is reported before anything is written, even the claim on the output.
+        # Report errors in the input before anything is written, even the claim on the output.
         if source is None and output.decide(options.overwrite) != "done":
             source = open_rows(config, session, frame, fitted)
         with output.claimed(options.overwrite) as decision:
@@ -71,8 +72,9 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             for line in () if source.table is None else source.table.said().values():
                 say(f"feature {line}")
             say(f"label {source.label_said(config.scales_label(source.label_kind, source.table is not None))}")
-            # Published, or removed, when the Spark that this call starts has stopped, and nothing writes any more.
-            # In a session that stays, what a failed job's last tasks write is removed by the next command.
+            # The folder is published or removed after the Spark that this call started has stopped, so nothing writes
+            # any more. In a session that continues, a failed job's last tasks may still write. The next command removes
+            # these files.
             with output.staging() as folder, started:
                 spark = session()
                 with spark_progress(spark, "preprocess"):
@@ -85,17 +87,17 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
 
 
 def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], SparkSession]:
-    """What gives the Spark session that `config` needs, and starts it when it is first asked for; it stops with
-    `started`."""
+    """Return a function that returns the Spark session for `config`. The first call starts the session, which stops
+    with `started`."""
     settings = dict(format_of(config.input.format).settings)
     name = called("preprocess", config.output)
     return lambda: started.enter_context(session_with_executors(name, config.executors, settings, config.patience))
 
 
 def own_source(config: InputConfig) -> str | None:
-    """The source text of the user's function that gives the rows, "" for one in a package; None where no function does.
+    """Return the source text of the user's function that returns the rows. "": it is in a package. None: there is none.
 
-    Raises ConfigError where the function that is named does not exist.
+    Raise ConfigError if the function does not exist.
     """
     if not is_own(config.format):
         return None
@@ -107,7 +109,8 @@ def own_source(config: InputConfig) -> str | None:
 
 @described("open")
 def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
-    """The DataFrame that the user's function returns. Raises ConfigError where it fails or returns something else."""
+    """Return the DataFrame of the user's function. Raise ConfigError if the function fails or returns something
+    else."""
     from pyspark.sql import DataFrame
 
     try:
@@ -125,7 +128,8 @@ def own_frame(spark: SparkSession, config: InputConfig) -> DataFrame:
 
 
 def _hash_of(source: Source, session: Callable[[], SparkSession]) -> str | Callable[[], str]:
-    """What shows that the rows of an opened source are others: its files, or all rows, read when that is asked for."""
+    """Return the hash that shows whether the source's rows changed. Without files, return a function that reads all
+    rows for it."""
     return source.raw_digest or (lambda: digest_now(session(), source))
 
 
@@ -136,7 +140,7 @@ def open_rows(
     frame: DataFrame | None,
     fitted: Fitted | None = None,
 ) -> Source:
-    """The source of raw rows. Raises ConfigError and InputError for whatever the driver can see is wrong with it."""
+    """Return the source of raw rows. Raise ConfigError or InputError for errors that the driver can see."""
     source = _opened(config, session, frame, None if fitted is None else fitted.description)
     if source.has_test and config.test > 0:
         raise config.error("test", f"must be 0, because the input has its own test split (is {config.test})")

@@ -1,7 +1,7 @@
-"""A sample of a source's rows, and what it tells of the whole input: how many rows, to which splits, in what time.
+"""Samples a source's rows, and estimates the whole input from the sample: rows, rows by split, seconds.
 
-The sample is the beginning of some of the tasks that would read the input, each in an executor, by the very reader that
-`preprocess` uses; so a row that it rejects will be rejected.
+The sample is the first rows of some of the tasks that read the input. Executors read it with the reader of
+`preprocess`. So `preprocess` rejects every row that is rejected here.
 """
 
 from __future__ import annotations
@@ -39,27 +39,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TASKS = 8
-"""How many tasks the sample is from, at least, where the input has so many with rows."""
+"""The sample has rows of at least this many tasks, if so many tasks have rows."""
 TASK_ROWS = 10_000
 TASK_SECONDS = 5.0
-"""How much of a task is read: so many rows, for so long."""
+"""Limits for the sample of one task: rows, and seconds of reading."""
 SHOWN_ROWS = 5
 VALUE_BYTES = 1024 * 1024
-"""Of the features of a task's first rows: what columns look like is told by these."""
+"""Bytes of features that a task sends with its first rows. The dry run shows the columns' values from these rows."""
 WORK = 3.0
-"""What a whole job costs where reading and parsing all rows costs 1: they are kept, gone over, shuffled, sorted and
-written (docs/operations.md has the measurements)."""
+"""Time of the whole job, as a multiple of the time to read and parse all rows. The job also keeps, passes over,
+shuffles, sorts and writes the rows (docs/operations.md has the measurements)."""
 _BATCH = 1_000
-"""Rows of a batch, so that Spark reads little more than the sample."""
+"""Rows in a record batch. A small batch keeps Spark from reading much more than the sample."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Rows of some tasks.
+    """The first rows of some tasks.
 
-    rows: columns as in `parsed_schema`, with the features of each task's first ones only. rate: rows/s of the fastest
-    task, of one core. whole: whether these are all rows that there are. row_bytes: of a file for each row; None where
-    our own tasks read the files. valued: the good rows that have their features; None: none that are known.
+    rows: columns as in `parsed_schema`. Only the first rows of each task have their features.
+    rate: rows/s of the fastest task, on one core.
+    whole: whether the sample has all rows of the input.
+    row_bytes: bytes of the files per row. None: our own tasks read the files, not Spark.
+    valued: the good rows that have their features. None: unknown.
     """
 
     rows: pa.Table
@@ -76,16 +78,18 @@ class Sample:
 
     @property
     def good(self) -> pa.Table:
-        """The other rows."""
+        """The rows that are not rejected."""
         return self.rows.filter(self.rows.column(BAD).is_null())
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What a sample tells of the whole input.
+    """Estimates for the whole input, from a sample.
 
-    rows: of the whole input, good and bad; None where nothing tells. splits: rows that fall to each, or shares of those
-    that are cut, where `rows` is None. seconds: what the whole job would take. note: why there are no splits.
+    rows: good and bad rows of the input. None: unknown.
+    splits: rows of each split. If `rows` is None: fractions of the rows that are cut.
+    seconds: duration of the whole job on `cores` cores. None: unknown.
+    note: why `splits` is empty.
     """
 
     rows: int | None
@@ -97,14 +101,17 @@ class Facts:
 
 @dataclass(frozen=True, eq=False)
 class _Take:
-    """What a task of the sample does: one row with the beginning of its rows, as an Arrow stream; none without rows."""
+    """The work of one task of the sample. Yields one row that holds the task's first rows as an Arrow stream.
+
+    Yields nothing if the task has no rows.
+    """
 
     read: Reader
     schema: pa.Schema
     most: int
-    """Rows to take."""
+    """Largest number of rows to take."""
     valued: int = SHOWN_ROWS
-    """So many of them with their features, the first good ones."""
+    """Largest number of good rows that get their features. These are the first good rows."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         taken: list[pa.RecordBatch] = []
@@ -133,7 +140,8 @@ class _Take:
 
 
 class _Clock:
-    """How fast rows come. It starts with the first of them, which waited for Spark's own start, if more follow."""
+    """Measures rows/s. If more items follow the first one, the time of the first does not count: it waited for Spark's
+    start."""
 
     def __init__(self) -> None:
         self.looks, self._begin, self._rows = 0, time.perf_counter(), 0
@@ -141,13 +149,13 @@ class _Clock:
         self._now = self._begin
 
     def saw(self, rows: int) -> None:
-        """So many more rows have come."""
+        """Count `rows` more rows."""
         self.looks, self._rows, self._now = self.looks + 1, self._rows + rows, time.perf_counter()
         self._first = self._first or (self._now, self._rows)
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
+        """Seconds from the start to the last rows."""
         return self._now - self._begin
 
     @property
@@ -177,13 +185,13 @@ def _stream(batches: Sequence[pa.RecordBatch], schema: pa.Schema) -> bytes:
 
 
 def sampled(spark: SparkSession, source: Source) -> Sample:
-    """A sample of the source's rows. Raises InputError where there is none."""
+    """Return a sample of the source's rows. Raise InputError if the source has no rows."""
     frame, read = source.raw(spark)
     schema = parsed_schema(source)
     before = _read_so_far(spark)
     row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     with bounded_batches(spark, min(_BATCH, rows_per_batch(row_bytes))):
-        # Spark goes from task to task until it has so many of these rows.
+        # Each task gives at most one row, so Spark runs tasks until TASKS + 1 of them had rows.
         valued = max(SHOWN_ROWS, min(TASK_ROWS, VALUE_BYTES // max(1, row_bytes)))
         take = _Take(reader_of(source, read), schema, TASK_ROWS, valued)
         found = frame.mapInArrow(take, "rate double, ended boolean, valued bigint, rows binary").take(TASKS + 1)
@@ -198,7 +206,7 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
 
 
 def facts(spark: SparkSession, config: PreprocessConfig, source: Source, sample: Sample) -> Facts:
-    """What the sample tells."""
+    """Estimate the facts of the whole input from the sample."""
     parts = _by_part(sample.rows) if sample.whole else source.expected_rows(sample.row_bytes)
     rows = None if parts is None else sum(parts.values())
     dealt, note = _dealt(spark, config, source, sample.good)
@@ -213,9 +221,10 @@ def _by_part(rows: pa.Table) -> dict[str, int]:
 
 
 def expected_splits(dealt: Mapping[str, float], parts: Mapping[str, int] | None) -> dict[str, float]:
-    """Rows by split where `parts` are the rows by part; shares of the rows that are cut, where that is unknown.
+    """Return the expected rows of each split. If `parts` is None, return fractions of the rows that are cut.
 
-    dealt: the shares of the rows of the part train that fall to each split
+    dealt: for each split, its fraction of the rows of the part train
+    parts: rows of each part
     """
     if parts is None or not dealt:
         return dict(dealt)
@@ -225,7 +234,7 @@ def expected_splits(dealt: Mapping[str, float], parts: Mapping[str, int] | None)
 def _dealt(
     spark: SparkSession, config: PreprocessConfig, source: Source, good: pa.Table
 ) -> tuple[dict[str, float], str]:
-    """(the shares of the rows of the part train that fall to each split, why that cannot be told)."""
+    """Return (for each split, its fraction of the rows of the part train; why the fractions are unknown)."""
     if not good.num_rows:
         return {}, "unknown: all rows of the sample are rejected"
     cut = Cut() if source.deals else Cut.of(config, [name for name in source.parts() if name != "train"])
@@ -259,7 +268,8 @@ def _schema(keys: Iterable[str], good: pa.Table) -> str:
 
 
 def _read_so_far(spark: SparkSession) -> tuple[int, int]:
-    """(bytes, rows) that Spark's own readers have read in this session; zeros for files that our tasks read."""
+    """Return (bytes, rows) that Spark's own readers have read in this session. Files that our own tasks read do not
+    count."""
     context = spark.sparkContext
     jvm, scala = context._jvm, context._jsc.sc()
     assert jvm is not None and context._gateway is not None

@@ -1,4 +1,4 @@
-"""What every source of raw rows gives: the small interface that preprocess and predict share."""
+"""The interface of every source of raw rows, for preprocess and predict."""
 
 from __future__ import annotations
 
@@ -33,37 +33,42 @@ GZIP_MAGIC = b"\x1f\x8b"
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes of raw input that a task holds at a time."""
 RANGE_BYTES = 64 * 1024 * 1024
-"""How many bytes of a file one task reads, where the file can be split."""
+"""Bytes of a file that one task reads, if the file can be split."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one Spark task reads: a file (and its labels' file), or a part of it."""
+    """The input of one Spark task: a file (with its file of labels), or a range of a file."""
 
     part: str
-    """train or test; the split, for a source that deals its rows itself"""
+    """train or test. If the source deals its rows itself: the split."""
     path: str
     labels: str | None = None
     start: int = 0
-    """First row (IDX), byte (CSV) or sequence (text)"""
+    """First row (IDX) or sequence (text)."""
     stop: int | None = None
-    """Where to stop, exclusive; None: at the end"""
+    """End (exclusive). None: the end of the file."""
 
 
 @dataclass
 class ParsedRows:
-    """Parsed rows: tensors [n, *shape] of the declared dtypes; labels int64 or float64 [n], strings, a text's tokens
-    [n, length] or a window's numbers [n, horizon]; kept columns as strings."""
+    """Parsed rows.
+
+    tensors: [n, *shape], of the declared dtypes.
+    label: int64 or float64 [n], strings, a text's tokens [n, length] or a window's numbers [n, horizon].
+    keep: kept columns, as strings.
+    """
 
     tensors: list[npt.NDArray[Any]]
     label: npt.NDArray[Any] | list[str] | None
     keep: list[list[str | None]] = field(default_factory=list)
     cut: npt.NDArray[np.int64] | None = None
-    """What the cut goes by [n]; None where it needs nothing."""
+    """The value that the cut uses [n]. None: the cut uses no value."""
     texts: list[pa.Array] = field(default_factory=list)
-    """A table's categories and texts, as strings [n] that may be null."""
+    """A table's categories and texts, as strings [n]. Null: missing."""
     weight: npt.NDArray[Any] | None = None
-    """What each row counts, float32 [n]: the last of the source's tensors, but no part of a row's content."""
+    """Weight of each row, float32 [n]. The weight is the last of the source's tensors, but no part of a row's
+    content."""
 
     def __len__(self) -> int:
         return len(self.tensors[0] if self.tensors else self.texts[0])
@@ -71,19 +76,22 @@ class ParsedRows:
 
 @dataclass(frozen=True)
 class BadRow:
-    """A row that could not be parsed; `fatal` where the file itself is damaged, whatever max_bad_rows says."""
+    """A row that could not be parsed.
+
+    fatal: an error under every limit of bad rows, for example because the file itself is damaged.
+    """
 
     path: str
     row: int
-    """Line of the file, from 1 (a header counts); 0 where it is not known, or rows have no number. Below 0: a mark of
-    its text, by which line_numbers.py looks the line up."""
+    """Line of the file, from 1 (a header counts). 0: not known, or rows have no number. Below 0: a mark of the row's
+    text, with which line_numbers.py finds the line."""
     reason: str
     text: str = ""
     offset: int = 0
-    """What rows of a file are ordered by, where `row` is a mark; otherwise 0"""
+    """Order of the row in its file, if `row` is a mark. Otherwise 0."""
     fatal: bool = False
     kind: str = ""
-    """The reason without the row's own values, by which bad rows are counted; empty where the reason has none."""
+    """The reason without the row's own values, to count bad rows by. Empty: `reason` has no such values."""
 
     def __str__(self) -> str:
         if self.fatal:
@@ -95,19 +103,20 @@ class BadRow:
 
 @dataclass(frozen=True)
 class BadRows:
-    """Many bad rows at once, without an object for each. rows: of BAD, whose fields are BadRow's"""
+    """Many bad rows, without an object for each row. rows: structs of type BAD, with the fields of BadRow"""
 
     rows: pa.StructArray
 
     @classmethod
     def of(cls, rows: Sequence[BadRow]) -> BadRows:
-        """These rows."""
+        """Return `rows` as one BadRows."""
         values = [{name: getattr(row, name) for name in _NAMES} | {"kind": row.kind or row.reason} for row in rows]
         return cls(pa.array(values, type=BAD))
 
     @classmethod
     def from_columns(cls, **columns: Any) -> BadRows:
-        """Rows of the same number of values, or one that all rows have, for some of the fields; `reason` among them."""
+        """Return bad rows with these fields of BAD. A field is a sequence, or one value for all rows. `reason` must be
+        a sequence."""
         rows = len(columns["reason"])
         given = dict(zip(_NAMES, ("", 0, "", "", 0, False, ""), strict=True)) | columns
         arrays = []
@@ -135,58 +144,59 @@ BAD = pa.struct(
         ("kind", pa.string()),
     ]
 )
-"""A bad row in a record batch; null where the row is good."""
+"""Type of a bad row in a record batch. The value is null for a good row."""
 _NAMES = tuple(field_.name for field_ in BAD)
 
 Reader = Callable[[Iterable[pa.RecordBatch]], Iterator[tuple[str, ParsedRows | BadRow | BadRows]]]
-"""How a Spark task reads its record batches: it yields (part, rows or bad rows); picklable."""
+"""Reads the record batches of a Spark task. Yields (part, rows or bad rows). Picklable."""
 
 
 class Source(abc.ABC):
-    """Raw rows of one format. Making one checks, on the driver, whatever is cheap to check."""
+    """Raw rows of one format. The constructor makes all cheap checks, on the driver."""
 
     place: str
-    """What errors call it."""
+    """The source's name in error messages."""
     tensors: Sequence[TensorSpec]
-    """Of its rows as they are parsed; those of a table are stored with some more."""
+    """Tensors of the parsed rows. The stored rows of a table have additional tensors."""
     table: Table | None = None
-    """The features of mixed columns, where rows have them."""
+    """The features of mixed columns. None: no mixed columns."""
     label_kind: str | None
-    """integer, text or number; characters or words for a token at each position; None without labels"""
+    """integer, text or number. characters or words: a token at each position. None: no labels."""
     label_name: str | None = None
-    """The label's column, where the label is one and has a name of the user's."""
+    """Name of the label's column. None: no column holds the label, or the user gave it no name."""
     keep: Sequence[str] = ()
     files: Sequence[SourceFile]
     has_test: bool
     """Whether the source brings a test split."""
     deals: bool = False
-    """Whether its tasks say which split their rows belong to, so that nothing is cut by a hash."""
+    """Whether the tasks name the split of their rows, so that nothing is cut by a hash."""
     raw_bytes: int = 0
-    """Bytes of a raw row, where it may have more than its tensors."""
+    """Bytes of a raw row, if it can be larger than its tensors."""
     vocabulary: list[str] | None = None
     """The classes of labels that are tokens."""
     cut_by: By = "row"
-    """What its rows are cut by: then they have it in `cut`, but for a hash of the features, which `parse` makes."""
+    """Rule of the cut. Parsed rows hold the value for the rule in `cut`. Only the hash of the features is added by
+    `parse`."""
     columns: Mapping[str, str] = {}
-    """The raw columns with their types, as Spark calls them, where it reads them."""
+    """The raw columns with Spark's types, if Spark reads the rows."""
     raw_digest: str | None = None
-    """What shows that files are others, where Spark reads them; None where there are none to look at."""
+    """Hash that changes with the files that Spark reads. None: there are no files to look at."""
     notes: Sequence[str] = ()
-    """What was done to the columns that a user should know, for people."""
+    """Messages for the user about what was done to the columns."""
     windows: Windows | None = None
-    """Where rows are windows over time; with their step once `raw` has been called."""
+    """Set if rows are windows over time. The step is known after `raw` has been called."""
     exif: bool | None = None
-    """Whether images are turned as their EXIF orientation says; None where rows are no images."""
+    """Whether images are rotated and mirrored by their EXIF orientation. None: rows are not images."""
 
     @property
     def label_places(self) -> int | None:
-        """How many values a row's label has, where it is not a single one."""
+        """Number of values in a row's label. None: a single value, or no label."""
         if self.windows is not None and self.label_kind is not None:
             return self.windows.horizon
         return self.tensors[0].values if self.label_kind in TOKENS else None
 
     def label_said(self, scaled: bool) -> str:
-        """What becomes of the labels, for people. scaled: whether they are scaled"""
+        """Describe the labels for people. scaled: whether the labels are scaled"""
         if self.label_kind is None or self.label_kind in TOKENS:
             return self.label_kind or "none"
         name = "" if self.label_name is None else f"{self.label_name}: "
@@ -196,38 +206,38 @@ class Source(abc.ABC):
 
     @property
     def left_out(self) -> dict[str, int]:
-        """Of windows: how many were left out, by reason; known when all rows have been read."""
+        """Number of windows that were left out, by reason. Known after all rows have been read."""
         return {}
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
-        """About how many rows each part has, without reading them; None where nothing tells.
+        """Estimate the rows of each part without reading them. Return None if this is impossible.
 
-        row_bytes: of a file for each row, where Spark has read some
+        row_bytes: bytes of the files per row, if Spark has read some rows
         """
         return None
 
     @abc.abstractmethod
     def parts(self) -> list[str]:
-        """The parts that it has rows for: train and test, or the splits where a source deals its rows itself."""
+        """Return the parts that have rows: train, validation, test."""
 
     @abc.abstractmethod
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
-        """A DataFrame, and the reader that makes the source's rows of it, each row once."""
+        """Return a DataFrame, and the reader that makes the source's rows from it, each row once."""
 
 
 class FileSource(Source):
-    """Files that our own tasks read, each a part of them; picklable."""
+    """Files that our own tasks read. Picklable."""
 
     @property
     def place(self) -> str:  # type: ignore[override]
-        """The first file."""
+        """Path of the first file."""
         return self.files[0].path
 
     def parts(self) -> list[str]:
         return list(dict.fromkeys(task.part for task in self.tasks()))
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
-        """A DataFrame of the tasks' numbers, with one Spark task for each."""
+        """Return a DataFrame of the tasks' numbers, with one Spark task for each number, and its reader."""
         tasks = self.tasks()
 
         def read(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow]]:
@@ -238,7 +248,7 @@ class FileSource(Source):
         return spark.range(0, len(tasks), 1, max(1, len(tasks))), read
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
-        """The rows of the tasks, for a source whose tasks say which rows they read."""
+        """Return the rows of the tasks. Return None if a task does not say where it stops."""
         found = dict.fromkeys(self.parts(), 0)
         for task in self.tasks():
             if task.stop is None:
@@ -248,35 +258,36 @@ class FileSource(Source):
 
     @staticmethod
     def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
-        """(path, what is known without opening it) of each file in `folder`, one of the paths of `config`."""
+        """Return (path, facts) of each file in `folder`, without opening the files. folder: one of the paths of
+        `config`"""
         return input_facts(folder)
 
     @classmethod
     def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> Self:
-        """The source that `config` names; see `open_source`."""
+        """Return the source of `config`; see `open_source`."""
         config = labelled_like(config, description)
         check_input(config)
         return cls(config)  # type: ignore[call-arg]
 
     @classmethod
     def is_long(cls, config: InputConfig) -> bool:
-        """Whether making the source of `config` takes so much reading that executors should do it: it then uses the
-        Spark that runs."""
+        """Return whether the constructor reads so much that executors should do it. It then uses the Spark that is
+        running."""
         return False
 
     @abc.abstractmethod
     def tasks(self) -> list[Task]:
-        """The tasks that together read every row once."""
+        """Return the tasks that together read every row once."""
 
     @abc.abstractmethod
     def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
-        """The rows of a task, in bounded batches; called in executors."""
+        """Yield the rows of a task, in bounded batches. Runs in executors."""
 
 
 def labelled_like(config: InputConfig, description: Description | None) -> InputConfig:
-    """`config` for rows whose labels are read like those of `description`, where there is one.
+    """Return `config` with the label type of `description`, if there is a description and `config` sets no type.
 
-    Raises ConfigError where those are tokens, which only a text has.
+    Raise ConfigError if the labels of `description` are tokens, which only a text has.
     """
     label = None if description is None else description.label
     if label is None:
@@ -289,9 +300,9 @@ def labelled_like(config: InputConfig, description: Description | None) -> Input
 
 
 def in_trained_order(names: Sequence[str], description: Description | None, place: str) -> list[str]:
-    """Those of the `names` that a model was trained on, in its order; all where nothing is known of it.
+    """Return the columns that a model was trained on, in the model's order. If they are unknown, return all `names`.
 
-    Raises InputError where one is missing.
+    Raise InputError if `names` lacks one of them.
     """
     wanted = None if description is None else description.tensors[0].columns
     if wanted is None:
@@ -303,12 +314,12 @@ def in_trained_order(names: Sequence[str], description: Description | None, plac
 
 
 def check_kept(config: InputConfig, names: Sequence[str]) -> None:
-    """Raise ConfigError for a kept column whose name is taken."""
+    """Raise ConfigError if the name of a kept column is reserved, or is used twice (ignoring case)."""
     taken = {name: name for name in ("row_id", "label", "x", "prediction", "probabilities")}
     for name in names:
         if TENSOR.fullmatch(name.lower()):
             raise config.error("keep", f"the column name {name!r} is taken by a table's tensors; rename it in the file")
-        # Spark, which may read the result, does not tell lower case from upper case.
+        # Spark, which may read the result, ignores case in column names.
         if other := taken.get(name.lower()):
             like = "" if other == name else f" ({other!r}; Spark ignores case)"
             error: ConfigError = config.error("keep", f"the column name {name!r} is taken{like}; rename it in the file")
@@ -317,15 +328,16 @@ def check_kept(config: InputConfig, names: Sequence[str]) -> None:
 
 
 def input_files(path: str) -> list[tuple[str, int]]:
-    """(path, bytes) of the file `path`, or of all files in that folder, by name; hidden and empty ones left out.
+    """Return (path, bytes) of the file `path`, or of all files in the folder `path`, by name.
 
-    Raises InputError where there are none, and for a folder inside the folder.
+    Hidden and empty files in a folder are left out. Raise InputError if no file is left, or if the folder holds a
+    folder.
     """
     return [(path, facts.bytes) for path, facts in input_facts(path)]
 
 
 def input_facts(path: str) -> list[tuple[str, FileFacts]]:
-    """As `input_files`, with all that is known of the files without opening them."""
+    """Like `input_files`, but with all facts that are known without opening the files."""
     path = filesystem.absolute(path)
     if not filesystem.is_folder(path):
         return [(path, filesystem.facts(path))]
@@ -347,15 +359,15 @@ def input_facts(path: str) -> list[tuple[str, FileFacts]]:
 
 @contextmanager
 def open_raw(path: str) -> Iterator[tuple[Any, bool]]:
-    """(a readable binary stream of the file's content, whether it is gzip); gzip is known by the first bytes, not the
-    name.
+    """Open a file. Yield (readable binary stream of the unpacked content, whether the file is gzip).
 
-    Reading from it raises EOFError, zlib.error or gzip.BadGzipFile where the gzip is truncated or damaged.
+    The first bytes show whether a file is gzip, not the name. Reading raises EOFError, zlib.error or gzip.BadGzipFile
+    if the gzip is truncated or damaged.
     """
     with filesystem.open_input(path) as file:
         compressed = file.read(2) == GZIP_MAGIC
         file.seek(0)
-        # gzip asks for 8 KiB at a time.
+        # A large buffer, because gzip reads only 8 KiB at a time.
         stream = io.BufferedReader(file, buffer_size=1024 * 1024)
         yield (gzip.GzipFile(fileobj=stream) if compressed else stream), compressed
 
@@ -364,7 +376,7 @@ GZIP_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 
 
 def gzip_problem(error: Exception, kind: str = "gzip") -> str:
-    """What to tell the user about one of GZIP_ERRORS."""
+    """Return the message for one of GZIP_ERRORS."""
     if isinstance(error, EOFError):
         return f"is truncated: the {kind} stream has no end"
     return f"is not a readable {kind} file: {' '.join(str(error).split())}"

@@ -48,6 +48,9 @@ _WHY = {
 
 
 def said(left_out: Mapping[str, int], before: str = "") -> str:
-    """How many windows were left out, and why, for people, and what comes before that; "" where none was."""
+    """Describe for people how many windows were left out, and why. Return "" if none was left out.
+
+    before: text in front of the description
+    """
     found = ", ".join(f"{left_out[why]:,} {text}" for why, text in _WHY.items() if left_out.get(why))
     return before + found if found else ""

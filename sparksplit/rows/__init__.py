@@ -1,4 +1,4 @@
-"""Rows on a node: which come when, where they are held, and which have been seen.
+"""Rows on a node: their order, where they are held, and which rows the weights have seen.
 
 Read first `order` (integers in, integers out), then `feed`.
 """

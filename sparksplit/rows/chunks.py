@@ -25,11 +25,13 @@ Ints = npt.NDArray[np.int64]
 class Chunk:
     """A node's shares of consecutive mini-batches.
 
-    tensors: one array [rows, *shape] per tensor, in the data set's order. label: [rows, ...] or None.
-    offsets: int64 [updates + 1]; the share of update first + i is rows offsets[i]:offsets[i + 1]; it may be empty.
-    rows: int64 [updates], rows of each mini-batch over all nodes. seen: these rows' entry for the ledger.
-    share: how many rows each share has, where the order of rows makes them equal (not where they happen to be).
-    suspect: a value that is no finite number, and its row; in one chunk at most.
+    tensors: one array [rows, *shape] per tensor, in the data set's order.
+    label: [rows, ...] or None.
+    offsets: int64 [updates + 1]. The share of update first + i is rows offsets[i]:offsets[i + 1]. A share may be empty.
+    rows: int64 [updates], rows of each mini-batch over all nodes.
+    seen: the ledger entry of the chunk's rows.
+    share: rows of each share, if the order of rows makes all shares equal. None if shares are only equal by chance.
+    suspect: a value that is not a finite number, and its row. Only one chunk can have a suspect.
     """
 
     first: int
@@ -56,32 +58,35 @@ class Rows:
     label: Array | None
 
     def columns(self) -> list[Array]:
-        """All that a row has, column by column."""
+        """Return all columns of the rows: the row_ids, the tensors, the label."""
         return [self.row_ids, *self.tensors, *([] if self.label is None else [self.label])]
 
     def take(self, index: Ints, target: Rows, start: int) -> None:
         """Copy the rows `index` into `target`, starting at its row `start`."""
         stop = start + len(index)
         for to, values in zip(target.columns(), self.columns(), strict=True):
-            # mode="clip": with the default, NumPy takes into a buffer and copies once more.
+            # mode="clip", because with the default mode NumPy fills a buffer and copies once more.
             np.take(values, index, axis=0, out=to[start:stop], mode="clip")
 
 
 class RandomRows(Protocol):
-    """Rows that can be had in any order: in memory, or mapped into it."""
+    """Rows with random access: in memory, or memory-mapped."""
 
     def take(self, index: Ints, target: Rows, start: int) -> None:
         """Copy the rows `index` into `target`, starting at its row `start`."""
 
 
 Piece = tuple[RandomRows, Ints]
-"""Rows, and which of them."""
+"""Rows, and the indices of the rows to take."""
 
 
 class Assembler:
     """Gathers pieces into chunks, and applies the user's transform.
 
-    seed: the transform's. place: where a row is, for people. fit: what rows are accepted. row_bytes: of one row.
+    seed: the seed of the transform.
+    place: returns where a row is, for people.
+    fit: which rows are accepted.
+    row_bytes: bytes of one row.
     """
 
     def __init__(
@@ -97,11 +102,11 @@ class Assembler:
         self._names = [spec.name for spec in self.specs]
         self._seed, self._transform, self._place, self._fit = seed, transform, place, fit
         self.looks = True
-        """Whether to look for values that are no numbers, until one is found."""
+        """Whether to look for values that are not finite numbers. False once one was found."""
         self.row_bytes = sum(column.nbytes for column in self.empty(1).columns())
 
     def empty(self, count: int) -> Rows:
-        """Room for `count` rows."""
+        """Return uninitialised arrays for `count` rows."""
         tensors = [aligned((count, *spec.shape), spec.dtype) for spec in self.specs]
         label = None if self.label is None else aligned((count, *self.label.shape), self.label.dtype)
         return Rows(np.empty(count, np.uint64), tensors, label)
@@ -109,10 +114,10 @@ class Assembler:
     def chunk(
         self, epoch: int, first: int, pieces: Sequence[Piece], offsets: Ints, totals: Ints, share: int | None = None
     ) -> Chunk:
-        """The chunk of the rows of `pieces`, one after the other; the other arguments are as in Chunk.
+        """Return the chunk with the rows of `pieces`, one piece after the other. The other arguments are as in Chunk.
 
-        Raises InputError for a label that is no class and for a transform that gives back other rows, and whatever the
-        transform raises.
+        Raise InputError if a label is not a class, or if the transform returns other rows. Errors of the transform pass
+        through.
         """
         rows = self.empty(int(offsets[-1]))
         start = 0
@@ -129,7 +134,7 @@ class Assembler:
         return Chunk(first, tensors, label, offsets, totals, seen, share, self._suspect(rows.row_ids, tensors, label))
 
     def _suspect(self, row_ids: npt.NDArray[np.uint64], tensors: Sequence[Array], label: Array | None) -> str | None:
-        """The first value that is no finite number, once."""
+        """Return the first value that is not a finite number, and its row. Later calls return None."""
         if not self.looks:
             return None
         columns = {**dict(zip(self._names, tensors, strict=True)), **({} if label is None else {"label": label})}

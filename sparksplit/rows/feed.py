@@ -1,9 +1,10 @@
 """A node's rows in the order of `sparksplit.rows.order`, read ahead, in chunks of mini-batches.
 
-It reads window by window, over all lanes of this node at once. If the node's rows fit into `cache`, they are read once
-and kept; if the source has them mapped into memory, they are taken from there; otherwise two windows are in memory at a
-time, so that memory does not depend on the data set's size: 2 x own lanes x window x block bytes, and a few chunks more
-than there are readers.
+A feed reads window by window, over all lanes of this node at once:
+- If the node's rows fit into `cache`, the feed reads them once and keeps them.
+- If the source has mapped the rows into memory, the feed takes them from there.
+- Otherwise two windows are in memory at a time, so that memory does not depend on the data set's size. Memory is then 2
+  x own lanes x window x block bytes, plus a few chunks more than there are readers.
 """
 
 from __future__ import annotations
@@ -33,24 +34,26 @@ Stops = Callable[[int], int]
 
 
 def never(update: int) -> int:
-    """Stops that never end a chunk early."""
+    """Never end a chunk early."""
     return update + (1 << 62)
 
 
 class RowReader(Protocol):
-    """Reads blocks; for one thread."""
+    """Reads blocks, for one thread."""
 
     def read(self, lane: int, block: int) -> Block:
-        """Block `block` of `lane`."""
+        """Return block `block` of `lane`."""
 
     def close(self) -> None:
-        """Free whatever it holds open."""
+        """Free the open files."""
 
 
 class RowSource(Protocol):
-    """Rows by lanes and blocks: a split of a prepared data set, or what Spark has handed over.
+    """Rows by lane and block: a split of a prepared data set, or the rows that Spark has handed over.
 
-    lane_rows: rows in each lane. block_rows: rows in each block but a lane's last. tensors, label: what a row holds.
+    lane_rows: rows in each lane.
+    block_rows: rows in each block, except in a lane's last block.
+    tensors, label: the contents of a row.
     """
 
     lane_rows: list[int]
@@ -59,27 +62,27 @@ class RowSource(Protocol):
     label: LabelSpec | None
 
     def reader(self) -> RowReader:
-        """A reader of blocks; every thread needs its own."""
+        """Return a reader of blocks. Each thread needs its own reader."""
 
     def at_hand(self) -> AtHand | None:
-        """All rows that a node may ask for, if reading them in one order is as cheap as in another; otherwise None."""
+        """Return all rows that a node may ask for, if random access is as fast as reading in order; otherwise None."""
 
     def place_of(self, row_id: int) -> str:
-        """Where the row with this row_id (unsigned) is, for people."""
+        """Return where the row with this row_id (unsigned) is, for people."""
 
 
 @dataclass(frozen=True)
 class AtHand:
-    """Rows that can be had in any order. starts: for each lane, where its first row is in `rows`; int64 [lanes]."""
+    """Rows with random access. starts: for each lane, the place of its first row in `rows`; int64 [lanes]."""
 
     rows: RandomRows
     starts: npt.NDArray[np.int64]
 
 
 class LanesOf:
-    """The lanes `lanes` of a source, as if its other lanes were empty. A RowSource.
+    """The lanes `lanes` of a source, as a RowSource. The other lanes are empty.
 
-    at_hand: those rows, where a feed already has them; None: as the source has them.
+    at_hand: the rows of these lanes, if a feed already has them. None: as the source has them.
     """
 
     def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64], at_hand: AtHand | None = None) -> None:
@@ -92,7 +95,7 @@ class LanesOf:
 
 @dataclass
 class _Window:
-    """A window's rows of all this node's lanes: `index` into `rows`, in the order of `positions`."""
+    """A window's rows of all lanes of this node: `index` into `rows`, in the order of `positions`."""
 
     rows: RandomRows
     index: npt.NDArray[np.int64]
@@ -102,13 +105,17 @@ class _Window:
 class Feed:
     """The rows of `lanes` of `source`, for any number of epochs.
 
-    batch_size: rows of a global mini-batch. seed: of the order and of the transform. window: blocks permuted together.
-    cache: up to how many bytes of rows the node keeps. readers: threads that read blocks and assemble chunks; 0: the
-    one that asks for chunks does it.
-    chunk_bytes: size of a chunk's tensors. copies: how many nodes have their own mini-batches at the same time.
+    batch_size: rows of a global mini-batch.
+    seed: seed of the order of rows and of the transform.
+    window: number of blocks whose rows are permuted together.
+    cache: bytes of rows that the node may keep in memory.
+    readers: threads that read blocks and assemble chunks. 0: the thread that asks for chunks does this.
+    chunk_bytes: bytes of a chunk's tensors.
+    copies: number of nodes that have their own mini-batches at the same time.
     shuffled: False keeps the stored order (validation, test).
-    everyone: each node's lanes, if all nodes' chunks must hold the same mini-batches; `max_updates` must then be the
-    same on all of them. None: chunks may end wherever it suits this node. fit: what rows are accepted.
+    everyone: each node's lanes, if all nodes' chunks must hold the same mini-batches. `max_updates` must then be the
+        same on all nodes. None: chunks may end anywhere.
+    fit: which rows are accepted.
     """
 
     def __init__(
@@ -141,8 +148,9 @@ class Feed:
         self._most_rows = max(int(self._lane_rows[own].sum()) for own in everyone or [lanes])
         self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
-        """The most mini-batches in each chunk from now on; may change at any time, the order of rows does not."""
-        self._ahead = readers + 1  # none of them waits for the one that takes chunks
+        """Largest number of mini-batches in each chunk from now on. It may change at any time. The order of rows does
+        not depend on it."""
+        self._ahead = readers + 1  # so that no reader waits for the thread that takes chunks
         self._pool: Executor = ThreadPoolExecutor(readers, thread_name_prefix="reader") if readers else _AtOnce()
         self._local = threading.local()
         self._readers: list[RowReader] = []
@@ -164,7 +172,8 @@ class Feed:
 
     @property
     def at_hand(self) -> AtHand | None:
-        """The node's rows, where they can be had in any order: kept from the first epoch on, or mapped into memory."""
+        """The node's rows, if they have random access: kept from the first epoch on, or mapped into memory. Otherwise
+        None."""
         return self._whole
 
     @property
@@ -188,17 +197,18 @@ class Feed:
         return order.updates_per_epoch(self.rows, self._batch_size)
 
     def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
-        """The chunks that hold the mini-batches first..last-1 of `epoch`, in order.
+        """Yield the chunks with the mini-batches first..last-1 of `epoch`, in order.
 
-        stops: for a given mini-batch, the next one at which a chunk must end.
+        stops: returns, for a given mini-batch, the next mini-batch at which a chunk must end.
 
-        Raises InputError for a damaged file, a label that is no class or a transform's wrong result, and whatever the
-        transform raises.
+        Raise InputError for a damaged file, a label that is not a class, or a wrong result of the transform. Errors of
+        the transform pass through.
         """
         last = self.updates if last is None else last
         if not self._looks:
             self._assembler.looks = False
-        # The first pass may begin in its middle, where a run goes on; a transform may give other values each time.
+        # Look at the values in the first two passes, because a resumed run begins in the middle of the first pass. A
+        # transform may change values each time, so with a transform look at all passes.
         self._looks -= not self._transforms
         ahead: deque[Future[Chunk]] = deque()
         plans = self._plans(epoch, first, last, stops)
@@ -214,7 +224,7 @@ class Feed:
                 future.cancel()
 
     def rest(self) -> None:
-        """Return when nothing is read any more: an epoch that is left before its end has read ahead."""
+        """Cancel queued reads, and wait for running reads. An epoch that was left before its end has read ahead."""
         wait([future for future in list(self._begun) if not future.cancel()])
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -223,12 +233,12 @@ class Feed:
         return future
 
     def close(self) -> None:
-        """End the reading threads and close the files."""
+        """End the reader threads and close the files."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         for reader in self._readers:
             reader.close()
 
-    # Which rows: windows to plans of chunks. A plan: the first update, its pieces (rows, index), its offsets.
+    # Which rows: from windows to plans of chunks. A plan is the first update, the pieces (rows, index) and the offsets.
 
     def _plans(
         self, epoch: int, first: int, last: int, stops: Stops
@@ -242,7 +252,7 @@ class Feed:
             position = window.positions
             begin, end = np.searchsorted(position, [first * self._batch_size, last * self._batch_size])
             index, position = window.index[begin:end], position[begin:end]
-            # The mini-batches that end within what has been read; the last window completes the last one.
+            # Mini-batches that end within the rows read so far. The last window also completes the last mini-batch.
             complete = last if reached >= min(last * self._batch_size, self.rows) else reached // self._batch_size
             while done < complete:
                 until = min(done + min(most, self.max_updates), stops(done), complete)
@@ -259,7 +269,7 @@ class Feed:
                 held.append(position)
 
     def _windows(self, epoch: int, first: int, last: int) -> Iterator[tuple[_Window, int]]:
-        """The windows that hold the positions of first..last-1, each with the number of positions read so far."""
+        """Yield the windows that hold the positions of first..last-1, each with the number of positions read so far."""
         shuffle = order.Shuffle(self._seed, epoch, self._block_rows, self._window)
         total = min(last * self._batch_size, self.rows)
         if first * self._batch_size >= total:
@@ -290,7 +300,7 @@ class Feed:
     # Reading: blocks into arrays.
 
     def _load(self, shuffle: order.Shuffle, number: int) -> _Loading:
-        """Begin to read window `number`; its `order` says which row of the arrays is at which depth of which lane."""
+        """Begin to read window `number`. For each lane, the result's `order` gives the array row at each depth."""
         if self._keep and self._whole is None:
             everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
             starts = np.zeros_like(self._lane_rows)
@@ -320,7 +330,7 @@ class Feed:
         return loading
 
     def _read(self, blocks: list[list[int]]) -> _Loading:
-        """Begin to read the given blocks of each of this node's lanes, laid end to end."""
+        """Begin to read the given blocks of each lane of this node into one array, end to end."""
         counts = [
             [min(self._block_rows, int(rows) - block * self._block_rows) for block in chosen]
             for rows, chosen in zip(self._own_rows, blocks, strict=True)
@@ -334,8 +344,8 @@ class Feed:
         return _Loading([], jobs, rows)
 
     def _room(self, count: int) -> Rows:
-        """Room to read rows into, reused from a window that nobody holds any more: touching new memory for the first
-        time is slow."""
+        """Return arrays for `count` rows. They reuse the memory of a window that is no longer in use, because new
+        memory is slow at its first use."""
         kept = self._spare.pop() if self._spare else None
         if kept is None or len(kept.row_ids) < count:
             kept = self._assembler.empty(count)
@@ -369,7 +379,7 @@ class Feed:
 
 
 class _AtOnce(Executor):
-    """Does what it is given in the thread that gives it."""
+    """Runs each call at once, in the calling thread."""
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -382,7 +392,7 @@ class _AtOnce(Executor):
 
 @dataclass
 class _Loading:
-    """Blocks on their way into `rows`."""
+    """Blocks that are being read into `rows`."""
 
     order: list[npt.NDArray[np.int64]]
     jobs: list[Future[None]]

@@ -18,10 +18,11 @@ from sparksplit.rows.feed import AtHand, RowReader, RowSource
 
 
 class Held:
-    """The rows of every lane of `source`: in memory if they fit into `limit` bytes, otherwise in files in `folder` that
-    are mapped into memory. A RowSource.
+    """The rows of every lane of `source`, as a RowSource.
 
-    Raises InputError for a damaged file, RunError where the disk is full.
+    The rows are in memory if they fit into `limit` bytes. Otherwise they are in memory-mapped files in `folder`.
+
+    Raise InputError for a damaged file, and RunError if the disk is full.
     """
 
     def __init__(self, source: RowSource, folder: str, limit: int) -> None:
@@ -44,7 +45,7 @@ class Held:
             start = stop
 
     def at_hand(self) -> AtHand:
-        """All rows."""
+        """Return all rows."""
         return self._at_hand
 
     def _blocks(self) -> Iterator[tuple[np.ndarray, list[np.ndarray], np.ndarray | None]]:
@@ -60,7 +61,7 @@ class Held:
 
 
 def _mapped(like: Rows, count: int, folder: Path) -> Rows:
-    """Room for `count` rows with the columns of `like`, in files of a new folder in `folder`."""
+    """Return arrays for `count` rows with the columns of `like`, in files of a new folder in `folder`."""
     with using(str(folder), "cannot be written"):
         own = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
 
@@ -69,7 +70,8 @@ def _mapped(like: Rows, count: int, folder: Path) -> Rows:
         with using(str(folder), "cannot be written"):
             mapped = np.lib.format.open_memmap(own / f"{name}.npy", "w+", column.dtype, shape)
             with (own / f"{name}.npy").open("rb+") as file:
-                # Allocated now: a page that finds the disk full later ends the process by SIGBUS, without a word.
+                # Allocate now. On a full disk, a later write to a page would end the process with SIGBUS, without an
+                # error message.
                 os.posix_fallocate(file.fileno(), 0, mapped.offset + mapped.nbytes)
         return mapped
 

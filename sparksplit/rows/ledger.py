@@ -23,14 +23,17 @@ class Entry:
 
 @dataclass(frozen=True)
 class Seen:
-    """A ledger in brief, however many epochs it has. total: the sum over all epochs. each: the entry that every epoch
-    of the run has; None where they differ, one is missing, or there is another one."""
+    """A short form of a ledger, of the same size for any number of epochs.
+
+    total: the sum over all epochs.
+    each: the entry of every epoch of the run. None if entries differ, an epoch is missing, or there is an extra epoch.
+    """
 
     total: Entry
     each: Entry | None = None
 
     def exact(self, expected: Entry) -> bool:
-        """Whether each epoch of the run, and no other, has seen exactly the expected rows."""
+        """Whether each epoch of the run has seen exactly the expected rows, and there is no extra epoch."""
         return self.each == expected
 
 
@@ -41,7 +44,7 @@ class Ledger:
         self.entries = dict(entries or {})
 
     def seen(self, epochs: range) -> Seen:
-        """What a run of these epochs has seen."""
+        """Return the short form of this ledger, for a run of these epochs."""
         entries = set(self.entries.values())
         same = len(entries) == 1 and self.entries.keys() == set(epochs)
         return Seen(self.total(), entries.pop() if same else None)
@@ -51,7 +54,7 @@ class Ledger:
         return sum(self.entries.values(), Entry())
 
     def to_json(self) -> LedgerJson:
-        """The entries as JSON can hold them."""
+        """Return the entries in a form for JSON."""
         return {str(epoch): (entry.rows, str(entry.checksum)) for epoch, entry in sorted(self.entries.items())}
 
     @classmethod

@@ -1,14 +1,17 @@
-"""The order of rows: which row of which lane comes when, and which mini-batch it belongs to.
+"""The order of rows: when each row of each lane comes, and to which mini-batch it belongs.
 
-Pure functions of integers, the same for every number of nodes; invariants 1, 2 and 4 rest on them. Lanes have fixed
-lengths; a lane's rows lie in blocks of equal size, the last one perhaps shorter. In an epoch the full blocks of a lane
-are permuted, and the rows are permuted within each window of consecutive (permuted) blocks; the short block stays
-last, so that a window covers the same depths in every lane. Mini-batch k is the next B rows dealt round-robin over the
-lanes that still have rows.
+All functions are pure functions of integers, the same for every number of nodes. Invariants 1, 2 and 4 depend on them.
 
-depth: how many rows of its own lane come before a row in the epoch's order. position: how many rows of the whole set
-do.
-Permutations sort by a hash of the index instead of drawing from a generator: the same bits in every NumPy version.
+Lanes have fixed lengths. A lane's rows lie in blocks of equal size; the last block may be shorter. In an epoch, the
+full blocks of a lane are permuted. Then the rows are permuted within each window of consecutive (permuted) blocks. The
+short block stays last, so that a window covers the same depths in every lane. Mini-batch k is the next B rows, dealt
+round-robin over the lanes that still have rows.
+
+depth: number of rows of the same lane that come before a row in the epoch's order.
+position: number of rows of the whole set that come before a row in the epoch's order.
+
+Permutations sort by a hash of the index instead of using a random generator. So all versions of NumPy give the same
+bits.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def owned_lanes(lanes: int, rank: int, nodes: int) -> Ints:
-    """The lanes of node `rank`: those with lane mod nodes = rank, ascending, int64 [n]."""
+    """Return the lanes of node `rank`: the lanes with lane mod nodes = rank, ascending, int64 [n]."""
     return np.arange(rank, lanes, nodes, dtype=np.int64)
 
 
@@ -34,12 +37,12 @@ def updates_per_epoch(rows: int, batch_size: int) -> int:
 
 
 def batch_rows(rows: int, batch_size: int, first: int, last: int) -> Ints:
-    """The rows of each of the mini-batches first..last-1 of a pass over `rows` rows, int64 [last - first]."""
+    """Return the rows in each of the mini-batches first..last-1 of a pass over `rows` rows, int64 [last - first]."""
     return np.minimum(batch_size, rows - np.arange(first, last, dtype=np.int64) * batch_size)
 
 
 def key(*numbers: int) -> np.uint64:
-    """One 64-bit key from several integers (a seed, an epoch, a lane, ...); their order matters."""
+    """Return one 64-bit key from several integers (a seed, an epoch, a lane, ...). Their order matters."""
     state = 0
     for number in numbers:
         state = mix64_int(state ^ number % 2**64)
@@ -55,8 +58,9 @@ def permutation(length: int, with_key: np.uint64) -> Ints:
 class Shuffle:
     """How an epoch permutes a lane.
 
-    seed, epoch: what the permutation depends on, besides the lane.
-    block_rows: rows in a full block. window: how many blocks have their rows permuted together.
+    seed, epoch: the permutation depends on these and on the lane.
+    block_rows: rows in a full block.
+    window: number of blocks whose rows are permuted together.
     """
 
     seed: int
@@ -66,7 +70,7 @@ class Shuffle:
 
     @property
     def window_rows(self) -> int:
-        """Depths that one window covers."""
+        """Number of depths that one window covers."""
         return self.block_rows * self.window
 
     def blocks(self, lane: int, lane_rows: int) -> Ints:
@@ -81,11 +85,13 @@ class Shuffle:
 
 
 def rows_above(lane_rows: Ints, depths: Ints) -> Ints:
-    """For each depth, how many rows of the whole set lie above it: the sum over lanes of min(length, depth).
+    """For each depth, return the number of rows of the whole set above it: the sum over lanes of min(length, depth).
 
-    lane_rows: int64 [lanes]; depths: int64 [n]; result: int64 [n], the position of the first row at that depth.
+    lane_rows: int64 [lanes].
+    depths: int64 [n].
+    The result, int64 [n], is the position of the first row at each depth.
     """
-    if len(depths) == 1:  # as is asked for each window
+    if len(depths) == 1:  # the usual case: one depth per window
         return np.array([np.minimum(lane_rows, depths).sum()])
     lengths = np.sort(lane_rows)
     ended = np.searchsorted(lengths, depths, side="right")
@@ -95,7 +101,8 @@ def rows_above(lane_rows: Ints, depths: Ints) -> Ints:
 
 
 def depth_of(lane_rows: Ints, position: int) -> int:
-    """The depth of the row at `position`; if `position` is the number of all rows, the longest lane's length."""
+    """Return the depth of the row at `position`. If `position` is the number of all rows, return the longest lane's
+    length."""
     low, high = 0, int(lane_rows.max(initial=0))
     while low < high:
         middle = (low + high + 1) // 2
@@ -119,17 +126,18 @@ class Deal:
 
 
 def deal(lane_rows: Ints, own: Ints, first: int, last: int) -> Deal:
-    """Deal the rows at depths first..last-1 round-robin over the lanes; keep those of the lanes `own`.
+    """Deal the rows at depths first..last-1 round-robin over the lanes, and keep the rows of the lanes `own`.
 
-    Takes time and memory for the own rows, and for each depth the lanes that end between the two; of the others it only
-    counts how many there are.
+    lane_rows: int64 [lanes].
+    own: int64 [n], ascending.
 
-    lane_rows: int64 [lanes]; own: int64 [n], ascending.
+    Time and memory grow with the own rows and, for each depth, with the lanes that end between `first` and `last`. The
+    other lanes are only counted.
     """
     depths = np.arange(first, last, dtype=np.int64)
     whole = lane_rows >= last
     ending = np.flatnonzero((lane_rows > first) & ~whole)
-    # At each depth, how many of the ending lanes before each of them, and before the end of all, still have a row.
+    # before[d, i]: at depth first + d, how many of the first i ending lanes still have a row.
     before = np.zeros((len(depths), len(ending) + 1), np.int32)
     np.cumsum(lane_rows[ending] > depths[:, None], axis=1, out=before[:, 1:])
     at_depth = np.count_nonzero(whole) + before[:, -1].astype(np.int64)
@@ -140,7 +148,7 @@ def deal(lane_rows: Ints, own: Ints, first: int, last: int) -> Deal:
 
 
 def batch_offsets(positions: Ints, batch_size: int, first: int, last: int) -> Ints:
-    """Where each of the mini-batches first..last-1 begins among sorted `positions`: int64 [last - first + 1].
+    """Return where each of the mini-batches first..last-1 begins among sorted `positions`: int64 [last - first + 1].
 
     The share of mini-batch first + i is positions[result[i]:result[i + 1]]; it may be empty.
     """
@@ -149,10 +157,12 @@ def batch_offsets(positions: Ints, batch_size: int, first: int, last: int) -> In
 
 
 def even_share(lane_rows: Ints, own: Ints, batch_size: int) -> tuple[int, int | None]:
-    """(updates, share): how many of a pass's first mini-batches have `share` rows each on the lanes `own`.
+    """Return (updates, share): the first `updates` mini-batches of a pass have `share` rows each on the lanes `own`.
 
-    While no lane has ended, positions go round the lanes, so the shares repeat; where they differ it is (0, None).
-    lane_rows: int64 [lanes]; own: int64 [n], ascending.
+    Positions go round the lanes until a lane ends, so the shares repeat. Return (0, None) if the shares differ or are
+    empty, or if a lane ends before the first mini-batch is full.
+    lane_rows: int64 [lanes].
+    own: int64 [n], ascending.
     """
     lanes = len(lane_rows)
     updates = int(lane_rows.min()) * lanes // batch_size

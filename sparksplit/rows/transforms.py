@@ -1,4 +1,4 @@
-"""A user's function on rows: it may change values, but must give back each row once, of the same shape and dtype."""
+"""A user's function on rows. It may change values, but must return each row once, with the same shape and dtype."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sparksplit.dataset.description import LabelSpec, TensorSpec
 
 Array = npt.NDArray[Any]
 Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]
-"""Tensors by name [n, ...], label [n, ...], a seed per row uint64 [n]; the same back."""
+"""Takes tensors by name [n, ...], label [n, ...] and a seed per row, uint64 [n]. Returns the tensors and the label."""
 
 
 def transformed(
@@ -25,10 +25,10 @@ def transformed(
     specs: Sequence[TensorSpec],
     label_spec: LabelSpec | None,
 ) -> tuple[list[Array], Array | None]:
-    """(the tensors in the order of `specs`, the labels) that `transform` gives for rows.
+    """Apply `transform` to rows. Return (the tensors in the order of `specs`, the labels).
 
-    Raises InputError, naming the function, where these are not the same rows with the shapes and dtypes of the data
-    set: the ledger counts the rows that were read. Raises whatever the function raises.
+    Raise InputError, with the function's name, if the number of rows, a shape or a dtype has changed. Errors of the
+    function pass through.
     """
     found: Any = transform(dict(tensors), label, seeds)
     name, rows = name_of(transform), len(seeds)
@@ -46,7 +46,7 @@ def transformed(
 
 
 def name_of(transform: Callable[..., Any]) -> str:
-    """The function as `path/to/file.py:function`, which a configuration names it by."""
+    """Return `transform FILE:FUNCTION` for error messages, or `transform NAME` if the object has no code."""
     function = inspect.unwrap(transform)
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", type(function).__qualname__)

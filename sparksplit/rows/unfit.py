@@ -1,8 +1,8 @@
-"""Rows that a model cannot be trained on: labels that it has no output for, values that are no numbers.
+"""Rows that a model cannot train on: labels without a model output, and values that are not finite numbers.
 
-A label that is no class is an error at once: Keras computes some of its losses from any number, and others end in
-TensorFlow's own words or, on a GPU, in NaN. A value that is no number is only noted, since a model may know what to do
-with it; it is to blame once a loss or the weights are none.
+A label that is not a class is an error at once. Some Keras losses accept any number. Other losses fail with a
+TensorFlow error or, on a GPU, give NaN. A value that is not a finite number is only noted, because a model may handle
+it. The error names the value once the loss or the weights are not finite.
 """
 
 from __future__ import annotations
@@ -21,25 +21,28 @@ from sparksplit.dataset.row_ids import signed
 Array = npt.NDArray[Any]
 Ids = npt.NDArray[np.uint64]
 Place = Callable[[int], str]
-"""Where the row with a row_id (as an unsigned number) is, for people."""
+"""Returns where the row with a row_id (as an unsigned number) is, for people."""
 
 
 def by_id(row_id: int) -> str:
-    """A row's name where nobody knows more."""
+    """Return the name of a row if only its row_id is known."""
     return f"the row with row_id {signed(np.array([row_id], np.uint64))[0]}"
 
 
 @dataclass(frozen=True)
 class Fit:
-    """What rows are accepted. ignored: a label that the loss leaves out. missing: tensors in which NaN means that a
-    value is missing, which the preprocessing fills."""
+    """Which rows are accepted.
+
+    ignored: a label that the loss leaves out.
+    missing: tensors in which NaN is a missing value, which the preprocessing fills.
+    """
 
     ignored: int | None = None
     missing: Collection[str] = ()
 
     @classmethod
     def of(cls, description: Description, loss: str | dict[str, Any] | None) -> Fit:
-        """For the rows of a data set, with the loss of the configuration."""
+        """Return the rule for a data set's rows, with the loss of the configuration."""
         if description.features:
             missing = {tensor.name for tensor in description.tensors}
         else:
@@ -48,7 +51,8 @@ class Fit:
         return cls(loss.get("ignore_class") if isinstance(loss, dict) else None, missing)
 
     def check_labels(self, labels: Array | None, spec: LabelSpec | None, row_ids: Ids, place: Place) -> None:
-        """Raise InputError, naming a row, where labels [rows, ...] are not indices of the classes of `spec`."""
+        """Raise InputError, with the row, if labels [rows, ...] are not indices of the classes of `spec`. `ignored` is
+        accepted."""
         if labels is None or spec is None or spec.classes is None or not labels.size:
             return
         classes = len(spec.classes)
@@ -65,11 +69,14 @@ class Fit:
             )
 
     def suspect(self, columns: Mapping[str, Array], row_ids: Ids, place: Place) -> str | None:
-        """The first value that is no finite number, and its row; None if all are. columns: by name, [rows, ...]"""
+        """Return the first value that is not a finite number, and its row; None if all values are finite.
+
+        columns: arrays [rows, ...] by name. Columns in `missing` are skipped.
+        """
         for name, values in columns.items():
             if values.dtype.kind != "f" or name in self.missing:
                 continue
-            # A sum takes a fraction of the time; one that is too large is looked at more closely.
+            # A sum is much faster than a look at each value. If the sum is not finite, look at each value.
             with np.errstate(over="ignore", invalid="ignore"):
                 if np.isfinite(values.sum()):
                     continue

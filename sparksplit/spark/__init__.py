@@ -1,1 +1,1 @@
-"""Spark as sparksplit uses it: the session and its JVM, masters, executors, packages, and what Spark's errors mean."""
+"""Everything about Spark: the session and its JVM, masters, executors, packages, and the meaning of Spark's errors."""

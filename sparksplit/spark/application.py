@@ -1,4 +1,4 @@
-"""What a command's Spark application is called, in the list of YARN and on Spark's pages."""
+"""The name and the YARN tags of a command's Spark application, for YARN's list and Spark's pages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ TAGS = "spark.yarn.tags"
 
 
 def called(command: str, output: str) -> str:
-    """`sparksplit COMMAND NAME`, NAME being the output's last folder."""
+    """Return `sparksplit COMMAND NAME`, where NAME is the output's last folder."""
     return f"sparksplit {command} {output.rstrip('/').rpartition('/')[2]}".rstrip()
 
 
 def tagged(name: str, configured: Mapping[str, str]) -> dict[str, str]:
-    """YARN's tags of an application that is called so: sparksplit, the command, and what the user has set; {} where
-    there is no YARN. In YARN's cluster mode it is too late for them."""
+    """Return YARN's tags for the application `name`: sparksplit, the command, and the user's own tags.
+
+    Return {} if the master is not YARN. In YARN's cluster mode the tags come too late.
+    """
     if configured.get("spark.master") != "yarn":
         return {}
     own = name.split()[:2]

@@ -1,4 +1,4 @@
-"""Record batches between Spark and Python, bounded in bytes: by default they have 10,000 rows, however large."""
+"""Record batches between Spark and Python, bounded in bytes. By default a batch has 10,000 rows of any size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCH_BYTES = 8 * 1024 * 1024
-"""Bytes of a batch."""
+"""Most bytes of a batch."""
 
 
 _OFF = (
@@ -19,14 +19,16 @@ _OFF = (
     "spark.sql.execution.arrow.useLargeVarTypes",
 )
 _SHUFFLED_BYTES = 64 * 1024 * 1024
-"""Bytes that a task is to get out of a shuffle, roughly."""
+"""Approximate bytes that a task reads from a shuffle."""
 
 
 @contextmanager
 def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
-    """Inside the block, Spark's batches have at most `rows` rows, the same files are cut into the same partitions each
-    time, whatever executors come and go, and a file that is damaged or gone is an error, whatever the user's settings
-    say."""
+    """Inside the block, limit Spark's batches to `rows` rows and make reads repeatable, whatever the user's settings.
+
+    The same files become the same partitions each time, even if executors come and go. A damaged or missing file is an
+    error.
+    """
     keys = ("spark.sql.execution.arrow.maxRecordsPerBatch", "spark.sql.inMemoryColumnarStorage.batchSize")
     least = "spark.sql.files.minPartitionNum"
     known = (spark.conf.get(key, None) for key in (least, "spark.sql.leafNodeDefaultParallelism"))
@@ -37,7 +39,7 @@ def bounded_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 
 @contextmanager
 def shuffled(spark: SparkSession, size: int) -> Iterator[None]:
-    """Inside the block, shuffles of about `size` bytes have as many partitions as that takes."""
+    """Inside the block, shuffles of about `size` bytes get enough partitions."""
     slots = spark.sparkContext.defaultParallelism
     wanted = -(-size // _SHUFFLED_BYTES)
     count = max(1, wanted if wanted < slots else -(-wanted // slots) * slots)
@@ -62,12 +64,12 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
 
 
 def rows_per_batch(row_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
-    """How many rows of `row_bytes` go into a record batch of at most `batch_bytes` between Spark and Python."""
+    """Return how many rows of `row_bytes` fit into a record batch of at most `batch_bytes` between Spark and Python."""
     return max(1, min(10_000, batch_bytes // max(row_bytes, 1)))
 
 
 def partition_id() -> int:
-    """The number of the partition whose task this is; 0 outside of Spark."""
+    """Return the partition number of the current task; 0 outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

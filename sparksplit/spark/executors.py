@@ -1,4 +1,4 @@
-"""Spark's executors: how many there are, which were lost, and waiting until there are enough."""
+"""Spark's executors: count them, list the lost ones, and wait until there are enough."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ _POLL_SECONDS = 0.1
 def session_with_executors(
     app_name: str, executors: int, settings: dict[str, str] | None, patience: Patience
 ) -> Iterator[SparkSession]:
-    """As `spark_session`, for a command without nodes, which works with any number of executors: there is one at least
-    when the block begins.
+    """Like `spark_session`, for a command without nodes, which works with any number of executors. At least one
+    executor exists when the block begins, except with a local master.
 
-    Raises RunError where none comes, which Spark's jobs would wait for without a limit.
+    Raise RunError if no executor comes. Spark's own jobs would wait without a limit.
     """
     with spark_session(app_name, executors, settings, nodes=False) as spark:
         sc = spark.sparkContext
         conf = dict(sc.getConf().getAll())
-        if not re.fullmatch(r"local(\[.*\])?", str(sc.master)):  # which has none
+        if not re.fullmatch(r"local(\[.*\])?", str(sc.master)):  # a local master has no executors
             if executors_of(sc) == 0 and is_on(conf, "spark.dynamicAllocation.enabled", "false"):
-                sc._jsc.sc().requestExecutors(1)  # the first would come with the first job
+                sc._jsc.sc().requestExecutors(1)  # otherwise the first one starts only with the first job
             await_executors(sc, 1, "executors: this command needs one", patience)
         yield spark
 
 
 def await_executors(sc: SparkContext, needed: int, what: str, patience: Patience) -> float:
-    """Wait until so many executors have registered, with a line every ten seconds about what is waited for. Returns for
-    how many seconds all of them have been granted.
+    """Wait until `needed` executors have registered. Log a line every ten seconds. Return for how many seconds all of
+    them have been granted.
 
-    what: what needs them, `KEY: 2 nodes need 3 executors`.
+    what: the part of the run that needs them, such as `KEY: 2 nodes need 3 executors`.
 
-    Raises RunError once either of `patience`'s limits has passed, with the numbers and the executors lost since Spark
-    began; and at once where Spark's master has ended the application.
+    Raise RunError once a limit of `patience` has passed, with the numbers and the executors lost so far. Raise RunError
+    at once if Spark's master has ended the application.
     """
     wait, lines = Wait(needed, patience, time.monotonic()), Lines()
     settings = dict(sc.getConf().getAll())
@@ -71,9 +71,9 @@ def await_executors(sc: SparkContext, needed: int, what: str, patience: Patience
 
 
 def ended(sc: SparkContext, settings: Mapping[str, str], pages: Sequence[str]) -> str:
-    """What to say where Spark has ended by itself before it had executors. pages: the workers'."""
+    """Return the message for a Spark that ended by itself before it had executors. pages: of the workers."""
     application = str(sc.applicationId)
-    if application.startswith("spark-application-"):  # Spark's own name, for want of one from the master
+    if application.startswith("spark-application-"):  # Spark's own id: the master has given none
         return f"spark.master: {sc.master} {NOT_TAKEN}"
     said, logs = said_by_an_executor(sc, pages), where_logs_are({**settings, "spark.app.id": application})
     return (
@@ -83,7 +83,7 @@ def ended(sc: SparkContext, settings: Mapping[str, str], pages: Sequence[str]) -
 
 
 def where_logs_are(settings: Mapping[str, str]) -> str:
-    """Where to read what executors say that Spark does not have."""
+    """Return where to read the executors' own logs, which Spark does not have."""
     application = settings.get("spark.app.id", "APPLICATION")
     if settings.get("spark.master") == "yarn":
         return f"look at `yarn logs -applicationId {application}`"
@@ -93,8 +93,10 @@ def where_logs_are(settings: Mapping[str, str]) -> str:
 
 
 class LostExecutor(NamedTuple):
-    """An executor that Spark has lost: `executor 1 on HOST was lost (REASON) [PAGE]`. reason: empty while Spark does
-    not know it; page: its log's address; empty where it has none."""
+    """An executor that Spark has lost: `executor 1 on HOST was lost (REASON) [PAGE]`.
+
+    reason: empty if Spark does not know it yet. page: address of its log; empty if it has none.
+    """
 
     id: str
     host: str
@@ -107,7 +109,7 @@ class LostExecutor(NamedTuple):
 
 
 def lost_executors(sc: SparkContext, since: float = 0.0) -> list[LostExecutor]:
-    """The executors that Spark has lost, in the order in which they went. since: seconds since 1970."""
+    """Return the executors that Spark has lost, in the order of the losses. since: seconds since 1970."""
     found = []
     for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
         one = executors.apply(place)
@@ -121,16 +123,16 @@ def lost_executors(sc: SparkContext, since: float = 0.0) -> list[LostExecutor]:
 
 
 def executors_of(sc: SparkContext) -> int:
-    """Executors that have registered."""
+    """Return the number of registered executors."""
     return int(sc._jsc.sc().getExecutorIds().size())
 
 
 def slots_of(sc: SparkContext) -> int:
-    """Task slots of all executors, as Spark's barrier mode counts them."""
+    """Return the number of task slots of all executors, as Spark's barrier mode counts them."""
     context = sc._jsc.sc()
     return int(context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile()))
 
 
 def host_in(place: str) -> str:
-    """The host in `host:port`; of an executor that has just come, Spark does not know the port yet, and gives none."""
+    """Return the host in `host:port`. For a new executor, Spark gives only the host: its port is not known yet."""
     return re.sub(r":\d+$", "", place)

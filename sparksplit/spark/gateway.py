@@ -1,6 +1,6 @@
-"""Spark's JVM: its settings reach it in a file that only this user can read, and that is gone once it has been read.
+"""Start Spark's JVM. Its settings are passed in a file that only this user can read and that is removed after reading.
 
-Any user of the machine could read them on its command line, where pyspark puts what a SparkConf has by then.
+pyspark would put the SparkConf's settings on the JVM's command line, which any user of the machine can read.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from sparksplit.spark.settings.user_settings import other_arguments
 
 
 def launch(settings: Mapping[str, str], folder: Path) -> Any:
-    """Start Spark's JVM with `settings`, the user's among them: Spark reads no spark-defaults.conf then.
+    """Start Spark's JVM with `settings`. They must include the user's settings, because Spark then does not read
+    spark-defaults.conf.
 
-    folder: for the file. Raises what pyspark raises where it does not start; RunError where a package is not found.
+    folder: for the file. Raise pyspark's error if the JVM does not start, RunError if a package is not found.
     """
     from pyspark.java_gateway import launch_gateway
 
@@ -36,7 +37,7 @@ def launch(settings: Mapping[str, str], folder: Path) -> Any:
 
 @contextmanager
 def variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of this process's environment, for as long as the context lasts."""
+    """Set environment variables of this process while the context lasts."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -1,5 +1,6 @@
-"""SIGINT and SIGTERM: neither is lost, they end a call into the JVM, and whatever cleans up can still use the JVM, if
-that answers."""
+"""SIGINT and SIGTERM: no signal is lost. A signal ends a call into the JVM, and clean-up code can still use the JVM if
+the JVM answers.
+"""
 
 from __future__ import annotations
 
@@ -26,15 +27,15 @@ _AGAIN_SECONDS = 0.02
 
 @contextmanager
 def insistent() -> Iterator[None]:
-    """Send a signal again if Python drops what its handler raised, and in any case let the signal end the block.
+    """Send a signal again if Python dropped its handler's exception. The block then always ends with Interrupted.
 
-    Python prints and drops what is raised in a `__del__`, or in a callback of a weak reference or of the garbage
-    collector, and every import runs one. The command would go on, and a scheduler that wants it stopped would wait for
-    ever. For the main thread only, where handlers run.
+    Python prints and drops an exception in a `__del__`, or in a callback of a weak reference or of the garbage
+    collector. Every import runs such a callback. The command would go on, and a scheduler that stops it would wait
+    forever. For the main thread only, where handlers run.
     """
     main, before = threading.get_ident(), sys.unraisablehook
     dropped: list[int] = []
-    again: SimpleQueue[int] = SimpleQueue()  # may be filled from anywhere, also from within its own get()
+    again: SimpleQueue[int] = SimpleQueue()  # put() is safe anywhere, even during its own get()
     over = threading.Event()
 
     def hook(unraisable: sys.UnraisableHookArgs) -> None:
@@ -45,7 +46,7 @@ def insistent() -> Iterator[None]:
             before(unraisable)
 
     def send() -> None:
-        # Not at once: it would hit the same callback again.
+        # Wait first: a signal at once would hit the same callback again.
         while (signum := again.get()) and not over.wait(_AGAIN_SECONDS):
             signal.pthread_kill(main, signum)
 
@@ -61,7 +62,7 @@ def insistent() -> Iterator[None]:
             sender.join()
         finally:
             sys.unraisablehook = before
-        if dropped:  # by then there may be another error, or none
+        if dropped:  # replaces any other error
             raise Interrupted(dropped[0])
 
 
@@ -69,8 +70,8 @@ def insistent() -> Iterator[None]:
 def starting() -> Iterator[None]:
     """Keep pyspark from setting its SIGINT handler while it starts.
 
-    That handler would call the JVM on the very connection whose call it interrupts, which then fails with some other
-    error instead of the KeyboardInterrupt.
+    That handler would call the JVM on the same connection whose call it interrupts. The call would then fail with
+    another error instead of KeyboardInterrupt.
     """
     from pyspark import context
 
@@ -83,12 +84,12 @@ def starting() -> Iterator[None]:
 
 @contextmanager
 def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> Iterator[None]:
-    """Let SIGINT and SIGTERM end a call into the JVM, and keep the JVM usable for what cleans up after them.
+    """Make SIGINT and SIGTERM end a call into the JVM. The JVM stays usable for the clean-up.
 
-    From then on a connection to the JVM, which may be what stands still, is not waited for as long as one likes; and
-    the block ends with what the signal has raised, even where the cleaning up fails.
+    After a signal, new connections to the JVM get a time limit, because the JVM itself may hang. The block always ends
+    with the signal's exception, even if the clean-up fails.
 
-    handlers: what the signals otherwise do.
+    handlers: the signals' usual handlers.
     """
     client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
     limits, raised = limits_of(client), list[BaseException]()
@@ -98,8 +99,8 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
             connection = client.get_thread_connection()
             in_a_call = connection is not None and connection not in client.deque
             if connection is not None:
-                # The interrupted call's answer would still arrive on this thread's connection. Left to itself, py4j
-                # would then close the connections of all other threads as well.
+                # The interrupted call's answer would still arrive on this thread's connection. py4j would then close
+                # the connections of all other threads too.
                 connection.close()
             limits.stopping = True
             if in_a_call:
@@ -128,8 +129,10 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
 
 @contextmanager
 def interruptible_program(spark: SparkSession) -> Iterator[None]:
-    """As `interruptible`, for SIGINT in a program whose own session is used: instead of pyspark's handler (see
-    `starting`), which is set again afterwards."""
+    """Like `interruptible`, for SIGINT in a program whose own session is used.
+
+    It replaces pyspark's handler (see `starting`) and sets it again afterwards.
+    """
     before = stopping_handlers().get(signal.SIGINT)
     if getattr(before, "__module__", None) != "pyspark.context":
         yield
@@ -142,17 +145,17 @@ def interruptible_program(spark: SparkSession) -> Iterator[None]:
 
 
 def _cancel_jobs(spark: SparkSession) -> None:
-    """Otherwise what the interrupted call was waiting for would go on, and keep the executors from the cleaning up."""
+    """Cancel the interrupted call's jobs. Otherwise they would keep the executors busy during the clean-up."""
     try:
         with limited(spark.sparkContext._gateway):
             spark.sparkContext.cancelAllJobs()
-    except Exception as error:  # the JVM may be what was interrupted; its end ends the jobs too
+    except Exception as error:  # the signal may have ended the JVM, and the jobs with it
         logging.getLogger(__name__).debug("the jobs were not cancelled: %s", error)
 
 
 @contextmanager
 def py4j_quiet() -> Iterator[None]:
-    """Drop what py4j logs about interrupted calls: with tracebacks, and in part to the root logger."""
+    """Drop py4j's log records about interrupted calls: tracebacks, some of them in the root logger."""
 
     def wanted(record: logging.LogRecord) -> bool:
         return record.module != "java_gateway" and record.funcName != "shutdown_socket"
@@ -168,7 +171,9 @@ def py4j_quiet() -> Iterator[None]:
 
 
 def stopping_handlers() -> dict[signal.Signals, Any]:
-    """What the stopping signals do now; {} outside the main thread, since only that may change it."""
+    """Return the current handlers of the stopping signals. Return {} outside the main thread, because only that thread
+    may change them.
+    """
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {signum: signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)}
@@ -176,7 +181,9 @@ def stopping_handlers() -> dict[signal.Signals, Any]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep a second Ctrl-C from leaving half a cluster behind: everything inside has a time limit."""
+    """Ignore further signals inside the block, so that a second Ctrl-C does not leave half a cluster behind. Everything
+    inside has a time limit.
+    """
     handlers = stopping_handlers()
     try:
         for signum in handlers:

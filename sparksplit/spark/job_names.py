@@ -1,4 +1,4 @@
-"""What Spark is told that its jobs are for: its pages show it, and `diagnose` tells a preparation's parts by it."""
+"""Descriptions of Spark's jobs. Spark's pages show them, and `diagnose` finds the parts of a preparation by them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ PARTS = {
     "bad rows": "bad rows are counted and written",
     "digest": "rows are compared with those of an earlier data set",
 }
-"""The parts of a preparation that Spark does, in their order. A job of `write` has the stage of `shuffle` too."""
+"""The parts of a preparation that Spark runs, in order. A job of `write` also has the stage of `shuffle`."""
 
 _KEY = "spark.job.description"
 
 
 @contextmanager
 def described(part: str) -> Iterator[None]:
-    """Inside the block, or the function that it decorates, the jobs that this thread starts are for `part`, of
-    PARTS."""
+    """Inside the block, or the decorated function, this thread's jobs are described as `part`, a key of PARTS."""
     from pyspark import SparkContext
 
     context = SparkContext._active_spark_context
@@ -37,6 +36,6 @@ def described(part: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # Whatever has ended Spark meanwhile is the error to report.
+        # If Spark has ended meanwhile, report the error that ended Spark.
         if SparkContext._active_spark_context is context:
             context.setLocalProperty(_KEY, before)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Limits for what is asked of Spark's JVM: it may stand still, and py4j would wait for its answer for ever."""
+"""Time limits for calls into Spark's JVM: the JVM may hang, and py4j would wait for its answer forever."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from typing import Any
 from sparksplit.base.errors import RunError
 
 PATIENCE = 15.0
-"""Seconds for an answer that the JVM gives at once."""
+"""Seconds for a call that the JVM answers at once."""
 AGAIN = 1.0
-"""Seconds for each of the next answers, once it has not given one."""
+"""Seconds for each further answer, after an answer was late."""
 SILENCE = 120.0
-"""Seconds without an answer that end a call which may take hours: a JVM that collects garbage needs some of them."""
+"""Seconds without an answer that end a call which may take hours. A JVM that collects garbage needs some of them."""
 LOOK = 5.0
-"""Seconds between two looks at whether it answers."""
+"""Seconds between two checks whether the JVM answers."""
 _SILENT = (
     "Spark's JVM does not answer: it is stopped, or its memory is full. End it, or set a larger spark.driver.memory"
 )
 
 
 class _Limits:
-    """py4j's parameters of a client, with limits: a connection that is made asks them for its own.
+    """The parameters of a py4j client, with time limits. A new connection reads its limit from here.
 
-    Each new connection has a limit until the JVM has answered there for the first time.
+    Each new connection has a limit until the JVM has answered on it once.
 
-    silent: whether the JVM has not answered in time. dead: whether it has not for SILENCE seconds. stopping: whether a
-    new connection has the short limit. watched: the connections of threads within `watched`, by the thread.
+    silent: the JVM has not answered in time.
+    dead: the JVM has not answered for SILENCE seconds.
+    stopping: new connections get the short limit.
+    watched: by thread, the connections of threads inside `watched`.
     """
 
     def __init__(self, client: Any) -> None:
@@ -44,7 +46,7 @@ class _Limits:
 
     @property
     def until(self) -> float | None:
-        """When this thread has waited for long enough; None: never."""
+        """The time at which this thread stops waiting; None: never."""
         return getattr(self.own, "until", None)
 
     @property
@@ -58,7 +60,7 @@ class _Limits:
         return AGAIN if self.silent else PATIENCE
 
     def connect(self) -> Any:
-        """A connection of this thread, on which the JVM has answered."""
+        """Return a connection of this thread on which the JVM has answered."""
         begin, patience = time.monotonic(), self.read_timeout
         try:
             connection = self.make()
@@ -75,14 +77,14 @@ class _Limits:
 
 
 def limits_of(client: Any) -> _Limits:
-    """The limits of py4j's `client`, which has none at first."""
+    """Return the limits of py4j's `client`. Add them if the client has none yet."""
     found = client.java_parameters
     return found if isinstance(found, _Limits) else _Limits(client)
 
 
 @contextmanager
 def limited(gateway: Any) -> Iterator[None]:
-    """Within the block, calls of this thread into the JVM behind py4j's `gateway` end where it stands still.
+    """Inside the block, this thread's calls into the JVM behind py4j's `gateway` end if the JVM hangs.
 
     The block then raises RunError.
     """
@@ -94,7 +96,7 @@ def limited(gateway: Any) -> Iterator[None]:
         yield
         limits.silent = False
     except Exception as error:
-        limits.silent = time.monotonic() >= end  # py4j does not always say why
+        limits.silent = time.monotonic() >= end  # py4j's error does not always name the time limit
         if not limits.silent:
             raise
         raise RunError(_SILENT) from error
@@ -104,9 +106,9 @@ def limited(gateway: Any) -> Iterator[None]:
 
 @contextmanager
 def watched(gateway: Any) -> Iterator[None]:
-    """Within the block, calls of this thread may take hours, and end where the JVM stands still for SILENCE seconds.
+    """Inside the block, this thread's calls may take hours. They end if the JVM does not answer for SILENCE seconds.
 
-    The block then raises RunError. Another thread finds out, by a new connection now and then.
+    The block then raises RunError. Another thread checks the JVM by opening new connections.
     """
     client = gateway._gateway_client
     if not hasattr(client, "java_parameters"):  # one connection for all threads (PYSPARK_PIN_THREAD=false)
@@ -121,9 +123,9 @@ def watched(gateway: Any) -> Iterator[None]:
             try:
                 limits.connect().close()
                 unanswered, heard = 0, time.monotonic()
-            except Exception:  # a JVM that has ended ends the calls itself
+            except Exception:  # if the JVM has ended, the calls end by themselves
                 unanswered = unanswered + 1 if limits.silent else 0
-            # Not at the first: this process may have been stopped together with the JVM, and looks too late.
+            # Not at the first failure: this process may have been stopped together with the JVM, and checks too late.
             if unanswered > 1 and time.monotonic() >= heard + SILENCE and not over.is_set():
                 limits.dead = True
                 if _cut(client, limits.watched.get(thread)):
@@ -145,18 +147,19 @@ def watched(gateway: Any) -> Iterator[None]:
 
 
 def _is_of_the_jvm(error: BaseException) -> bool:
-    """Whether py4j or pyspark has raised `error`, or it is Spark's as `spark_errors` tells it; what is known better
-    stays what it is."""
+    """Whether pyspark or py4j raised `error`, directly or as the cause of a RunError from `spark_errors`. All other
+    errors stay unchanged.
+    """
     cause = error.__cause__ if type(error) is RunError else error
     return type(cause).__module__.partition(".")[0] in ("pyspark", "py4j")
 
 
 def _cut(client: Any, connection: Any) -> bool:
-    """End the call that waits for an answer on another thread's `connection`; whether one did."""
+    """End the call that waits for an answer on another thread's `connection`. Return whether a call was waiting."""
     if connection is None or connection in client.deque:
         return False
-    connection.initiated_from_client = False  # py4j would send the call once more
-    with suppress(OSError, AttributeError):  # the thread itself has just closed it
+    connection.initiated_from_client = False  # otherwise py4j would send the call again
+    with suppress(OSError, AttributeError):  # the other thread has just closed the connection
         connection.socket.shutdown(socket.SHUT_RDWR)
     return True
 

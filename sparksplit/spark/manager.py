@@ -1,8 +1,8 @@
-"""What the cluster's manager says while executors are waited for, and Spark's driver does not know.
+"""Facts from the cluster manager that Spark's driver does not know, while the command waits for executors.
 
-YARN's ResourceManager says how many containers it has granted: one whose host still fetches files counts for YARN and
-not yet for Spark. A standalone master says where its workers' pages are. There, an executor that is granted is with
-Spark within seconds.
+YARN's ResourceManager reports how many containers it has granted. A container whose host still downloads files counts
+for YARN, but not yet for Spark. A standalone master reports the addresses of its workers' pages. There, a granted
+executor registers with Spark within seconds.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ _LOOK_SECONDS = 2.0
 
 
 class Manager:
-    """Asks while its block lasts, in a thread: where nobody answers, Spark's and YARN's own clients ask again for many
-    minutes."""
+    """Ask the cluster manager in a thread while the block lasts. If nobody answers, Spark's and YARN's clients retry
+    for many minutes.
+    """
 
     def __init__(self, sc: SparkContext) -> None:
         self._sc = sc
         self.granted: int | None = None
-        """Executors that have a container; None as long as that is not known."""
+        """Executors that have a container; None while unknown."""
         self.pages: list[str] = []
-        """The addresses of a standalone cluster's workers, as far as they are known."""
+        """Known page addresses of a standalone cluster's workers."""
         self._ended = threading.Event()
 
     def __enter__(self) -> Self:
@@ -52,7 +53,7 @@ class Manager:
                     return
                 client = client or _client(self._sc)
                 self.granted = _granted(client, self._sc)
-        except Exception as error:  # no ticket for the ResourceManager, say: only Spark's count is known then
+        except Exception as error:  # such as no ticket for the ResourceManager; only Spark's own count is known then
             self.granted = None
             logging.getLogger(__name__).debug("the cluster's manager does not tell more: %s", error)
         finally:
@@ -73,5 +74,5 @@ def _granted(client: Any, sc: SparkContext) -> int | None:
     jvm: Any = sc._jvm
     application = jvm.org.apache.hadoop.yarn.api.records.ApplicationId.fromString(sc.applicationId)
     used = client.getApplicationReport(application).getApplicationResourceUsageReport()
-    # One is the application master's; YARN gives -1 to who may not know.
+    # One container is the application master's. YARN returns -1 to users without permission.
     return None if used is None or used.getNumUsedContainers() < 1 else int(used.getNumUsedContainers()) - 1

@@ -1,4 +1,4 @@
-"""One line out of Spark's errors: the first cause, whatever Python and Java have wrapped around it. Pure functions."""
+"""Reduce Spark's errors to one line: the first cause, without the wrapping by Python and Java. Pure functions."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import re
 from collections.abc import Mapping
 
 STOPPED = "Cannot call methods on a stopped SparkContext"
-"""What Spark answers once it has stopped by itself, for whatever cause."""
+"""Spark's error after it has stopped by itself, for any cause."""
 
 NOT_TAKEN = (
     "cannot be reached, or refused the application. If either side sets spark.authenticate, both sides need the same"
     " spark.authenticate and spark.authenticate.secret"
 )
-"""What is said of a standalone master then: Spark tries for a minute, and does not say why it failed."""
+"""Message about a standalone master that Spark could not use. Spark tries for a minute, and gives no reason."""
 
 NO_METASTORE = "Unable to instantiate org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
-"""What Spark says where Hive's metastore does not answer."""
+"""Spark's error if Hive's metastore does not answer."""
 
 NO_MODULE = "No module named"
-"""What Python says where an executor lacks a package."""
+"""Python's error if an executor lacks a package."""
 
 NO_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: error=\d+, (?P<why>[^\n]+)')
-"""What Spark says where an executor cannot start Python."""
+"""Spark's error if an executor cannot start Python."""
 
 LONGEST = 500
 _LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?:hdfs_io|sparksplit)\b")
@@ -46,7 +46,7 @@ _AT_START = (
 
 
 def setting_at_fault(text: str, settings: Mapping[str, str]) -> str | None:
-    """`KEY: what is wrong with it` for an error with which Spark did not start; None if no single key is known."""
+    """Return `KEY: PROBLEM` for an error that kept Spark from starting. None if no single key is known as the cause."""
     events = settings.get("spark.eventLog.dir", "")
     if events and f"File {events} does not exist" in text:
         return f"spark.eventLog.dir: {events} does not exist: make the folder, or set spark.eventLog.enabled to false"
@@ -57,10 +57,11 @@ def setting_at_fault(text: str, settings: Mapping[str, str]) -> str | None:
 
 
 def spark_reason(text: str) -> str:
-    """The one line of a Spark error that says what happened.
+    """Return the one line of a Spark error that gives the cause.
 
-    For a Python function that failed in a task, the last line of its traceback; for a lost executor, which one and why;
-    otherwise what precedes the JVM's stack trace, without class names.
+    Python function that failed in a task: the last line of its traceback.
+    Lost executor: which executor, and why.
+    Any other error: the text before the JVM's stack trace, without class names.
     """
     if NO_METASTORE in text:
         return "the Hive metastore does not answer. Check that it runs at the address in hive.metastore.uris"
@@ -86,16 +87,17 @@ def spark_reason(text: str) -> str:
 
 
 def is_raised(kind: type[Exception], text: str) -> bool:
-    """Whether a task raised `kind` itself. Of a task's error, Spark hands on only the text of Python's traceback."""
+    """Whether a task raised `kind` itself. For a task's error, Spark passes on only the text of Python's traceback."""
     return re.search(rf"^\W*{re.escape(f'{kind.__module__}.{kind.__qualname__}')}: ", text, re.MULTILINE) is not None
 
 
 def executor_error(log: str) -> str | None:
-    """What ended an executor, in one line, from the end of its standard error; None where it does not say.
+    """Return in one line why an executor ended, from the end of its standard error. None if the text does not say.
 
-    The first cause of the last exception; without one the first lines that the executor, or its Java, has written.
+    It is the first cause of the last exception. Without an exception, it is the first lines from the executor or its
+    Java.
     """
-    # A worker of Spark's begins the file with the command, and a line of equals signs.
+    # Spark's worker begins the file with the command and a line of equals signs.
     lines = re.split(r"^=+$", log, maxsplit=1, flags=re.MULTILINE)[-1].splitlines()
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     thrown = [line for line in lines if line.startswith("Exception in thread ")]

@@ -1,4 +1,4 @@
-"""The Spark session of a command: spark-submit's, or that of a local cluster that leaves nothing behind."""
+"""A command's Spark session: spark-submit's session, or the session of a local cluster that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
-"""How long Spark may take to stop before its processes are killed."""
+"""Seconds for Spark to stop before its processes are killed."""
 
 LOCAL = "spark.local.dir"
 
@@ -55,20 +55,20 @@ def spark_session(
 ) -> Iterator[SparkSession]:
     """Give a Spark session, and stop it however the block ends.
 
-    Whatever master and settings spark-submit, or Spark's own configuration files, give are used. Without a master, a
-    cluster of `executors` processes with one task slot each is started on this machine; nothing of it is left
-    afterwards: no process, no file. Inside another `spark_session`, that one's session is given, and not stopped.
+    The session uses the master and settings of spark-submit or of Spark's own configuration files. Without a master, a
+    cluster of `executors` processes with one task slot each starts on this machine. It leaves no process and no file.
+    Inside another `spark_session`, the outer session is given, and not stopped.
 
-    settings: Spark's keys, for a session that this call starts; spark-submit's and the files' take precedence.
-    nodes: whether the session is to hold nodes, which some masters and settings cannot.
+    settings: Spark's keys, for a session that this call starts. Keys from spark-submit and the files take precedence.
+    nodes: whether the session will hold nodes; some masters and settings do not allow that.
 
-    Raises ConfigError for such a master or setting, and where no Java is found; RunError where Spark does not start
-    (quickly, where its standalone master cannot be reached), and in place of errors of pyspark and py4j that leave the
-    block, because those cannot be read without their JVM.
+    Raise ConfigError for a master or setting that does not allow it, and if no Java is found. Raise RunError if Spark
+    does not start (quickly, if its standalone master cannot be reached). Also turn errors of pyspark and py4j that
+    leave the block into RunError, because they cannot be read without their JVM.
     """
     running = _running_session()
     if running is not None:
-        atexit.unregister(_stop_at_exit)  # once is enough
+        atexit.unregister(_stop_at_exit)  # register only once
         atexit.register(_stop_at_exit, os.getpid())
         with interruptible_program(running), watched(running.sparkContext._gateway), spark_errors():
             yield running
@@ -108,9 +108,9 @@ def _running_session() -> SparkSession | None:
 
 
 def satisfy_yarn() -> None:
-    """In YARN's cluster mode, start and stop Spark for a command that has succeeded without it.
+    """In YARN's cluster mode, start and stop Spark for a command that has succeeded without Spark.
 
-    YARN takes a driver that never started Spark for a failed one, even where there was nothing to do.
+    YARN reports a driver that never started Spark as failed, even if there was nothing to do.
     """
     if not user_settings.submitted() or _started:
         return
@@ -122,7 +122,7 @@ def satisfy_yarn() -> None:
 
 
 def known_settings() -> dict[str, str]:
-    """What Spark has been told before it starts; all of its settings if it is already running."""
+    """Return Spark's configured settings before Spark starts. If Spark is running, return all its settings."""
     running = _running_session()
     return user_settings.configured() if running is None else dict(running.sparkContext.getConf().getAll())
 
@@ -144,8 +144,8 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     if submitted:
         return settings
     memory = configured.get("spark.executor.memory", "1024m")
-    # Only the first compiler: on a few cores the optimising one takes more time than it saves (measured: half of all).
-    # The parallel collector: rows leave Spark faster than with G1, whose short pauses nobody needs here.
+    # C1 only: on a few cores, the optimising compiler costs more time than it saves (measured: half of the total).
+    # Parallel collector: rows leave Spark faster than with G1, and nobody needs G1's short pauses here.
     java = "-XX:-UsePerfData -XX:TieredStopAtLevel=1 -XX:+UseParallelGC"
     java += " -Dlog4j2.configurationFile={file} -Dconsole.level={level} {more}"
     file = Path(shipped("conf/log4j2.properties")).as_uri()
@@ -156,12 +156,12 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
         "spark.executor.memory": memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        # Whoever calls must know it: the master would otherwise start programs for any user of this machine.
+        # Callers must know the secret. Otherwise the master would start programs for any user of this machine.
         "spark.authenticate": "true",
         "spark.authenticate.secret": secrets.token_hex(32),
         **_pages(configured),
         "spark.python.worker.reuse": "true",
-        # Not Spark's 200: on a few cores each task costs more than the rows it handles.
+        # Fewer than Spark's default of 200: on a few cores, each task costs more time than its rows.
         "spark.sql.shuffle.partitions": str(max(4, 2 * executors)),
         "spark.driver.extraJavaOptions": java.format(file=file, level="warn" if _debugging() else "off", more=more),
         "spark.executor.extraJavaOptions": java.format(file=file, level="warn", more=more_executor),
@@ -173,10 +173,11 @@ _NOWHERE = "192.0.2.1"  # an address for examples, RFC 5737
 
 
 def _pages(configured: dict[str, str]) -> dict[str, str]:
-    """Settings that close Spark's pages, unless the user has asked for them.
+    """Return the settings that close Spark's pages, unless the user asked for the pages.
 
-    The driver's is off. Those of the master and the worker, which show the executors' logs and can end the application,
-    always listen, and know no secret: they let in only a proxy, which is nowhere. (Only Spark 3 has that filter.)
+    The driver's page is off. The pages of the master and the worker show the executors' logs and can end the
+    application. They always listen, without a secret. So they get a filter that lets in only a proxy, at an address
+    that does not exist. (Only Spark 3 has that filter.)
     """
     off = {"spark.ui.enabled": "false"}
     jars = packages.spark_jars(user_settings.pyspark_home())
@@ -200,14 +201,14 @@ def _python_path(existing: str) -> str:
     parts = existing.split(os.pathsep) + os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root != Path(sysconfig.get_path("purelib")).resolve():
         parts.insert(0, str(root))
-    # Absolute, since executors work in folders of their own.
+    # Absolute paths, because executors run in folders of their own.
     return os.pathsep.join(dict.fromkeys(str(Path(part).absolute()) for part in parts if part))
 
 
 @contextmanager
 def _own_processes(settings: dict[str, str]) -> Iterator[Path]:
-    """Prepare this process for starting a JVM, and remove everything that it started when the block ends. Gives a
-    folder for that time.
+    """Prepare this process for starting a JVM, and yield a folder for it. Remove everything that this process started
+    when the block ends.
 
     settings: changed in place, to keep Spark's files in a temporary folder.
     """
@@ -224,11 +225,13 @@ def _own_processes(settings: dict[str, str]) -> Iterator[Path]:
 
 
 def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
-    """Make a local cluster's folders inside `folder`; returns the variables that point there, and adds the settings."""
+    """Make a local cluster's folders inside `folder`, and add the settings for them. Return the environment variables
+    for them.
+    """
     home, temporary = folder / "spark", folder / "tmp"
     home.mkdir()
     temporary.mkdir()
-    # Its workers write into $SPARK_HOME/work, and the environment may be shared or read-only.
+    # The workers write into $SPARK_HOME/work, but Spark's own folder may be shared or read-only.
     for entry in Path(user_settings.pyspark_home()).iterdir():
         if entry.name not in ("work", "logs"):
             (home / entry.name).symlink_to(entry)
@@ -248,7 +251,7 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
 
 
 def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
-    """folder: for a JVM that this process starts; None: there is one."""
+    """Start the session. folder: for a JVM that this process starts; None: the JVM is already running."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -261,11 +264,11 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
             own = gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
             SparkContext._ensure_initialized(gateway=own)
             conf = SparkConf()
-            # A new JVM has them all, and has added the packages that it fetched to spark.jars.
+            # A new JVM already has all settings, and has added the fetched packages to spark.jars.
             for key, value in settings.items() if own is None else ():
                 conf.set(key, value)
-            # In YARN's cluster mode pyspark looks for --py-files where the submitting host had them; YARN ships them
-            # anyway.
+            # In YARN's cluster mode, pyspark looks for --py-files at their paths on the submitting host. YARN ships
+            # them anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
             with watched(SparkContext._gateway):
                 return SparkSession.builder.config(conf=conf).getOrCreate()
@@ -284,7 +287,7 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
 
 @contextmanager
 def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
-    """Under YARN, say how to get the executors' logs if the block fails for any reason but the user's mistake."""
+    """Under YARN, say how to get the executors' logs if the block fails, except for a UsageError."""
     yarn, application = spark.sparkContext.master == "yarn", spark.sparkContext.applicationId
     try:
         yield
@@ -298,7 +301,7 @@ def _where_the_logs_are(spark: SparkSession) -> Iterator[None]:
 
 @contextmanager
 def spark_errors() -> Iterator[None]:
-    """Turn what Spark raises within the block into a RunError of one line."""
+    """Turn an error of Spark inside the block into a RunError of one line."""
     try:
         yield
     except Exception as error:
@@ -310,7 +313,7 @@ def spark_errors() -> Iterator[None]:
 
 
 def _stop(spark: SparkSession) -> None:
-    # In a thread: an answer that never comes must not keep alive what was started.
+    # In a thread, because the JVM may never answer, and its processes must end anyway.
     stopper = threading.Thread(target=_stop_quietly, args=(spark,), name="stopping Spark", daemon=True)
     stopper.start()
     stopper.join(STOP_SECONDS)
@@ -324,23 +327,23 @@ def _stop_quietly(spark: SparkSession) -> None:
         if own is not None and own.proc is not None:
             _hush(own)
         spark.stop()
-    except Exception as error:  # its JVM may be gone already, which is what we wanted
+    except Exception as error:  # the JVM may have ended already, as intended
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
 
 
 def _hush(own: Any) -> None:
-    """Keep the JVM's threads from printing what they find closed at the end, which bypasses all loggers."""
+    """Keep the JVM's threads from printing errors about closed resources at the end. This output bypasses loggers."""
     if not _debugging():
         java = own.jvm.java
         java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
 
 
 def _stop_at_exit(process: int) -> None:
-    """Stop the session of a program that ends without `spark.stop()`, where its JVM ends with it.
+    """Stop the session of a program that ends without `spark.stop()`, if the session's JVM ends with the program.
 
-    Otherwise a local cluster's executors end before Spark, which tries to start them again and prints tracebacks. A
-    child of `process` leaves the session alone. The JVM's part is stopped alone: pyspark's own part waits for its
-    server, without a limit.
+    Otherwise a local cluster's executors end before Spark, which tries to restart them and prints tracebacks. A child
+    of `process` leaves the session alone. Only the JVM's part is stopped, because pyspark's own part waits for its
+    server without a limit.
     """
     from pyspark import SparkContext
 
@@ -348,20 +351,20 @@ def _stop_at_exit(process: int) -> None:
     if os.getpid() != process or context is None or own is None or own.proc is None:
         return
     try:
-        with py4j_quiet(), limited(own):  # no thread: Python starts none while it ends
+        with py4j_quiet(), limited(own):  # no thread here: Python starts no threads at its end
             _hush(own)
             context._jsc.stop()
-    except Exception as error:  # its JVM may be gone already, which is what we wanted
+    except Exception as error:  # the JVM may have ended already, as intended
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
 
 
 def _end(mark: str) -> None:
-    """End the JVM that this process started, and every process that carries `mark` in its environment."""
+    """End the JVM that this process started, and every process that has `mark` in its environment."""
     from pyspark import SparkContext
 
     own, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     SparkContext._active_spark_context = None
-    # Without a gateway the start was cut short, so there is nothing to end in good order.
+    # Without a gateway, the start was interrupted, so there is nothing to end in order.
     patience = time.monotonic() + (5 if own else 0)
     if own is not None:
         _end_gateway(own)
@@ -378,8 +381,8 @@ def _end_gateway(own: Any) -> None:
             own.shutdown()
     except Exception as error:  # as in _stop_quietly
         logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
-        java.kill()  # it heeds no other sign
-    java.stdin.close()  # the sign for it to exit
+        java.kill()  # a hanging JVM does not react to anything else
+    java.stdin.close()  # tells the JVM to exit
     try:
         java.wait(STOP_SECONDS)
     except subprocess.TimeoutExpired:

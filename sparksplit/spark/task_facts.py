@@ -1,4 +1,4 @@
-"""What Spark's tasks tell the driver: dataclasses, each sent as one row of JSON."""
+"""Results that Spark's tasks send to the driver: dataclasses, each as one row of JSON."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _COLUMN = "facts"
 
 
 def facts_of(frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterable[T]], kind: type[T]) -> list[T]:
-    """What `task` yields for the rows of each partition of the frame, in the partitions' order; one Spark job.
+    """Return the results of `task` for the rows of each partition of `frame`, in the order of the partitions. One Spark
+    job.
 
-    task: runs in executors, on a partition's record batches; picklable. kind: what it yields, a dataclass whose fields
-    JSON can hold.
+    task: runs on executors, on a partition's record batches; must be picklable. kind: the dataclass that `task` yields;
+    its fields must fit JSON.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -32,10 +33,10 @@ def facts_of(frame: DataFrame, task: Callable[[Iterable[pa.RecordBatch]], Iterab
 
 
 def encode(facts: Any) -> str:
-    """The JSON of a dataclass."""
+    """Return a dataclass as JSON."""
     return json.dumps(asdict(facts))
 
 
 def decode(kind: type[T], text: str) -> T:
-    """The inverse of `encode`; raises pydantic.ValidationError where `text` does not fit `kind`."""
+    """The inverse of `encode`. Raise pydantic.ValidationError if `text` does not fit `kind`."""
     return pydantic.TypeAdapter(kind).validate_python(json.loads(text))

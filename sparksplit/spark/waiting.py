@@ -1,7 +1,7 @@
-"""How long a command waits for executors, and what it says meanwhile: pure functions of what was seen.
+"""How long a command waits for executors, and its messages meanwhile: pure functions of the observed numbers.
 
-Two limits, because two different things are waited for. Until executors are granted, the cluster is busy or too small.
-From then on their hosts fetch what the application sends along, and start the processes.
+There are two limits, for two kinds of waiting. Until executors are granted, the cluster is busy or too small.
+Afterwards, their hosts download the application's files and start the processes.
 """
 
 from __future__ import annotations
@@ -11,16 +11,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 QUEUE_SECONDS = 600.0
-"""Default of `queue_timeout`: a queue that is busy for some minutes is no failure."""
+"""Default of `queue_timeout`. A queue that is busy for some minutes is no failure."""
 START_SECONDS = 300.0
-"""Default of `start_timeout`: a busy host of two cores took some 180 s to fetch and unpack an environment of 0.8 GB."""
+"""Default of `start_timeout`. A busy host with two cores took about 180 s to download and unpack an environment of 0.8
+GB.
+"""
 
 Stage = Literal["queue", "start"]
 
 
 @dataclass(frozen=True)
 class Patience:
-    """queue: seconds until all executors are granted. start: seconds from then on; keys of a configuration, too."""
+    """The two limits, in seconds. Both are also configuration keys.
+
+    queue: until all executors are granted. start: from then until all have started.
+    """
 
     queue: float = QUEUE_SECONDS
     start: float = START_SECONDS
@@ -28,22 +33,25 @@ class Patience:
 
 @dataclass(frozen=True)
 class Seen:
-    """executors: those that Spark has. granted: those for which the cluster holds a container; None where only Spark's
-    own count is known."""
+    """The observed numbers.
+
+    executors: executors that Spark has. granted: executors with a container in the cluster; None if only Spark's own
+    count is known.
+    """
 
     executors: int
     granted: int | None = None
 
     def has(self, needed: int) -> bool:
-        """Whether so many are granted, if they run or not."""
+        """Whether `needed` executors are granted, running or not."""
         return max(self.executors, self.granted or 0) >= needed
 
 
 class Wait:
-    """How long `needed` executors have been waited for, in each of the two stages.
+    """How long the command has waited for `needed` executors, in each of the two stages.
 
-    A container that is lost before its executor has started brings the first stage back: the time that each stage has
-    taken counts in all, so the wait always ends.
+    If a container is lost before its executor has started, the first stage returns. The time of each stage adds up, so
+    the wait always ends.
     """
 
     def __init__(self, needed: int, patience: Patience, now: float) -> None:
@@ -53,23 +61,23 @@ class Wait:
         self._looked = now
 
     def look(self, seen: Seen, now: float) -> None:
-        """Take in what is seen at a moment. now: as of a clock that only goes forward."""
+        """Add an observation. now: of a monotonic clock, in seconds."""
         self.stage = "start" if seen.has(self.needed) else "queue"
         self.seconds[self.stage] += now - self._looked
         self._looked = now
 
     @property
     def limit(self) -> float:
-        """The seconds that the present stage may take."""
+        """Seconds that the current stage may take."""
         return self.patience.queue if self.stage == "queue" else self.patience.start
 
     @property
     def over(self) -> bool:
-        """Whether the present stage has taken too long."""
+        """Whether the current stage has taken too long."""
         return self.seconds[self.stage] > self.limit
 
     def line(self, seen: Seen) -> str:
-        """What is waited for, for how long already, and for how long at the most."""
+        """Return a line: the executors that the command waits for, the seconds so far, and the limit."""
         if self.stage == "queue":
             there = seen.executors if seen.granted is None else max(seen.executors, seen.granted)
             what = f"the cluster to grant executors: {there} of {self.needed}"
@@ -78,10 +86,12 @@ class Wait:
         return f"waiting for {what}, {self.seconds[self.stage]:.0f} of {self.limit:g} s ({self.stage}_timeout)"
 
     def failure(self, what: str, seen: Seen, lost: Sequence[object], why: str, logs: str) -> str:
-        """What to say where the present stage has taken too long.
+        """Return the message if the current stage has taken too long.
 
-        what: what needs the executors, `KEY: 2 nodes need 3 executors`. lost: the executors that Spark has lost. why:
-        what to look at where none was granted. logs: what to look at where one does not start.
+        what: the part of the run that needs the executors, such as `KEY: 2 nodes need 3 executors`.
+        lost: the executors that Spark has lost.
+        why: advice if none was granted.
+        logs: where to look if one does not start.
         """
         if self.stage == "start":
             return (
@@ -93,10 +103,12 @@ class Wait:
 
 
 def too_few(what: str, executors: int, within: str, lost: Sequence[object], why: str) -> str:
-    """What to say about too few executors.
+    """Return the message about too few executors.
 
-    what: what needs them, `KEY: 2 nodes need 2 executors`. within: how long they were waited for, and the limit's key.
-    lost: the executors that Spark has lost, in the order in which they went. why: what to look at otherwise.
+    what: the part of the run that needs them, such as `KEY: 2 nodes need 2 executors`.
+    within: the time waited, and the limit's key.
+    lost: the executors that Spark has lost, in the order of the losses.
+    why: advice if none was lost.
     """
     if lost:
         key, _, needed = what.partition(": ")

@@ -1,5 +1,6 @@
-"""What an executor has written on a Spark standalone worker before it ended: the driver has never heard of an executor
-that ends at its start, and only the worker's page has its log."""
+"""Read the log of an executor that failed at its start on Spark standalone. The driver does not know such an executor,
+and only the worker's page has its log.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +21,18 @@ if TYPE_CHECKING:
 
 _PAGE_SECONDS = 2.0
 _MOST_PAGES = 20
-"""Pages that are asked, of however many workers."""
+"""Largest number of worker pages to ask."""
 
 _MOST_BYTES = 1 << 24
 KINDS = ("stderr", "stdout")
-"""An executor's logs; Java's own complaints are in the second."""
+"""An executor's logs. Java's own errors are in the second."""
 
 log = logging.getLogger(__name__)
 
 
 def pages_of(sc: SparkContext) -> list[str]:
-    """The addresses of the workers' pages, which Spark's master tells; empty for another master, or where it does not.
+    """Return the addresses of the workers' pages, from Spark's master. Empty if the master is not standalone or does
+    not answer.
 
     Spark must be running.
     """
@@ -51,8 +53,11 @@ def pages_of(sc: SparkContext) -> list[str]:
 
 
 def said_by_an_executor(sc: SparkContext, pages: Sequence[str]) -> str | None:
-    """The error of one of the application's executors that have ended; None where neither a worker's page nor a folder
-    of a worker on this machine has one. pages: the workers'. All are asked at once: firewalls let each take seconds."""
+    """Return the error of an ended executor of the application. None if no worker's page, and no worker's folder on
+    this machine, has one.
+
+    pages: of the workers. All are asked at once, because each may take seconds behind a firewall.
+    """
     application = str(sc.applicationId)
     with ThreadPoolExecutor(_MOST_PAGES) as pool:
         errors = pool.map(lambda page: _error_in(_on_page(page, application)), pages[:_MOST_PAGES])
@@ -60,24 +65,25 @@ def said_by_an_executor(sc: SparkContext, pages: Sequence[str]) -> str | None:
 
 
 def _error_in(texts: Iterator[str]) -> str | None:
-    """The first error in an executor's logs."""
+    """Return the first error in an executor's logs."""
     try:
         return next(filter(None, map(executor_error, texts)), None)
-    except Exception as error:  # a page that is closed, or that the driver does not reach; another user's folder
+    except Exception as error:  # a closed page, a page that the driver cannot reach, or another user's folder
         log.debug("what an executor said is not known: %s", error)
         return None
 
 
 def _on_page(page: str, application: str) -> Iterator[str]:
-    """What the last executor that has ended there has written."""
+    """Yield the logs of the executor that ended last on this worker."""
     for number in ended_executors(json.loads(_read(f"{page}/json/")), application)[-1:]:
         for kind in KINDS:
             query = urlencode({"appId": application, "executorId": number, "logType": kind})
-            yield _read(f"{page}/log?{query}").partition("\n")[2]  # the page puts a line of its own before the text
+            yield _read(f"{page}/log?{query}").partition("\n")[2]  # the page adds a line before the text
 
 
 def _in_folder(sc: SparkContext, application: str) -> Iterator[str]:
-    """The application's newest executor log of each kind, from Spark's default folder for workers on this machine.
+    """Yield the application's newest executor log of each kind, from Spark's default folder for workers on this
+    machine.
 
     The workers of a local cluster write there.
     """
@@ -89,7 +95,7 @@ def _in_folder(sc: SparkContext, application: str) -> Iterator[str]:
 
 
 def ended_executors(page: Any, application: str) -> list[int]:
-    """The ids of the application's executors that have ended, from a worker's page as JSON."""
+    """Return the ids of the application's ended executors, from a worker's page as JSON."""
     return sorted(one["id"] for one in page.get("finishedexecutors", ()) if one.get("appid") == application)
 
 

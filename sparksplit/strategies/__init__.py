@@ -1,6 +1,7 @@
-"""Strategies: named pairs of a split and a sync. A new one is one small class or one new pair, and an entry here.
+"""Strategies: named pairs of a split and a sync.
 
-Your own needs no entry: `strategy: path/to/file.py:function` names a function that returns a `Strategy`.
+A new strategy is an entry in `STRATEGIES`: one new small class, or a new pair. Your own strategy needs no entry:
+`strategy: path/to/file.py:function` names a function that returns a `Strategy`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,15 @@ from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync, Sync
 
 @dataclass(frozen=True)
 class Strategy:
-    """split: which rows a node trains on. sync: what is exchanged and when; made as sync(collective, SyncConfig).
+    """A split and a sync under one name.
 
-    alone: whether it runs on one node only. any_nodes: whether the result is the same for any number of nodes.
-    scaled_rate: whether the learning rate grows with the nodes. settings: whether it heeds the configuration's `sync`.
-    told: what it is, for the user; empty: not said.
+    split: which rows a node trains on.
+    sync: what the nodes exchange and when. It is made as sync(collective, SyncConfig).
+    alone: whether the strategy runs on one node only.
+    any_nodes: whether the result is the same for any number of nodes.
+    scaled_rate: whether the learning rate is multiplied by the number of nodes, after a warm-up.
+    settings: whether the strategy uses the configuration's `sync`.
+    told: a description for the user, or empty.
     """
 
     split: Split
@@ -81,9 +86,10 @@ STRATEGIES = {
 
 
 def find(name: str, source: str | None = None) -> Strategy:
-    """The strategy called `name`. source: for a user's own, what sparksplit.base.user_functions.source_of returned.
+    """Return the strategy called `name`.
 
-    Raises FunctionError where it cannot be loaded.
+    source: for a user's own strategy, the result of sparksplit.base.user_functions.source_of.
+    Raise FunctionError if the user's function cannot be loaded, fails, or returns no Strategy.
     """
     if not is_own(name):
         return STRATEGIES[name]

@@ -1,8 +1,9 @@
-"""Gradients of large arrays of which a mini-batch used a few rows, such as an embedding's: only these rows travel.
+"""Exchange only the used rows of a large variable's gradient, for example of an embedding.
 
-A node adds up its own rows' gradients; the nodes agree on which rows any of them used, and sum just these, in the
-collective's order. It is made of sums alone, so every collective whose sums' shapes may vary can do it. The optimizer
-is given the whole gradient, with zeros elsewhere, as on one node: momentum and Adam change all rows at each update.
+Each node sums its own gradients of each row of the variable. The nodes agree on the rows that any node used, and sum
+only these rows, in the collective's order. The exchange consists of sums, so it works with every collective that allows
+sums of varying shapes. The optimizer gets the whole gradient, with zeros elsewhere, as on one node: momentum and Adam
+change all rows at each update.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
     from sparksplit.collectives import Collective
 
 LARGE = 1 << 20
-"""Bytes from which on a variable's rows are worth three more exchanges, each of which takes 0.1 to 1 ms."""
+"""Bytes of a variable from which on the exchange of used rows pays off. It needs three more exchanges of 0.1 to 1 ms
+each."""
 
 Update = TypeVar("Update", bound=Callable[..., Any])
 
 
 def takes_slices(update: Update) -> Update:
-    """Mark a sync's `update` as one that takes gradients as `used_rows` makes them; all others are given whole ones."""
+    """Mark a sync's `update` as accepting gradients as `used_rows` makes them. Without the mark, `update` gets whole
+    gradients."""
     update.__dict__["takes_slices"] = True
     return update
 
@@ -31,8 +34,11 @@ def wants_slices(sync: Any) -> bool:
 
 
 def used_rows(gradient: Any, variable: Any) -> Any:
-    """What a node sends of a gradient: if it is of some rows of a large variable, tf.IndexedSlices in which each row
-    occurs once; otherwise all of it, a tensor."""
+    """Return a gradient in the form in which a node sends it.
+
+    A gradient of some rows of a large variable becomes tf.IndexedSlices, in which each row occurs once. Any other
+    gradient becomes a whole tensor.
+    """
     import tensorflow as tf
 
     size = tf.as_dtype(variable.dtype).size * variable.shape.num_elements()
@@ -42,7 +48,7 @@ def used_rows(gradient: Any, variable: Any) -> Any:
 
 
 def each_once(slices: Any) -> Any:
-    """tf.IndexedSlices in which each row occurs once, with the sum of what `slices` has for it."""
+    """Return tf.IndexedSlices in which each row occurs once, with the sum of the row's entries in `slices`."""
     import tensorflow as tf
 
     indices, places = tf.unique(tf.cast(slices.indices, tf.int64))
@@ -50,16 +56,17 @@ def each_once(slices: Any) -> Any:
 
 
 def no_rows(variable: Any) -> Any:
-    """What `used_rows` would give for a large variable of which no row was used."""
+    """Return the result of `used_rows` for a large variable if no row was used."""
     import tensorflow as tf
 
     return tf.IndexedSlices(tf.zeros((0, *variable.shape[1:]), variable.dtype), tf.zeros(0, tf.int64))
 
 
 def summed(collective: Collective, values: Sequence[Any], variables: Sequence[Any]) -> list[Any]:
-    """The sums over all nodes of `values`, whose first ones are the gradients of `variables`, as `used_rows` made them.
+    """Return the sums of `values` over all nodes, as whole tensors.
 
-    All of them whole tensors; those that were tensors in one exchange, after the others'.
+    values: first the gradients of `variables`, as `used_rows` made them, then other tensors.
+    Values that are tensors travel in one exchange, after the exchanges of the slices.
     """
     import tensorflow as tf
 
@@ -67,7 +74,7 @@ def summed(collective: Collective, values: Sequence[Any], variables: Sequence[An
     if not slices:
         return collective.sum_tensors(values)
     unions, rows = _summed_rows(collective, list(slices.values()))
-    # In the same order on every node.
+    # Every node must exchange in the same order.
     with tf.control_dependencies(rows):
         sums = iter(collective.sum_tensors([value for place, value in enumerate(values) if place not in slices]))
     wholes = {
@@ -81,12 +88,13 @@ def summed(collective: Collective, values: Sequence[Any], variables: Sequence[An
 
 
 def _summed_rows(collective: Collective, slices: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """For each of `slices`: (the rows that any node has, ascending [n]; their sums, [at least n, ...])."""
+    """For each of `slices`, return the rows that any node has, ascending [n], and the sums of these rows, [at least n,
+    ...]."""
     import tensorflow as tf
 
     counts = tf.stack([tf.size(part.indices, tf.int64) for part in slices])
     rank = tf.one_hot(collective.rank, collective.size, dtype=tf.int64)
-    # [node, slices]. Copied, like the indices: the collective's buffers are for the next sums.
+    # [node, slices]. A copy, like that of the indices below, because the next sums overwrite the collective's buffers.
     of_nodes = _copy(collective.sum_tensors([rank[:, None] * counts])[0])
     totals = tf.reduce_sum(of_nodes, 0)
     before = tf.reduce_sum(of_nodes[: collective.rank], 0)
@@ -97,7 +105,7 @@ def _summed_rows(collective: Collective, slices: Sequence[Any]) -> tuple[list[An
     unions, rows = [], []
     for number, (part, found) in enumerate(zip(slices, collective.sum_tensors(listed), strict=True)):
         union = tf.unique(tf.sort(_copy(found)[: totals[number]])).y
-        # tf.searchsorted does not take a node without rows.
+        # tf.searchsorted does not work on a node without rows.
         places = tf.raw_ops.LowerBound(sorted_inputs=union[None], values=part.indices[None])[0]
         size = rounded(tf.size(union, tf.int64))
         unions.append(union)
@@ -106,8 +114,11 @@ def _summed_rows(collective: Collective, slices: Sequence[Any]) -> tuple[list[An
 
 
 def rounded(count: Any) -> Any:
-    """An int64 tensor, at least 1, rounded up by less than an eighth: mini-batches that use about as many rows then
-    exchange arrays of the same size, for which a collective already has its buffers."""
+    """Return an int64 tensor of at least 1, rounded up by less than an eighth.
+
+    Mini-batches that use about as many rows then exchange arrays of equal size. The collective already has buffers for
+    this size.
+    """
     import tensorflow as tf
 
     powers = tf.constant([16 << bit for bit in range(48)], tf.int64)

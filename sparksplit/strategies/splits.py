@@ -12,10 +12,10 @@ from sparksplit.rows import order
 
 
 class Split(Protocol):
-    """Which lanes, which epochs and which mini-batch size a node has; pure functions of integers.
+    """The lanes, the epochs and the mini-batch size of a node: pure functions of integers.
 
-    shared: whether the nodes share each mini-batch; if not, each has its own mini-batches at the same time.
-    dealt_apart: whether mini-batches are dealt from the node's own lanes alone, instead of from all lanes.
+    shared: whether the nodes share each mini-batch. If not, each node has its own mini-batches at the same time.
+    dealt_apart: whether mini-batches are dealt from the node's own lanes only, instead of from all lanes.
     every_row: whether each node reads all rows, in its own epochs.
     """
 
@@ -27,19 +27,20 @@ class Split(Protocol):
         """The lanes that node `rank` reads, ascending."""
 
     def epochs(self, done: int, epochs: int, rank: int, nodes: int) -> range:
-        """The epoch numbers that node `rank` still has to run, in order, when those below `done` have been run.
+        """Return the epochs that node `rank` still has to run, in order, after the epochs below `done`.
 
-        As many on every node: the n-th ones together are a round, which all nodes begin and end together.
+        All nodes get the same number of epochs. The n-th epochs of all nodes form a round, which all nodes begin and
+        end together.
         """
 
     def batch_size(self, batch_size: int, nodes: int) -> int:
-        """Rows of the mini-batches that the node's lanes are dealt into."""
+        """Return the number of rows in one mini-batch that the node works on: its own, or one that nodes share."""
 
 
 def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
-    """For each rank, the lanes that the node reads.
+    """Return, for each rank, the lanes that the node reads.
 
-    Raises ValueError, saying what a split must do, where rows would be left out or read twice.
+    Raise ValueError, with the rule that the split breaks, if rows would be left out or read twice.
     """
     owned = [split.lanes(lanes, rank, nodes).tolist() for rank in range(nodes)]
     for rank, own in enumerate(owned):
@@ -57,13 +58,14 @@ def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
 
 
 def owned_together(splits: Iterable[Split], lanes: int, nodes: int) -> list[list[int]]:
-    """For each rank, the lanes that the node reads with any of `splits`. Raises ValueError like `owned_by_rank`."""
+    """For each rank, return the lanes that the node reads with any of `splits`. Raise ValueError as `owned_by_rank`
+    does."""
     each = [owned_by_rank(split, lanes, nodes) for split in splits]
     return [sorted(set().union(*(owned[rank] for owned in each))) for rank in range(nodes)]
 
 
 def check_epochs(split: Split, epochs: int, nodes: int) -> None:
-    """Raise ValueError, saying what a split must do, where some of a run's epochs would be left out or run twice."""
+    """Raise ValueError, with the rule that the split breaks, if a run would leave out an epoch or run one twice."""
     by_rank = [list(split.epochs(0, epochs, rank, nodes)) for rank in range(nodes)]
     for rank, own in enumerate(by_rank):
         if len(own) != len(by_rank[0]):
@@ -71,7 +73,7 @@ def check_epochs(split: Split, epochs: int, nodes: int) -> None:
                 f"epochs(0, {epochs}, {rank}, {nodes}) must be as many epochs as those of rank 0, since all nodes run "
                 f"each round together (are {len(own)}, rank 0 has {len(by_rank[0])})"
             )
-    # Nodes that read all rows each run their own epochs; nodes that share an epoch's rows all run it.
+    # Nodes that read all rows run different epochs. Nodes that share the rows all run the same epochs.
     found = sorted(epoch for own in by_rank for epoch in own) if split.every_row else by_rank[0]
     wanted = list(range(max(epochs, len(found))))
     for rank, own in enumerate([found] if split.every_row else by_rank):
@@ -85,9 +87,9 @@ def check_epochs(split: Split, epochs: int, nodes: int) -> None:
 
 
 def check_rounds(split: Split, epochs: int, nodes: int) -> None:
-    """Raise ValueError where a run that ends after one of its rounds would not have run the epochs from 0 up.
+    """Raise ValueError if a run that ends after one of its rounds could leave out an earlier epoch.
 
-    The split is one that `check_epochs` accepts.
+    split: a split that `check_epochs` accepts.
     """
     by_rank = [split.epochs(0, epochs, rank, nodes) for rank in range(nodes)]
     found = [epoch for round_ in zip(*by_rank, strict=True) for epoch in sorted(set(round_))]
@@ -97,7 +99,8 @@ def check_rounds(split: Split, epochs: int, nodes: int) -> None:
 
 
 class BatchSplit:
-    """The nodes share every mini-batch: each owns lanes, runs all epochs, and contributes its rows of each."""
+    """The nodes share every mini-batch. Each node owns lanes, runs all epochs, and contributes its rows of each
+    mini-batch."""
 
     shared = True
     dealt_apart = False
@@ -114,7 +117,7 @@ class BatchSplit:
 
 
 class SharedLanes(BatchSplit):
-    """Shares every mini-batch as BatchSplit does, between nodes that own the lanes another split gives them."""
+    """The nodes share every mini-batch, as in BatchSplit. Each node owns the lanes that another split gives it."""
 
     def __init__(self, other: Split) -> None:
         self._other = other
@@ -124,7 +127,8 @@ class SharedLanes(BatchSplit):
 
 
 class EpochSplit:
-    """The nodes share the epochs: node r runs the epochs r, r + N, r + 2N, ... over all rows, each in its own order.
+    """The nodes share the epochs. Node r runs the epochs r, r + N, r + 2N, ... over all rows, each epoch in its own
+    order.
 
     Every round has N epochs, so E epochs are N * ceil(E / N) passes.
     """
@@ -145,7 +149,7 @@ class EpochSplit:
 
 
 class LaneSplit(BatchSplit):
-    """Each node owns lanes and runs all epochs over them on its own, in mini-batches of max(1, B div N) rows."""
+    """Each node owns lanes and runs all epochs over these lanes alone, in mini-batches of max(1, B div N) rows."""
 
     shared = False
     dealt_apart = True

@@ -1,4 +1,4 @@
-"""The model's state besides its weights, and what syncs do with it."""
+"""The model's non-trainable variables: which of them training changes, and what syncs do with them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,37 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 _CHANGED: WeakKeyDictionary[Any, frozenset[int]] = WeakKeyDictionary()
-"""By model, the ids of those of its non-trainable variables that a training step assigns."""
+"""By model, the ids of the non-trainable variables that a training step assigns."""
 _READS = {"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape", "VarIsInitializedOp"}
-"""TensorFlow's operations that leave a variable as it is; whatever else is given one counts as assigning it."""
+"""TensorFlow operations that do not change a variable. Any other operation on a variable counts as an assignment."""
 
 
 def counters(model: Any) -> list[Any]:
-    """The non-trainable integers that training changes: syncs take rank 0's. Random states stay each node's own."""
+    """Return the non-trainable integers that training changes. Syncs take the values of rank 0. Random states stay with
+    their node."""
     return _changed(model, _counters(model))
 
 
 def averaged_state(model: Any) -> list[Any]:
-    """The non-trainable floats that training changes, such as BatchNorm's statistics: syncs average them by rows."""
+    """Return the non-trainable floats that training changes, such as BatchNorm's statistics. Syncs average them by
+    rows."""
     return _changed(model, _floats(model))
 
 
 def constants(model: Any) -> list[Any]:
-    """The non-trainable variables that training leaves as they are, such as frozen weights: they never travel."""
+    """Return the non-trainable variables that training does not change, such as frozen weights. They are never
+    exchanged."""
     changed = {id(variable) for variable in (*counters(model), *averaged_state(model))}
     return [variable for variable in (*_counters(model), *_floats(model)) if id(variable) not in changed]
 
 
 def observe(model: Any, forward: Callable[..., Any], signature: Sequence[Any]) -> None:
-    """Find out which variables a training step changes; until then each that is not trainable is taken for changing.
+    """Find out which non-trainable variables a training step changes. Before this call, all of them count as changing.
 
-    What a layer assigns is its own affair: a frozen BatchNorm leaves its statistics alone, a frozen
-    SpectralNormalization changes even its kernel. So the graph is asked, and no rule about layers.
+    The function reads the graph, because no rule about layers is enough: a frozen BatchNorm keeps its statistics, but a
+    frozen SpectralNormalization changes even its kernel.
 
-    forward: what a training step makes of the model, from tensors of `signature`; it is traced, not run.
+    forward: runs the model as a training step does, from tensors of `signature`. It is traced, not run.
     """
     import tensorflow as tf
 
@@ -67,12 +70,12 @@ def _floats(model: Any) -> list[Any]:
 
 
 def _assigned(graph: Any, resource: Any) -> Iterator[Any]:
-    """The variables' handles that some operation of `graph` may change. resource: the dtype of handles."""
+    """Yield the handles of variables that some operation of `graph` may change. resource: the dtype of handles."""
     for operation in graph.get_operations():
         if operation.type in _READS:
             continue
         try:
-            # Of branches, loops and calls of functions: which of their inputs they only read.
+            # Branches, loops and function calls list the inputs that they only read.
             read = set(operation.get_attr("_read_only_resource_inputs"))
         except ValueError:
             read = set()

@@ -22,10 +22,11 @@ Array = npt.NDArray[Any]
 
 
 class Sync(Protocol):
-    """What happens between the nodes' gradients and their weights.
+    """The exchange between the nodes' gradients and their weights.
 
-    every_step: whether the nodes exchange at every step, and so hold the same weights and optimizer state after it.
-    every: how many steps of its own a node takes between two syncs within a round; None: no sync within a round.
+    every_step: whether the nodes exchange at every step. All nodes then have the same weights and optimizer state after
+        it.
+    every: steps of a node between two syncs within a round. None: no sync within a round.
     """
 
     every_step: bool
@@ -35,34 +36,38 @@ class Sync(Protocol):
         """settings: the configuration's `sync`."""
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
-        """Apply one update, inside a tf.function; returns the mini-batch's mean loss, over all nodes if `every_step`.
+        """Apply one update, inside a tf.function. Return the mini-batch's mean loss, over all nodes if `every_step`.
 
-        values: this node's part of the means over the rows of the mini-batch (all nodes' rows, if `every_step`): the
-        gradients, one per trainable variable; the non-trainable float variables that training changes, times the node's
-        share of the rows, in float32 where they are narrower; the loss. Gradients are tensors, except for an `update`
-        that is marked with `takes_slices`. Where the optimizer scales the loss they are of the scaled one, and its
-        `apply` takes the scale out.
+        values: this node's part of the means over the rows of the mini-batch (over all nodes' rows if `every_step`):
+        - the gradients, one per trainable variable
+        - the non-trainable float variables that training changes, times the node's share of the rows, in at least
+          float32
+        - the loss
+
+        Gradients are tensors, unless `update` is marked with `takes_slices`. If the optimizer scales the loss, the
+        gradients belong to the scaled loss, and the optimizer's `apply` removes the scale.
         """
 
     def begin(self, model: Any) -> None:
-        """Take the present weights as those that all nodes have."""
+        """Take the present weights as the weights that all nodes have."""
 
     def agree(self, model: Any, rows: int) -> None:
-        """Make the nodes agree; every node must call it. rows: how many this node has trained on since."""
+        """Make the nodes agree. Every node must call this. rows: rows that this node has trained on since the last
+        sync."""
 
     def state(self) -> dict[str, Array]:
-        """What a checkpoint must hold besides the weights; the same on every node."""
+        """Return the arrays that a checkpoint must hold in addition to the weights. They are the same on every node."""
 
     def restore(self, arrays: Mapping[str, Array]) -> None:
-        """Go on from what `state` returned, which may be among other arrays."""
+        """Go on from the result of `state`. `arrays` may also hold other arrays."""
 
 
 class StepSync:
-    """Gradients at every step, summed over the nodes and applied by every node alike.
+    """Gradients are summed over the nodes at every step, and every node applies the sums.
 
-    Each node's part is a sum over its rows divided by the rows of the whole mini-batch. With these weights, N nodes
-    equal one: the mean over a mini-batch does not depend on who computed it. Of a large embedding only the rows travel
-    that the mini-batch used. Non-trainable integers come from rank 0.
+    Each node's part is a sum over its rows, divided by the rows of the whole mini-batch. So the mean over a mini-batch
+    does not depend on the number of nodes. Of a large embedding, the nodes exchange only the rows that the mini-batch
+    used. Non-trainable integers come from rank 0.
     """
 
     every_step = True
@@ -83,7 +88,7 @@ class StepSync:
         if self._collective.size > 1:
             averages, firsts = sums[len(trainable) : len(values) - 1], sums[len(values) :]
             for variable, value in zip([*state, *whole], [*averages, *firsts], strict=True):
-                # The variable would keep this very tensor, which may lie in buffers that the next sums overwrite.
+                # Without a copy, the variable would keep this tensor. The next sums may overwrite the tensor's buffer.
                 variable.assign(tf.raw_ops.DeepCopy(x=tf.cast(value, variable.dtype)))
         return sums[len(values) - 1]
 
@@ -101,12 +106,13 @@ class StepSync:
 
 
 class LocalSync:
-    """Each node applies its own gradients. Now and then the changes of the weights since the last sync are averaged by
-    rows, and an outer optimiser applies the average; what constrains a weight holds after it, too. Non-trainable floats
-    are averaged by rows, integers come from rank 0.
+    """Each node applies its own gradients, and syncs average the changes of the weights.
+
+    A sync averages the changes since the last sync by rows. An outer optimiser applies the average. Constraints on
+    weights also hold after a sync. Non-trainable floats are averaged by rows. Non-trainable integers come from rank 0.
 
     The inner optimizer's state stays with its node. Local SGD: Stich, "Local SGD Converges Fast and Communicates
-    Little" (2018); the outer optimisers: sparksplit.strategies.outer.
+    Little" (2018). Outer optimisers: sparksplit.strategies.outer.
     """
 
     every_step = False
@@ -117,7 +123,7 @@ class LocalSync:
         self._outer = Outer(settings.outer, settings.outer_learning_rate, settings.outer_momentum)
         self._alone = collective.size == 1 and not self._outer.remembers
         self._agreed: list[Any] = []
-        """The weights of the last sync, as variables: in float32 where the model's are narrower, since these times a
+        """The weights of the last sync, as variables. Narrower weights are kept in float32, because weights times a
         node's rows would overflow."""
         self._velocities: list[Any] = []
         self._restored: list[Array] = []
@@ -144,8 +150,8 @@ class LocalSync:
             self._velocities = [tf.Variable(velocity, trainable=False) for velocity in velocities]
         self._together = partial(self._agree, model)
         if self._collective.in_graphs:
-            # Made now, and one call for each sync: where training has filled the caches since the last one, a call for
-            # each variable costs more than the arithmetic (docs/speed.md).
+            # Traced now, and called once per sync. Training fills the caches between two syncs. One call per variable
+            # would then cost more than the arithmetic (docs/speed.md).
             signature = [tf.TensorSpec((), tf.int64)]
             function = tf.function(self._together, input_signature=signature, autograph=False)
             self._together = function.get_concrete_function()
@@ -178,7 +184,7 @@ class LocalSync:
             applied, velocities = self._outer.changes(averages[: len(trainable)], self._velocities)
             for variable, agreed, change in zip(trainable, self._agreed, applied, strict=True):
                 weight = tf.cast(agreed + change, variable.dtype)
-                if variable.constraint is not None:  # which holds on every node, and not for what is made of them
+                if variable.constraint is not None:  # the average may break the constraint
                     weight = tf.cast(variable.constraint(weight), variable.dtype)
                 variable.assign(weight)
                 agreed.assign(tf.cast(weight, agreed.dtype))
@@ -187,7 +193,7 @@ class LocalSync:
             if self._collective.size > 1:
                 values = [*averages[len(trainable) :], *sums[len(parts) :]]
                 for variable, value in zip([*state, *whole], values, strict=True):
-                    # The variable would keep this very tensor, which may lie in the collective's buffers.
+                    # Without a copy, the variable would keep this tensor, which may lie in the collective's buffers.
                     variable.assign(tf.raw_ops.DeepCopy(x=tf.cast(value, variable.dtype)))
 
         tf.cond(total > 0, apply, lambda: None)
@@ -203,7 +209,7 @@ class LocalSync:
 
 
 class RoundSync(LocalSync):
-    """Weights, averaged by rows, only at the end of each round.
+    """Weights are averaged by rows, only at the end of each round.
 
     Averaging separately trained models: McDonald et al., "Distributed Training Strategies for the Structured
     Perceptron" (2010), as iterative parameter mixing.
@@ -215,7 +221,7 @@ class RoundSync(LocalSync):
 
 
 def _values(variables: Sequence[Any]) -> list[Any]:
-    """The variables' values as tensors, none narrower than float32."""
+    """Return the values of `variables` as tensors, none narrower than float32."""
     import tensorflow as tf
 
     return widened_tensors([tf.convert_to_tensor(variable.value) for variable in variables])

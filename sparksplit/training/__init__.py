@@ -1,4 +1,4 @@
 """Training one model on the nodes of a cluster.
 
-Read first `run` (what the driver does), then `node.main` and `node.worker` (what a node does).
+Read first `run` (the driver's work), then `node.main` and `node.worker` (a node's work).
 """

@@ -1,4 +1,5 @@
-"""The attempts of a run, over restarts and resumes: kept in its folder while it is unfinished, then in run.json."""
+"""The attempts of a run, over restarts and resumes. They are kept in the run's folder while it is unfinished, then in
+run.json."""
 
 from __future__ import annotations
 
@@ -31,17 +32,24 @@ class Attempts(Record):
     """
 
     def begun(self, how: str, nodes: int, checkpoint: str | None) -> Attempts:
-        """With another attempt, which begins now from `checkpoint` on `nodes` nodes. how: as Attempt.how."""
+        """Return a copy with another attempt, which begins now from `checkpoint` on `nodes` nodes.
+
+        how: as Attempt.how.
+        """
         update = max(0, checkpoints.number_of(checkpoint))
         return replace(self, story=[*self.story, Attempt(how=how, begun=_now(), nodes=nodes, update=update)])
 
     def on(self, nodes: int, checkpoint: str | None) -> Attempts:
-        """With another number of nodes for the last attempt, which goes on from `checkpoint`."""
+        """Return a copy whose last attempt has `nodes` nodes and goes on from `checkpoint`."""
         update = max(0, checkpoints.number_of(checkpoint))
         return replace(self, story=[*self.story[:-1], replace(self.story[-1], nodes=nodes, update=update)])
 
     def ended(self, seconds: float, error: BaseException | None) -> Attempts:
-        """With the end of the last attempt, which has lasted this long; error: what it was ended by."""
+        """Return a copy with the end of the last attempt.
+
+        seconds: how long the attempt has lasted.
+        error: what ended the attempt; None if the attempt finished the run.
+        """
         if not self.story or self.story[-1].ended is not None:
             return self
         cause = None if error is None else _cause(error)
@@ -63,28 +71,28 @@ def _cause(error: BaseException) -> Cause:
 
 
 def note(run: Fence, attempts: Attempts) -> None:
-    """Keep `attempts` in the folder of `run`."""
+    """Write `attempts` into the folder of `run`."""
     run.write_json(filesystem.join(run.folder, _FILE), attempts.to_json())
 
 
 def forget(run: Fence) -> None:
-    """Remove what `note` has kept, since a finished run has it in its record."""
+    """Remove what `note` has written. The record of a finished run has the attempts."""
     run.remove(filesystem.join(run.folder, _FILE))
 
 
 def take_back(run: Fence) -> None:
-    """Keep again what the record of a run tells that goes on after all, if nothing is kept."""
+    """If a run with a record goes on after all, write the record's attempts again, unless `note` has written some."""
     if noted(run.folder).story:
         return
     try:
         record = RunRecord.read(run.folder)
-    except InputError:  # there is none, as nearly always, or only a damaged one
+    except InputError:  # usually there is no record, rarely a damaged one
         return
     note(run, Attempts(record.restarts, record.seconds.total, record.attempts or []))
 
 
 def noted(run: str) -> Attempts:
-    """What `note` has kept in the folder `run`; what cannot be read counts as nothing."""
+    """Return the attempts that `note` has written into the folder `run`; none if they cannot be read."""
     try:
         file = filesystem.join(run, _FILE)
         return Attempts.parse(filesystem.read_bytes(file), file)
@@ -93,10 +101,11 @@ def noted(run: str) -> Attempts:
 
 
 def before(run: str, checkpoint: str) -> tuple[Attempts, int]:
-    """(what the attempts of a run that goes on from `checkpoint` have cost, the last epoch that it has finished).
+    """Return (the attempts of a run that goes on from `checkpoint`, with their cost; the last epoch that the run has
+    finished).
 
-    A driver that was killed has noted no end: then what the checkpoint knows is the least it can have cost. What cannot
-    be read counts as nothing: it is not decided here whether the run can go on from the checkpoint.
+    A killed driver has noted no end. The checkpoint's seconds are then the least possible cost. A checkpoint that
+    cannot be read counts as nothing: this function does not decide whether the run can go on from it.
     """
     try:
         progress = checkpoints.progress_of(checkpoint)

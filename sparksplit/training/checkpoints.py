@@ -1,8 +1,9 @@
-"""Checkpoints: everything a run needs to go on, written where all nodes agree, published by rename.
+"""Checkpoints: everything that a run needs to go on. They are written where all nodes agree, and published by rename.
 
-A checkpoint is a folder `update-NNNNNNNNN` with `state.npz` (what is the same on every rank), `node-R.npz` for nodes
-whose own state differs (the random state of Dropout), and `checkpoint.json` (the update, the ledger, the history, each
-file's size and checksum, and a checksum of its own).
+A checkpoint is a folder `update-NNNNNNNNN` with these files:
+- `state.npz`: the state that is the same on every rank
+- `node-R.npz`: a node's own state, if nodes have one (such as the random state of Dropout)
+- `checkpoint.json`: the update, the ledger, the history, each file's size and checksum, and a checksum of its own
 """
 
 from __future__ import annotations
@@ -63,10 +64,12 @@ def write(
     gather: Callable[[str, Any], list[Any]],
     keep: int,
 ) -> None:
-    """Write one checkpoint of all nodes into `run`; rank 0 publishes it and removes all but the last `keep`.
+    """Write one checkpoint of all nodes into `run`. Rank 0 publishes it and removes all but the last `keep`
+    checkpoints.
 
-    own: this node's; either all nodes have some, or none has. Every node must call it. A crash at any point leaves the
-    previous checkpoints loadable.
+    One older checkpoint stays if only that one can be resumed with another number of nodes.
+    own: this node's own state. Either all nodes have some, or none has.
+    Every node must call this. A crash at any point leaves the previous checkpoints loadable.
     """
     number = progress.update
     staging = gather(f"checkpoint-{number}", secrets.token_hex(4))[0]
@@ -87,31 +90,34 @@ def write(
 
 
 def latest(run: str) -> str | None:
-    """The path of the newest checkpoint in the folder of `run`, whole or not; None if there is none."""
+    """Return the path of the newest checkpoint in the folder of `run`, damaged or not; None if there is none."""
     paths = _all(run)
     return paths[-1] if paths else None
 
 
 def number_of(path: str | None) -> int:
-    """How far the checkpoint `path` is, by its name: larger for later ones of a run; -1 for None."""
+    """Return the number in the name of the checkpoint `path`, which is larger for later checkpoints of a run; -1 for
+    None."""
     return -1 if path is None else _number(path.rpartition("/")[2])
 
 
 def fits(path: str, nodes: int) -> bool:
-    """Whether `nodes` nodes can go on from the checkpoint `path`: within a round, only as many as have begun it, unless
-    they share mini-batches there. Raises Damaged."""
+    """Return whether `nodes` nodes can go on from the checkpoint `path`. Raise Damaged if its description is damaged.
+
+    Within a round, only the number of nodes that began the round can go on, unless the nodes share mini-batches there.
+    """
     progress = progress_of(path)
     return progress.nodes == nodes or not progress.within_round
 
 
 def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str | None, list[str]]:
-    """(the newest checkpoint in the folder of `run` that `nodes` nodes can go on from, what is wrong with newer ones).
+    """Return (the newest undamaged checkpoint that `nodes` nodes can go on from, what is wrong with newer checkpoints).
 
-    whole_rounds: leave out those that do not fit (`fits`). Where all belong to another number of nodes, the newest of
-    those.
+    whole_rounds: leave out checkpoints that do not fit (`fits`). Otherwise, if none fits, return the newest undamaged
+        one.
 
-    Reads all that they would read. Raises InputError for what cannot be read, or is of another version: that says
-    nothing about the content.
+    The function reads all that the nodes would read. Raise InputError if a checkpoint cannot be read, or has another
+    version: this says nothing about its content.
     """
     problems: list[str] = []
     bound: str | None = None
@@ -127,13 +133,13 @@ def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str 
         except Damaged as error:
             problems.append(str(error))
         except InputError:
-            if filesystem.exists(path):  # else it was just removed, by a node that has not noticed its end yet
+            if filesystem.exists(path):  # otherwise a node that has not noticed its end has just removed it
                 raise
     return bound, problems
 
 
 def check(path: str) -> None:
-    """Raise Damaged if the checkpoint `path` is not whole."""
+    """Raise Damaged if the checkpoint `path` is damaged or not complete."""
     _, files = _description(path)
     _refuse_missing(path, list(files))
     with ThreadPoolExecutor(_READERS) as pool:
@@ -142,13 +148,16 @@ def check(path: str) -> None:
 
 
 def progress_of(path: str) -> Progress:
-    """How far the run was at the checkpoint `path`. Raises Damaged if its description is damaged."""
+    """Return how far the run was at the checkpoint `path`. Raise Damaged if its description is damaged."""
     return _description(path)[0]
 
 
 def read(path: str, rank: int) -> Checkpoint:
-    """The checkpoint `path` for node `rank`, with the own state of one of the nodes that wrote it; where these were
-    fewer, several have the same one's. Raises Damaged."""
+    """Return the checkpoint `path` for node `rank`, with the own state of one of the nodes that wrote it. Raise Damaged
+    if it is damaged.
+
+    If fewer nodes wrote it, several nodes get the same own state.
+    """
     progress, files = _description(path)
     own = _shard(rank % progress.nodes)
     needed = [name for name in (_STATE, own) if name in files]
@@ -169,7 +178,7 @@ def _shard(rank: int) -> str:
 
 
 def _description(path: str) -> tuple[Progress, Files]:
-    """(how far the run was, which files there must be)."""
+    """Return (how far the run was, the files that there must be)."""
     file = filesystem.join(path, _DESCRIPTION)
     _refuse_missing(path, [_DESCRIPTION])
     try:
@@ -179,7 +188,7 @@ def _description(path: str) -> tuple[Progress, Files]:
     try:
         if values.pop("format_version") != _FORMAT:
             raise InputError(f"{file}: was written by another version of sparksplit")
-        checksum = values.pop(_CHECKSUM, None)  # which older ones lack
+        checksum = values.pop(_CHECKSUM, None)  # older checkpoints have none
         if checksum not in (None, _checksum({"format_version": _FORMAT, **values})):
             raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
         files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}
@@ -193,7 +202,7 @@ def _description(path: str) -> tuple[Progress, Files]:
 
 
 def _checksum(description: Mapping[str, Any]) -> int:
-    """The checksum of a description's values, however they are laid out."""
+    """Return the checksum of a description's values, in any layout."""
     values = json.loads(json.dumps(description))
     return zlib.crc32(json.dumps(values, sort_keys=True).encode())
 
@@ -206,7 +215,7 @@ def _refuse_missing(path: str, names: Sequence[str]) -> None:
 
 
 def _check_file(file: str, facts: Sequence[int]) -> None:
-    """Raise Damaged if `file` is not what was written; holds only a small part of it at a time."""
+    """Raise Damaged if `file` is not what was written. Only a small part of the file is in memory at a time."""
     size = checksum = 0
     with filesystem.open_input(file) as opened, using(file):
         while piece := opened.read(_PIECE_BYTES):
@@ -222,9 +231,9 @@ def _compare(file: str, found: Sequence[int], expected: Sequence[int]) -> None:
 
 
 def _pack(file: str, arrays: Arrays) -> list[int]:
-    """Write `arrays` into `file`, as np.savez does; returns its size and its CRC-32.
+    """Write `arrays` into `file`, as np.savez does. Return its size in bytes and its CRC-32.
 
-    In small pieces, straight from the arrays: np.savez copies each of them while it keeps other threads from running.
+    The arrays are written in small pieces. np.savez copies each array, and blocks other threads meanwhile.
     """
     with filesystem.writing(file, parents=False) as stream:
         counted = _Counted(stream)
@@ -241,7 +250,7 @@ def _pack(file: str, arrays: Arrays) -> list[int]:
 
 
 class _Counted:
-    """A file that counts what is written into it. size, checksum: of that."""
+    """A file that counts what is written into it. size: bytes so far. checksum: CRC-32 so far."""
 
     def __init__(self, stream: disk.Writable) -> None:
         self._stream = stream
@@ -253,7 +262,7 @@ class _Counted:
         return len(data)
 
     def flush(self) -> None:
-        """Does nothing: the stream is flushed at its end."""
+        """Do nothing: the stream is flushed at its end."""
 
 
 def _unpack(file: str, facts: Sequence[int]) -> dict[str, Array]:
@@ -271,7 +280,7 @@ def _prune(run: Fence, newest: int, keep: int) -> None:
     finished = sorted((name for name in names if _NAME.match(name) and name not in later), key=_number)
     old, kept = finished[:-keep], finished[-keep:]
     if old and all(_within_round(filesystem.join(folder, name)) for name in kept):
-        # The last one that another number of nodes can go on from stays, too.
+        # Also keep the last checkpoint that another number of nodes can go on from.
         last = next((name for name in reversed(old) if not _within_round(filesystem.join(folder, name))), None)
         old = [name for name in old if name != last]
     for name in [*later, *old, *(name for name in names if name.startswith(".update-"))]:

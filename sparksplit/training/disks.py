@@ -1,4 +1,4 @@
-"""How much of a local disk a run's nodes need: what Spark hands over to them lies there while the run lasts."""
+"""How much local disk space a run's nodes need: the rows that Spark hands over stay there while the run lasts."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from sparksplit.strategies.splits import BatchSplit, Split, owned_by_rank
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
 
-_OFFSET = 4  # of each value of a binary column, in Arrow's files
+_OFFSET = 4  # bytes for each value of a binary column, in Arrow's files
 
 
 def spooled(config: TrainConfig) -> list[int]:
-    """Bytes that each node spools, by rank; none with input_mode: tensorflow.
+    """Return the bytes that each node spools, by rank; [] with input_mode: tensorflow.
 
-    Raises UsageError where the configuration names what does not exist.
+    Raise UsageError if the configuration names something that does not exist.
     """
     if config.input_mode != "spark":
         return []
@@ -26,7 +26,7 @@ def spooled(config: TrainConfig) -> list[int]:
 
 
 def spool_bytes(description: Description, lane_rows: Sequence[int], split: Split, nodes: int) -> list[int]:
-    """Bytes that each of `nodes` nodes spools, by rank. lane_rows: rows of each lane."""
+    """Return the bytes that each of `nodes` nodes spools, by rank. lane_rows: rows of each lane."""
     row = 8 + sum(_OFFSET + tensor.row_bytes for tensor in description.tensors)
     if description.label is not None:
         row += description.label.row_bytes + (_OFFSET if description.label.shape else 0)

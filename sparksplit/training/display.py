@@ -1,4 +1,4 @@
-"""What people see of a run while it trains: progress, and a line for each epoch, from the nodes' heartbeats."""
+"""The display of a run while it trains: progress, and a line for each epoch, from the nodes' heartbeats."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from sparksplit.training.progress_record import METRICS, EpochRecord
 from sparksplit.training.record import RUN
 
 _FEW = 8
-"""So many nodes are all in the line of progress; of more there are three."""
+"""Up to so many nodes are all in the line of progress. With more nodes, the line has three."""
 _SHOW_SECONDS = 0.5
-"""Between two looks at all of more nodes than that: a thousand have 500 beats a second."""
+"""Seconds between two looks at all nodes, if there are more than `_FEW`. A thousand nodes send 500 heartbeats a second.
+"""
 
 
 class RunDisplay:
     """Progress on the terminal or in the log, from the nodes' heartbeats. A context manager.
 
-    epochs_said: the last epoch that needs no more line. said: called with each epoch that gets one.
+    epochs_said: the last epoch that needs no line any more.
+    said: called with each epoch that gets a line.
     """
 
     def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[int], None] | None = None) -> None:
         self._epochs_said, self._said = epochs_said, said
         self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
         self._marks: list[tuple[float, float, float] | None] = [None] * nodes
-        """The node's time, its rows and its seconds in exchanges, which its rates are counted from."""
+        """The node's time, its rows and its seconds in exchanges at the start of the measurement of its rates."""
         self._rates: list[tuple[float, float]] = [(0.0, 0.0)] * nodes
         self._progress: Progress | None = None
         self._feeding: Progress | None = None
@@ -50,11 +52,11 @@ class RunDisplay:
 
     @property
     def reached(self) -> int:
-        """The last step that a node has told of."""
+        """The last step that a node has reported."""
         return max(int(state.get("update", 0)) for state in self.states)
 
     def _is_due(self, now: float) -> bool:
-        """Whether to look at all nodes at the beat of one."""
+        """Return whether to look at all nodes at the heartbeat of one node."""
         if len(self.states) > _FEW and now - self._shown < _SHOW_SECONDS:
             return False
         self._shown = now
@@ -63,7 +65,7 @@ class RunDisplay:
     def _show(self) -> None:
         """Show how far the run is."""
         if self._progress is not None:
-            # The total shrinks where the run stops early.
+            # The total shrinks if the run stops early.
             done = min(other.get("update", 0) for other in self.states)
             self._progress.update(done, self._text(), next(state["steps"] for state in self.states if "steps" in state))
 
@@ -73,11 +75,11 @@ class RunDisplay:
             return
         if self._feeding is None:
             self._feeding = Progress("feeding", self.rows_to_feed, "rows").__enter__()
-        # A repeated task has sent some of its rows twice, so only the beginning of training shows that all are there.
+        # A repeated task has sent some rows twice. So only the beginning of training shows that all rows have arrived.
         self._feeding.update(min(fed, self.rows_to_feed - 1))
 
     def state(self, rank: int, state: dict[str, Any]) -> None:
-        """Take in what a heartbeat brought."""
+        """Take in the state of a heartbeat."""
         self.states[rank] = state
         if "at" in state:
             self._rate(rank, state["at"], state["rows"], state["sync_seconds"])
@@ -110,7 +112,7 @@ class RunDisplay:
             self._show()
 
     def _rate(self, rank: int, at: float, rows: float, waited: float) -> None:
-        """Take in how far a node was at one moment. at: by its own clock: beats may come late, several at once."""
+        """Take in how far a node was at the time `at` of its own clock. Heartbeats may come late, several at once."""
         since, rows_then, waited_then = mark = self._marks[rank] or (at, rows, waited)
         self._marks[rank] = mark
         if at - since >= 1 and rows > rows_then:
@@ -132,8 +134,11 @@ class RunDisplay:
         return ", ".join(parts)
 
     def _shares(self) -> Iterator[str]:
-        """Each node's rows/s, and its share of time in exchanges; of many nodes those of the nodes that wait least (the
-        others wait for it), middling, and most."""
+        """Yield each node's rows/s and its share of time in exchanges.
+
+        Of many nodes, yield three: the node that waits least (all others wait for it), the median node, and the node
+        that waits most.
+        """
 
         def share(rank: int) -> str:
             rate, wait = self._rates[rank]

@@ -1,5 +1,7 @@
-"""A run whose driver was killed between run.json, which is written after all else, and the marker: there is nothing to
-train, and its nodes need not start again."""
+"""A run whose driver was killed after it wrote run.json, but before it wrote the marker.
+
+run.json is written after everything else. Nothing is left to train, and the nodes need not start again.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,10 @@ _SAVED_MODEL = "saved_model"
 
 
 def completed(output: Output) -> RunRecord | None:
-    """run.json of an output that goes on, which is complete then; None where its nodes have something left to do: then
-    the output holds no run.json, and the attempts that it tells of are kept."""
+    """Return run.json of an output that goes on, and mark the output as complete, if its nodes have nothing left to do.
+
+    Otherwise return None, remove run.json and keep its attempts.
+    """
     try:
         record = RunRecord.read(output.folder)
         whole = is_whole(output.folder, record, output.config_hash)
@@ -33,14 +37,18 @@ def completed(output: Output) -> RunRecord | None:
         output.complete()
         return record
     attempts.take_back(output.fence)
-    # Were these nodes killed while they replace what it tells of, it would be taken for the end.
+    # If the nodes are killed while they replace the files that run.json describes, run.json would look like the run's
+    # end.
     output.fence.remove(filesystem.join(output.folder, RUN))
     return None
 
 
 def is_whole(folder: str, record: RunRecord, config_hash: str) -> bool:
-    """Whether the `record` in the folder of a run is that of this configuration's end, and all that it tells of is
-    there. Raises InputError where something is damaged."""
+    """Return whether `record` in a run's folder is the end of this configuration's run, and everything that it
+    describes is there.
+
+    Raise InputError if something is damaged.
+    """
     last = checkpoints.latest(folder)
     if record.config_hash != config_hash or not record.ledger.exact or last is None:
         return False

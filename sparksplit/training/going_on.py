@@ -1,4 +1,5 @@
-"""Whether a command goes on with a run that an earlier one has left unfinished, and what is said where one ends so."""
+"""Whether a command goes on with a run that an earlier command left unfinished, and what to say when a command leaves
+one."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ log = logging.getLogger(__name__)
 
 
 def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | None:
-    """The hashes of the configurations whose unfinished run in `output` the command goes on with; None where it begins
-    anew, whatever is there.
+    """Return the configuration hashes of the unfinished runs in `output` that the command goes on with; None to begin
+    anew.
 
-    Those are its own and, with `options.resume`, the same on other numbers of nodes. Of a DataFrame the hash knows no
-    rows, so that only `options.resume` can say that they are the same.
+    The hashes are the command's own and, with `options.resume`, the hashes of this configuration with other numbers of
+    nodes. The hash knows no rows of a DataFrame. So only `options.resume` can say that the rows are the same.
 
-    Raises OutputInUse where another command is still filling the output with another run; UsageError where another run
+    Raise OutputInUse if another command is still filling the output with another run. Raise UsageError if another run
     would lose its checkpoints.
     """
     if options.restart:
@@ -34,7 +35,7 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
         output.decide(options.overwrite, hashes)
         return hashes
     except OtherUnfinished:
-        # Its command may still be running, and be about to write its first checkpoint.
+        # The other run's command may still be running and about to write its first checkpoint.
         output.lease.await_free()
     try:
         output.decide(options.overwrite, hashes)
@@ -58,10 +59,13 @@ def _what_to_do(error: OtherUnfinished, inputs: RunInputs, options: Options) -> 
 
 @contextmanager
 def told_how(output: Output, reached: Callable[[], int] = lambda: 0, unit: str = "updates") -> Iterator[None]:
-    """If the block fails, say how to go on, and what is lost. If it was the user's mistake that ended it before its
-    first checkpoint, remove what it has begun. The block's error is the one that is raised, whatever happens meanwhile.
+    """If the block fails, say how to go on and what is lost.
 
-    reached: the step that a node was last known to have finished. unit: what people call a step.
+    If a user's mistake ended the run before its first checkpoint, remove what the run has begun. The block's error is
+    always raised, even if something else fails meanwhile.
+
+    reached: returns the last step that a node is known to have finished.
+    unit: the users' word for a step.
     """
     try:
         yield
@@ -78,7 +82,7 @@ def told_how(output: Output, reached: Callable[[], int] = lambda: 0, unit: str =
 
 
 def _left(checkpoint: str | None, reached: int, unit: str) -> str:
-    """What the run has left. Nodes may have done a little more than they have told."""
+    """Return the message on what the run has left. Nodes may have done a little more than they have reported."""
     if checkpoint is None:
         told = f": at least {reached:,} {unit} are lost" if reached else ""
         return f"there is no checkpoint yet{told}; the same command starts from the beginning"

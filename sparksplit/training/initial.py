@@ -1,4 +1,4 @@
-"""The weights that a run begins with where `init` names them: another run's, or a model file's."""
+"""The weights that a run begins with if the key `init` names some: of another run, or of a model file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ from sparksplit.model import initial_weights
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.record import RUN
 
-# As in sparksplit.model.export; that module needs Keras, which a driver that trains does not.
+# As in sparksplit.model.export. That module needs Keras, but a driver that trains does not.
 KERAS = "model.keras"
 
 
 @dataclass(frozen=True)
 class Initial:
-    """file: the model's. digest: of its weights. description: of the data that its run was trained on; None for a file
-    that is no run's."""
+    """The weights that `init` names.
+
+    file: the model's file.
+    digest: the digest of its weights.
+    description: the data that its run was trained on; None for a file that belongs to no run.
+    """
 
     file: str
     digest: str
@@ -27,8 +31,10 @@ class Initial:
 
     @classmethod
     def of(cls, config: TrainConfig) -> Initial | None:
-        """What `config` names; None where it names nothing. Raises InputError where it is no complete run of train and
-        no model file."""
+        """Return the weights that `config` names; None if it names none.
+
+        Raise InputError if `init` is neither a complete run of train nor a model file.
+        """
         if config.init is None:
             return None
         path = filesystem.absolute(config.init)
@@ -41,8 +47,11 @@ class Initial:
         return cls(file, initial_weights.digest_of(initial_weights.weights_in(file)), Description.read(path))
 
     def warning(self, now: Description) -> str | None:
-        """What to say where the weights have learnt from other numbers than the run will see, or to give other ones.
-        now: of its data."""
+        """Return a warning if the weights' run had other fitted numbers or other labels than the new run's data;
+        otherwise None.
+
+        now: the description of the new run's data.
+        """
         then = self.description
         if then is None:
             return None
@@ -60,6 +69,6 @@ class Initial:
 
 
 def _outputs(description: Description) -> tuple[object, ...]:
-    """What a model's outputs stand for."""
+    """Return what a model's outputs stand for."""
     label = description.label
     return () if label is None else (label.classes, label.offset, label.scale)

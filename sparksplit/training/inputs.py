@@ -1,4 +1,4 @@
-"""What a run is given, checked before anything starts, and the hash of everything in it that can change the result."""
+"""The inputs of a run, checked before anything starts, and the hash of all inputs that can change the result."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ _ADDED = {
     "deterministic": True,
     "threads": 0,
 }
-"""Keys that are left out of the hash with these values, which change nothing: runs made before they were there keep
-theirs."""
+"""Keys that are left out of the hash if they have these values, which change nothing. Runs from before these keys
+existed keep their hashes."""
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    """A run's configuration and what it names: data, the user's files (their text, by the key that names them),
-    strategy, the weights that it begins with.
+    """A run's configuration, and the data, user's files, strategy and initial weights that it names.
 
+    sources: the text of the user's files, by the key that names the file.
     has_frame: whether a DataFrame replaces the training rows.
     """
 
@@ -54,7 +54,7 @@ class RunInputs:
 
     @classmethod
     def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
-        """What `config` names. Raises UsageError if some of it does not exist, or does not go together."""
+        """Return what `config` names. Raise UsageError if something does not exist, or does not fit the rest."""
         sources = check_names(config)
         told = data_description(data.description, data.manifest.splits["train"].rows)
         needs.check(config, sources.get("model.build"), told)
@@ -83,13 +83,13 @@ class RunInputs:
 
     @property
     def keys(self) -> dict[str, Any]:
-        """What is hashed, by the configuration's keys, for `differences`."""
+        """The hashed values by the configuration's keys, for `differences`."""
         frame = {"the rows' DataFrame": True} if self.has_frame else {}
         return {**self._values(None), **self.contents, **frame}
 
     @property
     def contents(self) -> dict[str, Any]:
-        """The part of `keys` that is no value of the configuration."""
+        """The part of `keys` that is not a value of the configuration."""
         init = {} if self.initial is None else {"init": content(self.initial.digest)}
         files = {f"{key}'s file": content(digest(text)) for key, text in self.sources.items()}
         return {"data": content(self.data.digest), **init, **files}
@@ -97,7 +97,7 @@ class RunInputs:
     def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
         """The configuration's values that can change the run's result. nodes: as for `hash`."""
         values = self.config.model_dump(mode="json", exclude=unhashed(TrainConfig))
-        values["order"] = "exact"  # a key that is gone: runs keep the hashes that they had with it
+        values["order"] = "exact"  # a removed key, so that runs keep their hashes
         values["keep_best"] = self.config.keeps_best
         values["class_weights"] = self.config.class_weights or None
         values["collective"] = bits_of(self.config.collective)
@@ -109,27 +109,30 @@ class RunInputs:
         return values
 
     def hashes(self) -> set[str]:
-        """The hashes of the same run on every number of nodes, real and virtual."""
+        """Return the hashes of the same run on every number of nodes, real and virtual."""
         numbers = range(1, self.data.manifest.lanes + 1)
         return {self.hash(nodes) for nodes in (*numbers, *({"virtual": number} for number in numbers))}
 
 
 def check_names(config: TrainConfig) -> dict[str, str]:
-    """The text of the user's functions that are in files, by the key that names them. Raises ConfigError for what Keras
-    does not know or take, as far as that can be told without it, and for a file that is not there."""
+    """Return the text of the user's functions that are in files, by the key that names them.
+
+    Raise ConfigError for a name or an argument that Keras does not accept, as far as this is known without Keras. Raise
+    ConfigError for a missing file.
+    """
     sources = _sources(config)
     keras_names.check(config, sources)
     return sources
 
 
 def is_flag(name: str) -> bool:
-    """Whether an argument of Keras's optimizers or schedules is true or false, as far as that can be told without
+    """Return whether an argument of Keras's optimizers or schedules is true or false, as far as this is known without
     Keras."""
     return name in keras_names.flags()
 
 
 def open_data(config: TrainConfig) -> PreparedDataSet:
-    """A run's data set. Raises UsageError if it cannot be trained on, or not by that many nodes."""
+    """Return a run's data set. Raise UsageError if it cannot be trained on, or not by this number of nodes."""
     data = open_joined(config.data)
     manifest = data.manifest
     if len(data.paths) > 1 and config.input_mode == "spark":
@@ -156,7 +159,7 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 
 
 def _functions(config: TrainConfig) -> dict[str, str]:
-    """The functions that the configuration names and that may be the user's own, by the key that names them."""
+    """Return the functions in the configuration that may be the user's own, by the key that names them."""
     found = {"model.build": config.model.build}
     if config.transform is not None:
         found["transform"] = config.transform
@@ -165,7 +168,7 @@ def _functions(config: TrainConfig) -> dict[str, str]:
 
 
 def _sources(config: TrainConfig) -> dict[str, str]:
-    """The text of the user's functions that are in files, by the key that names them."""
+    """Return the text of the user's functions that are in files, by the key that names them."""
     found = {}
     for key, name in _functions(config).items():
         try:
@@ -178,7 +181,7 @@ def _sources(config: TrainConfig) -> dict[str, str]:
 
 
 def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:
-    """A run's strategy. Raises ConfigError if it does not exist, other keys do not go with it, or it leaves out rows of
+    """Return a run's strategy. Raise ConfigError if it does not exist, does not fit other keys, or leaves out rows of
     `data`."""
     try:
         strategy = find(config.strategy, sources.get("strategy"))

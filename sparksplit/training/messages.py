@@ -1,4 +1,4 @@
-"""What crosses between the driver and a training node: what the node is given, and its result."""
+"""Messages between the driver and a training node: the node's task, and its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sparksplit.training.record import LossScale, RunCollective, RunInit
 
 @dataclass(frozen=True, kw_only=True)
 class Payload(Record):
-    """What a node needs for a run."""
+    """The data that a node needs for a run."""
 
     config: JsonObject
     """The values of a TrainConfig, with the folders that `data` names and the model file that `init` names."""
@@ -64,7 +64,7 @@ class Payload(Record):
         threads: int,
         initial: Initial | None = None,
     ) -> Payload:
-        """The payload of the first attempt at a run that fills `output`."""
+        """Return the payload of the first attempt at a run that fills `output`."""
         return cls(
             config=settled(config, data, initial),
             places=config.origin.to_json(),
@@ -84,13 +84,12 @@ class Payload(Record):
         return Fence(self.run, self.output, self.owner, self.writing)
 
     def train_config(self) -> TrainConfig:
-        """The configuration, with errors that name those places."""
+        """Return the configuration. Its errors name the `places`."""
         return parse(TrainConfig, self.config, Origin.from_json(self.places))
 
 
 def settled(config: TrainConfig, data: PreparedDataSet, initial: Initial | None) -> JsonObject:
-    """The configuration's values for a node, with the folders that its `data` came to and the model file of its
-    `init`."""
+    """Return the configuration's values for a node, with the resolved folders of `data` and model file of `init`."""
     paths: list[Json] = [*data.paths]
     resolved: JsonObject = {"data": paths if len(paths) > 1 else data.path}
     if initial is not None:
@@ -138,10 +137,12 @@ class NodeResult(Record):
     """
 
     def in_brief(self) -> NodeResult:
-        """As it crosses to others, however many epochs and lanes there are: without the rounds, which metrics.jsonl
-        has, the ledger, and what the lanes' rows move."""
+        """Return the result without the rounds (metrics.jsonl has them), the ledger and the jackknife.
+
+        The size for other processes then does not grow with epochs and lanes.
+        """
         return replace(self, progress=replace(self.progress, history=[], ledger={}), jackknife=None)
 
     def with_rounds(self, rounds: list[EpochRecord]) -> NodeResult:
-        """With the finished rounds, which it lacked."""
+        """Return the result with the finished rounds, which it lacked."""
         return replace(self, progress=replace(self.progress, history=rounds))

@@ -1,8 +1,8 @@
-"""What a metric is: whether higher or lower is better, and how finely it can tell two models apart on so many rows;
-and which of them a run measures.
+"""Facts about metrics: whether higher or lower is better, how small a difference between two models they show, and
+which of them a run measures.
 
-Metrics go by Keras's own names. `keras.metrics.get` takes a class's name as it is, in snake case, or one of a few short
-forms; the table has each once, in lower case without underscores, so that it answers without importing Keras.
+Metrics have Keras's own names. `keras.metrics.get` takes a class name as it is, in snake case, or in one of a few short
+forms. The table has each name once, in lower case without underscores, so Keras need not be imported.
 """
 
 from __future__ import annotations
@@ -44,14 +44,19 @@ _HIGHER_IS_BETTER = {
 
 
 def higher_is_better(name: str) -> bool | None:
-    """Whether a higher value of the metric is better; None if its name does not tell, as with a plain `Mean`."""
+    """Return whether a higher value of the metric is better; None if its name does not decide this, as with a plain
+    `Mean`."""
     return _HIGHER_IS_BETTER.get(plain(name))
 
 
 @dataclass(frozen=True)
 class Labels:
-    """What the labels of some rows count. total: the sum of their weights, or how many there are; classes: the same of
-    each class, None where that is not known; least: the smallest weight, 0 where that is not known."""
+    """The labels of some rows, counted.
+
+    total: the sum of their weights, or their number.
+    classes: the sum of the weights, or the number, of each class; None if it is not known.
+    least: the smallest weight; 0 if it is not known.
+    """
 
     total: float
     classes: Sequence[float] | None = None
@@ -59,7 +64,7 @@ class Labels:
 
     @classmethod
     def of(cls, manifest: Manifest, split: str) -> Labels:
-        """Those of a split."""
+        """Return the labels of a split."""
         facts, places = manifest.splits[split], 1 if manifest.label is None else math.prod(manifest.label.shape)
         weights = manifest.weights(split)
         if weights is None:
@@ -68,11 +73,12 @@ class Labels:
 
 
 def resolution(name: str, labels: Labels) -> float | None:
-    """The smallest step by which the metric over these labels can change; None for one that does not count labels, and
-    where that cannot be told.
+    """Return the smallest step by which the metric over these labels can change.
 
-    That is one label: 1 for a number of them, 1 / labels for a share (at least; recall is a share of only some labels),
-    or as much of their weights. Of an AUC it is half a pair of labels, one of each class.
+    None if the metric does not count labels, or the step is not known. The step is one label: 1 for a number of labels,
+    1 / labels for a share. If labels have weights, the step is the smallest weight instead of 1, and the sum of weights
+    instead of labels. A share may have larger steps, because recall is a share of only some labels. For an AUC, the
+    step is half a pair of labels, one of each class.
     """
     name = plain(name)
     if not labels.least or not labels.total:
@@ -86,11 +92,14 @@ def resolution(name: str, labels: Labels) -> float | None:
 
 
 def measured(given: Sequence[str] | None, manifest: Manifest) -> list[str]:
-    """The metrics that a run measures besides the loss. given: those in its configuration."""
+    """Return the metrics that a run measures in addition to the loss. given: the metrics in its configuration."""
     has_classes = manifest.label is not None and manifest.label.classes is not None
     return ["accuracy" if has_classes else "mean_absolute_error"] if given is None else list(given)
 
 
 def deciding(metric: str | None, names: Sequence[str]) -> str:
-    """The metric that decides, if the runs measure `names` beside the loss: the one asked for, or the accuracy."""
+    """Return the metric that decides if the runs measure `names` in addition to the loss.
+
+    It is `metric` if given, otherwise the accuracy if measured, otherwise the loss.
+    """
     return metric or ("accuracy" if "accuracy" in names else LOSS)

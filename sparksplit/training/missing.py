@@ -1,4 +1,4 @@
-"""Nodes whose executors have not come back: the run goes on without them, and with all once they are there again."""
+"""Nodes without an executor: the run goes on without these nodes, and with all nodes once their executors are back."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 LOOK_SECONDS = 5.0
-"""How often executors are counted while some are missing."""
+"""Seconds between two counts of the executors while some are missing."""
 
 
 class AllBack(SparksplitError):
-    """Executors for all nodes are there again, and so is a checkpoint that the present nodes have written.
+    """All nodes have executors again, and the present nodes have written a checkpoint.
 
-    reached: its number.
+    reached: the checkpoint's number.
     """
 
     def __init__(self, nodes: int, reached: int) -> None:
@@ -31,8 +31,12 @@ class AllBack(SparksplitError):
 
 @dataclass
 class Missing:
-    """folder: the run's. spare: executors needed beyond the nodes'. whole_rounds: whether a round must be ended by as
-    many nodes as have begun it."""
+    """Looks after nodes whose executors are missing.
+
+    folder: the run's folder.
+    spare: executors that are needed in addition to the nodes' executors.
+    whole_rounds: whether only the number of nodes that began a round can finish it.
+    """
 
     config: TrainConfig
     sc: SparkContext
@@ -40,7 +44,7 @@ class Missing:
     spare: int
     whole_rounds: bool
     present: int = field(init=False)
-    """How many nodes the present attempt has."""
+    """Number of nodes in the present attempt."""
     _went_from: str | None = field(default=None, init=False)
     _looked: float = field(default=0.0, init=False)
 
@@ -48,7 +52,8 @@ class Missing:
         self.present = self.config.processes
 
     def await_nodes(self) -> int:
-        """Wait for the executors of all nodes; returns how many nodes there are to be, if need be fewer."""
+        """Wait for the executors of all nodes. Return the number of nodes to start, which is smaller if executors are
+        missing."""
         from sparksplit.cluster import requirements
 
         config = self.config
@@ -59,7 +64,8 @@ class Missing:
         return self.present
 
     def goes_from(self, checkpoint: str | None) -> None:
-        """Note the checkpoint that the present attempt goes on from; raises RunError where only others are there."""
+        """Note the checkpoint that the present attempt goes on from. Raise RunError if there are only checkpoints that
+        do not fit."""
         self._went_from = checkpoint
         if self.whole_rounds and checkpoint is None and (latest := checkpoints.latest(self.folder)) is not None:
             raise RunError(f"{latest}: lies within a round, which only the number of nodes that began it can finish")
@@ -74,7 +80,7 @@ class Missing:
         try:
             with limited(self.sc._gateway):
                 there = executors_of(self.sc)
-        except RunError:  # the JVM stands still: the nodes do not need it
+        except RunError:  # the JVM stands still, but the nodes do not need it
             return
         if there < self.config.processes + self.spare:
             return
@@ -84,6 +90,6 @@ class Missing:
                 return
             if self.whole_rounds and not checkpoints.fits(latest, self.config.processes):
                 return
-        except (InputError, Passing):  # just pruned, or damaged: there will be another; or its file system is away
+        except (InputError, Passing):  # pruned, damaged, or its file system is away; there will be another
             return
         raise AllBack(self.config.processes, checkpoints.number_of(latest))

@@ -75,7 +75,8 @@ class EpochRecord(Record):
 
 
 def read_history(folder: str) -> list[EpochRecord]:
-    """The rounds in metrics.jsonl of the run's folder `folder`. Raises InputError if the file is damaged."""
+    """Return the rounds in metrics.jsonl of the run's folder `folder`. Raise InputError if the file is missing or
+    damaged."""
     path = filesystem.join(folder, METRICS)
     lines = filesystem.read_bytes(path).splitlines()
     return [EpochRecord.parse(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
@@ -110,9 +111,9 @@ class Resumed:
     nodes: int
     """The number of nodes that went on from the checkpoint."""
     optimizer: str | None = None
-    """What became of the nodes' own optimizers where the number of nodes changed: "passed on".
+    """The nodes' own optimizers after the number of nodes changed: "passed on", or None where nothing was passed on.
 
-    Each node then took over the optimizer's state of an earlier node. None where nothing was passed on.
+    Passed on: each node took over the optimizer's state of an earlier node.
     """
 
 

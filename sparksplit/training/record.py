@@ -45,7 +45,7 @@ class Attempt:
     seconds: float | None = None
     """Seconds of wall time; None where the driver was killed, or while the attempt runs."""
     cause: Cause | None = None
-    """What ended the attempt; None where the attempt finished the run."""
+    """The reason for the end of the attempt; None where the attempt finished the run."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class RunData:
     """The prepared data set that was trained on."""
 
     path: str
-    """The folder of the data set. Of several data sets: the first folder, and the number of others."""
+    """The folder of the data set. Of several data sets: the first folder, and the number of other folders."""
     digest: str
     """The data set's digest."""
     folders: list[str] | None = None
@@ -293,7 +293,8 @@ class RunRecord(Record):
 
     @classmethod
     def read(cls, folder: str) -> Self:
-        """The record in the run's folder `folder`. Raises InputError if run.json is missing or damaged or no run's."""
+        """Return the record in the run's folder `folder`. Raise InputError if run.json is missing, damaged, or not a
+        run's record."""
         path = filesystem.join(folder, RUN)
         return cls.parse(filesystem.read_bytes(path), path)
 

@@ -1,4 +1,4 @@
-"""What people, and run.json, are told about a run."""
+"""Messages about a run for people, and the content of run.json."""
 
 from __future__ import annotations
 
@@ -25,38 +25,43 @@ if TYPE_CHECKING:
 
 
 def diverged(epoch: int, step: int, loss: object, suspect: str | None) -> SparksplitError:
-    """The error of a loss that is no longer finite; epoch and step count from 1.
+    """Return the error for a loss that is no longer finite. epoch and step count from 1.
 
-    loss: its value, or what to say instead. suspect: the row that is at fault, where one holds no number.
+    loss: its value, or a text instead.
+    suspect: the row at fault, if a row holds a value that is not a number.
     """
     problem = f"epoch {epoch}, step {step}: the loss is {loss}; a smaller optimizer.learning_rate may help"
     return InputError(f"{suspect}, and so {problem}") if suspect else Diverged(problem)
 
 
 def finite(values: Mapping[str, float]) -> dict[str, float | None]:
-    """`values` as JSON can hold them: None for those that are not finite numbers, such as a metric of a class without
-    rows. They do not end a run; `undefined` finds them again."""
+    """Return `values` in a form for JSON: None for values that are not finite numbers, such as a metric of a class
+    without rows.
+
+    These values do not end a run. `undefined` finds them again.
+    """
     return {name: value if math.isfinite(value) else None for name, value in values.items()}
 
 
 def undefined(values: Mapping[str, float | None]) -> list[str]:
-    """The names of those that `finite` has turned into None."""
+    """Return the names of the values that `finite` has turned into None."""
     return [name for name, value in values.items() if value is None]
 
 
 def written(values: Mapping[str, float | None], between: str = ", ") -> str:
-    """The values for people, such as: loss 0.5000, accuracy 0.8333"""
+    """Return the values as text for people, such as: loss 0.5000, accuracy 0.8333"""
     return between.join(f"{name} {'not finite' if value is None else f'{value:.4f}'}" for name, value in values.items())
 
 
 def begins_with(init: RunInit) -> str:
-    """Which layers begin with which weights, for people."""
+    """Return a message on which layers begin with which weights."""
     fresh = f"; with new weights: {_few(init.fresh)}" if init.fresh else ""
     return f"init: begins with the weights of {init.file}: {_few(init.layers)}{fresh}"
 
 
 def copies(collective: str, count: int) -> str:
-    """What sums outside GPUs cost nodes that compute on them, for people. count: bytes of the trained variables."""
+    """Return a message on what sums outside GPUs cost nodes that compute on GPUs. count: bytes of the trained
+    variables."""
     return (
         f"collective: {collective}: up to {count:,} bytes are copied from each GPU to its host, and back, at each "
         "exchange; `collective: tensorflow` sums on the GPUs, with NCCL. Neither has been tested on GPUs"
@@ -69,7 +74,7 @@ def _few(names: Sequence[str], most: int = 20) -> str:
 
 
 def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]]]:
-    """{train, validation: (epoch, values) by round}, with only those that were measured."""
+    """Return {train, validation: (epoch, values) by round}, without splits that were not measured."""
     measured = {
         "train": [(record.epoch, record.train) for record in history],
         "validation": [(record.epoch, record.validation) for record in history if record.validation is not None],
@@ -78,7 +83,7 @@ def by_rows(history: Sequence[EpochRecord]) -> dict[str, list[tuple[int, Values]
 
 
 def metrics_by_name(history: Sequence[EpochRecord]) -> dict[str, dict[str, list[float | None]]]:
-    """{train, validation: {name: value by epoch}} as run.json holds it; None for what was not a finite number."""
+    """Return {train, validation: {name: values by round}} for run.json; None for a value that is not finite."""
     return {
         name: {key: [values[key] for _, values in rounds] for key in rounds[0][1]}
         for name, rounds in by_rows(history).items()
@@ -86,7 +91,8 @@ def metrics_by_name(history: Sequence[EpochRecord]) -> dict[str, dict[str, list[
 
 
 def learning_curve(history: Sequence[EpochRecord]) -> list[CurvePoint]:
-    """What was learnt after how many passes, updates, steps and seconds of training, each since the run began."""
+    """Return the loss and the metrics after each round, by passes, updates, steps and seconds of training since the run
+    began."""
     curve: list[CurvePoint] = []
     seconds = 0.0
     for record in history:
@@ -105,13 +111,13 @@ def learning_curve(history: Sequence[EpochRecord]) -> list[CurvePoint]:
 
 
 def versions() -> dict[str, str]:
-    """Versions of everything that a result depends on."""
+    """Return the versions of everything that a result depends on."""
     names = ("tensorflow", "keras", "numpy", "pyspark", "pyarrow", "tensorflowonspark")
     return {"sparksplit": __version__, **{name: version(name) for name in names}}
 
 
 def summary(run: RunRecord, output: str) -> Iterator[str]:
-    """Lines for the terminal at the end of a run."""
+    """Yield lines for the terminal at the end of a run."""
     exact = "exact" if run.ledger.exact else "NOT exact"
     epochs = f"{run.stopped_early.epoch} of {run.epochs}" if run.stopped_early is not None else str(run.epochs)
     steps = f" ({run.steps} steps)" if run.steps != run.updates else ""
@@ -135,7 +141,7 @@ def summary(run: RunRecord, output: str) -> Iterator[str]:
 
 
 def _round_of_the_model(run: RunRecord) -> int:
-    """The place of the round whose weights the model has: the last one, or the first with the best validation."""
+    """Return the index of the round whose weights the model has: the last, or the first with the best validation."""
     best, validation = run.best, run.metrics.validation
     if best is None or not best.kept or validation is None:
         return -1
@@ -143,7 +149,7 @@ def _round_of_the_model(run: RunRecord) -> int:
 
 
 def _ended(run: RunRecord) -> Iterator[str]:
-    """Why a run ended before its last epoch, and which weights it has kept."""
+    """Yield why a run ended before its last epoch, and which weights it has kept."""
     stopped, best = run.stopped_early, run.best
     if stopped is not None:
         where = f"stopped early after epoch {stopped.epoch} of {run.epochs}"
@@ -181,10 +187,10 @@ def record(
     trained_on: Entry,
     around: Circumstances,
 ) -> RunRecord:
-    """What run.json says about a training run.
+    """Return the run.json of a training run.
 
-    results: the nodes', by rank; all but the first may be in brief. trained_on: the rows of a pass, which the ledger
-    must have.
+    results: the nodes' results, by rank. All but the first may be in brief.
+    trained_on: the ledger entry of the rows of a pass, which each epoch in the ledger must have.
     """
     first = results[0]
     progress, seen = first.progress, first.seen

@@ -40,15 +40,15 @@ log = logging.getLogger(__name__)
 
 
 def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> RunRecord:
-    """Train as `config` says; returns run.json, an earlier identical run's if there is one.
+    """Train as `config` says. Return run.json, which is an earlier identical run's if there is one.
 
-    frame: rows to train on instead of the data set's training split, with `input_mode: spark`: a binary column for each
-        of the data set's tensors (row-major, little-endian), its label, and `row_id` (bigint, unique; computed if there
-        is none). Shapes, preprocessing, validation and test come from the data set. Another frame does not count as
+    frame: rows to train on instead of the data set's training split, with `input_mode: spark`. It has a binary column
+        for each tensor of the data set (row-major, little-endian), its label, and `row_id` (bigint, unique; computed if
+        missing). Shapes, preprocessing, validation and test come from the data set. Another frame does not count as
         another configuration: use `options.overwrite` to train anew.
 
-    Raises UsageError for the user's mistakes, before Spark starts if they can be known by then; RunError and its
-    subclasses if the run fails. What was published before a failure stays, and the next call goes on from it.
+    Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
+    subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
     """
     began = time.monotonic()
     data = open_data(config)
@@ -93,7 +93,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
 
 
 def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | None:
-    """The newest checkpoint in the folder of `run` that `nodes` nodes can go on from; reports newer, damaged ones.
+    """Return the newest checkpoint in the folder of `run` that `nodes` nodes can go on from. Report newer, damaged
+    checkpoints.
 
     whole_rounds: as in `checkpoints.newest_whole`.
     """
@@ -110,14 +111,16 @@ def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | Non
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
-    """How many threads TensorFlow uses per operation."""
+    """Return the number of threads that TensorFlow uses per operation."""
     return config.threads or granted_cores(dict(spark.sparkContext.getConf().getAll()))
 
 
 @dataclass(frozen=True)
 class _Trained:
-    """results: the nodes', by rank. trained_on: the rows of a pass, which the ledger must have. launched: how many
-    seconds of the attempt had passed when the nodes' processes ran."""
+    """results: the nodes' results, by rank.
+    trained_on: the ledger entry of the rows of a pass, which each epoch in the ledger must have.
+    launched: seconds of the attempt until the nodes' processes ran.
+    """
 
     results: list[NodeResult]
     trained_on: Entry
@@ -126,7 +129,7 @@ class _Trained:
 
 @dataclass
 class _Run:
-    """began: when the command began (time.monotonic)."""
+    """One command's work on a run. began: when the command began (time.monotonic)."""
 
     spark: SparkSession
     inputs: RunInputs
@@ -134,15 +137,15 @@ class _Run:
     frame: DataFrame | None
     began: float
     before: attempts.Attempts = field(default_factory=attempts.Attempts)
-    """The attempts of earlier commands, and what they have cost."""
+    """The attempts of earlier commands, and their cost."""
     restarts: int = 0
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
     story: attempts.Attempts = field(init=False)
     failures: Counter[str] = field(default_factory=Counter)
-    """How often nodes have failed, by Spark's name of their hosts."""
+    """Failures of nodes by host, as Spark names the host."""
     failed: SparksplitError | None = None
-    """What ended the attempt before, until the present one's nodes have started."""
+    """The error of the attempt before, until the present attempt's nodes have started."""
     from_number: int = field(init=False)
     """The number of the checkpoint that this command goes on from."""
     prepared: float = field(init=False)
@@ -151,15 +154,15 @@ class _Run:
     """When the present attempt began (time.monotonic)."""
 
     display: RunDisplay | None = None
-    """What the present attempt's nodes have told."""
+    """The display of the states that the present attempt's nodes have reported."""
     missing: Missing | None = None
-    """Looks after nodes whose executors are missing; None where the run does not go on without them."""
+    """Looks after nodes whose executors are missing. None if the run does not go on without them."""
 
     def __post_init__(self) -> None:
         self.story, self.begun = self.before, self.began
 
     def to_end(self, checkpoint: str | None) -> RunRecord:
-        """Run the nodes, again from the last checkpoint if one dies, and publish run.json and _SUCCESS."""
+        """Run the nodes, restart from the last checkpoint if one fails, and publish run.json and _SUCCESS."""
         if checkpoint is not None:
             self.before, self.epochs_said = attempts.before(self.output.folder, checkpoint)
             self.story = self.before
@@ -172,16 +175,16 @@ class _Run:
             raise
 
     def reached(self) -> int:
-        """The last step that a node of the present attempt has told of; 0 before there is one."""
+        """Return the last step that a node of the present attempt has reported; 0 before the first attempt."""
         return 0 if self.display is None else self.display.reached
 
     def so_far(self) -> attempts.Attempts:
-        """What the run has cost, over all commands."""
+        """Return the run's attempts and cost so far, over all commands."""
         seconds = self.before.seconds + time.monotonic() - self.began
         return replace(self.story, restarts=self.before.restarts + self.restarts, seconds=seconds)
 
     def _train(self, checkpoint: str | None) -> _Trained:
-        """What the nodes have returned, after as many restarts as the configuration allows."""
+        """Return the nodes' results, after at most as many restarts as the configuration allows."""
         config, output = self.inputs.config, self.output
         given = Payload.of(
             config,
@@ -221,7 +224,7 @@ class _Run:
                 say(f"{back}; the run goes on with them from its last checkpoint")
             except (NodeFailed, Passing) as error:
                 if isinstance(error, NotStarted) and how in ("restart", "rejoin"):
-                    error.may_pass = True  # Spark may not have seen yet that a host has gone, or gone again
+                    error.may_pass = True  # Spark may not know yet that a host is gone (again)
                 if (host := getattr(error, "executor_host", None)) is not None:
                     self.failures[host] += 1
                 self.failed = explained(error, self.spark, since)
@@ -230,27 +233,28 @@ class _Run:
             except RunError as error:
                 if self.failed is None:
                     raise
-                # Executors that did not come back, say: what they were lost by comes first.
+                # For example, executors did not come back. Say first why they were lost.
                 raise RunError(f"{self.failed}; the restart failed: {error}") from error
 
     def _before(self, seconds: float, checkpoint: str | None) -> dict[str, float]:
-        """What the run has taken when an attempt begins from `checkpoint`, as in `spent.gone_on`. seconds: in all."""
-        # What this command's own checkpoints tell has its beginning in it.
+        """Return the run's seconds when an attempt begins from `checkpoint`, as in `spent.gone_on`. seconds: the sum so
+        far."""
+        # The seconds in this command's own checkpoints include its beginning.
         start = 0.0 if checkpoints.number_of(checkpoint) > self.from_number else self.prepared
         return {"start": start, "lost": seconds - start}
 
     @property
     def present(self) -> int:
-        """How many processes the present attempt has."""
+        """Number of processes in the present attempt."""
         return self.inputs.config.processes if self.missing is None else self.missing.present
 
     @property
     def whole_rounds(self) -> bool:
-        """Whether only checkpoints are of use that any number of nodes can go on from."""
+        """Whether only checkpoints are useful that any number of nodes can go on from."""
         return self.missing is not None and self.missing.whole_rounds
 
     def _await_nodes(self, missing: Missing, checkpoint: str | None) -> str | None:
-        """Wait for executors; returns the checkpoint that so many nodes can go on from."""
+        """Wait for executors. Return the checkpoint that this number of nodes can go on from."""
         nodes, config = missing.await_nodes(), self.inputs.config
         if nodes < config.processes:
             checkpoint = checkpoint_of(self.output.folder, nodes, missing.whole_rounds)
@@ -264,8 +268,11 @@ class _Run:
         return checkpoint
 
     def _restart(self, restarts: Restarts, failed: SparksplitError, seconds: float) -> str | None:
-        """Wait as long as is due after an attempt of so many seconds; returns the checkpoint to go on from. Raises the
-        failure where the run is to end."""
+        """Wait as long as is due after a failed attempt. Return the checkpoint to go on from. Raise the failure if the
+        run is to end.
+
+        seconds: how long the failed attempt has lasted.
+        """
         if not (may_pass(failed) and restarts.most):
             raise failed
 
@@ -288,13 +295,13 @@ class _Run:
         return checkpoint
 
     def _end_attempt(self, error: BaseException | None) -> float:
-        """Note the end of the present attempt; returns how many seconds it has lasted."""
+        """Note the end of the present attempt. Return how many seconds it has lasted."""
         seconds = time.monotonic() - self.begun
         self.story = self.story.ended(seconds, error)
         return seconds
 
     def _publish(self, trained: _Trained) -> RunRecord:
-        """Complete the output."""
+        """Write run.json and complete the output. Raise RunError if the ledger is not exact."""
         inputs, output, first, cost = self.inputs, self.output, trained.results[0], self.so_far()
         if names := report.undefined(first.test or {}):
             say(f"test: {', '.join(names)}: not finite; null in {RUN}")
@@ -318,7 +325,7 @@ class _Run:
         return record
 
     def _note_end(self, error: BaseException) -> None:
-        """Keep what a failed attempt has cost, if the output is still this command's."""
+        """Write down the cost of a failed attempt, if the output is still this command's."""
         self._end_attempt(error)
         try:
             attempts.note(self.output.fence, self.so_far())
@@ -326,7 +333,7 @@ class _Run:
             log.debug("what this attempt has cost is not kept: %s", other)
 
     def _meanwhile(self, go_on: Callable[[], None] = lambda: None) -> None:
-        """What is looked at while nodes run. go_on: what else is to be done."""
+        """Look at the output and at missing nodes while nodes run. go_on: what else is to be done."""
         self.output.check()
         if self.missing is not None:
             self.missing.look()
@@ -365,7 +372,7 @@ class _Run:
                 if config.input_mode == "spark":
                     from sparksplit.handoff.feeding import Feeding
 
-                    # One process that plays all nodes gets the lanes of all of them.
+                    # One process that plays all virtual nodes gets the lanes of all of them.
                     dealt = BatchSplit() if config.virtual else split
                     owned = owned_by_rank(dealt, data.manifest.lanes, self.present)
                     with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:

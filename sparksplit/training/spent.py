@@ -1,6 +1,6 @@
-"""Where the seconds of a run go: their names, how those of nodes and attempts add up, and advice on what takes most.
+"""Where the seconds of a run go: their names, their sums over nodes and attempts, and advice on what takes most.
 
-Each second is counted under one name only. `waiting` alone is a part of another one, `sync`.
+Each second counts under one name only. Only `waiting` is a part of another name, `sync`.
 """
 
 from __future__ import annotations
@@ -11,53 +11,60 @@ from sparksplit.training.progress_record import EpochSeconds
 from sparksplit.training.record import RunSeconds
 
 TRAINING = ("copy", "compute", "sync")
-"""What `train` in run.json consists of; in metrics.jsonl it has the waiting for rows, too."""
+"""Parts of `train` in run.json. In metrics.jsonl, `train` also has `feed`, the waiting for rows."""
 ROUNDS = ("feed", "warmup", *TRAINING, "validation", "metrics", "checkpoint", "records", "other")
-"""What a round consists of, and so training from its first round on."""
+"""Parts of a round, and so of the training from its first round on."""
 PARTS = ("start", "handoff", *ROUNDS, "test", "export", "lost")
-"""All that a node counts."""
+"""All parts that a node counts."""
 
 Spent = dict[str, float]
 """Seconds by these names, and `waiting`."""
 
 _SHARE, _WORTH = 1 / 3, 1.0
-"""From which share of the time on, and from how many seconds on, something is worth a line."""
+"""Smallest share of the time, and smallest number of seconds, that are worth a line."""
 _SHORT = 60.0
-"""Seconds of a run that is so short that its start may well be most of it."""
+"""Seconds. A shorter run may spend most of its time on its start."""
 
 
 def total(spent: Mapping[str, float]) -> float:
-    """What the seconds add up to."""
+    """Return the sum of the seconds, without `waiting`, which `sync` includes."""
     return sum(seconds for name, seconds in spent.items() if name != "waiting")
 
 
 def gone_on(earlier: Mapping[str, float], before: Mapping[str, float]) -> Spent:
-    """What the run has taken when an attempt begins. earlier: up to the checkpoint that it goes on from. before: what
-    the driver says of the time until then, with `lost` for all that is not its own start."""
+    """Return the run's seconds when an attempt begins.
+
+    earlier: seconds up to the checkpoint that the attempt goes on from.
+    before: the driver's seconds up to the attempt. `lost` has all of them except the driver's own start.
+    """
     since = {**before, "lost": max(0.0, before.get("lost", 0.0) - total(earlier))}
     return {name: earlier.get(name, 0.0) + since.get(name, 0.0) for name in {**earlier, **since}}
 
 
 def trained(spent: Mapping[str, float]) -> float:
-    """Seconds of training, and of waiting for rows."""
+    """Return the seconds of training, with the waiting for rows."""
     return sum(spent.get(name, 0.0) for name in ("feed", *TRAINING))
 
 
 def of_round(spent: Mapping[str, float]) -> EpochSeconds:
-    """The seconds of a round as its record has them."""
+    """Return the seconds of a round for its record."""
     rounded = {name: round(spent.get(name, 0.0), 4) for name in (*ROUNDS, "waiting")}
     return EpochSeconds(train=round(trained(rounded), 4), total=round(total(rounded), 4), **rounded)
 
 
 def of_run(nodes: Sequence[Mapping[str, float]], launched: float, wall: float) -> RunSeconds:
-    """The seconds of a finished run. nodes: each node's. launched: of the last attempt, until its nodes' processes ran.
-    wall: of the whole run."""
+    """Return the seconds of a finished run.
+
+    nodes: each node's seconds.
+    launched: seconds of the last attempt until its nodes' processes ran.
+    wall: seconds of the whole run.
+    """
 
     def mean(name: str) -> float:
         return sum(spent.get(name, 0.0) for spent in nodes) / len(nodes)
 
     means = {name: mean(name) for name in (*PARTS, "waiting")}
-    # Node 0 alone exports; the others have ended by then, or wait for it.
+    # Only node 0 exports. The other nodes have ended by then, or wait for node 0.
     means["export"] = max(spent.get("export", 0.0) for spent in nodes)
     left = max(0.0, wall - total(means))
     means["start"] += min(launched, left)
@@ -68,9 +75,10 @@ def of_run(nodes: Sequence[Mapping[str, float]], launched: float, wall: float) -
 
 
 def advice(seconds: RunSeconds, on_cluster: bool, config: str | None = None) -> str | None:
-    """One line on what took more than a third of the time and need not have; None if nothing did.
+    """Return one line on what took more than a third of the time and need not have; None if nothing did.
 
-    on_cluster: whether executors were waited for. config: the configuration's file.
+    on_cluster: whether the run waited for executors.
+    config: the configuration's file.
     """
     spent = vars(seconds)
     diagnose = f"`sparksplit diagnose --config {config or 'FILE'}` finds what would help"

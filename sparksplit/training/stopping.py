@@ -1,6 +1,6 @@
-"""When a run stops before its last epoch, and which weights it keeps: decided from the validations' values alone.
+"""When a run stops before its last epoch, and which weights it keeps. Only the values of the validations decide.
 
-The rule is that of Keras's EarlyStopping: so many validations without an improvement end the run.
+The rule is that of Keras's EarlyStopping: `patience` validations without an improvement end the run.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is watched: a metric of the validation rows, or `loss`.
+    """The watched metric: a metric of the validation rows, or `loss`.
 
-    higher: whether higher values are better. patience: validations without an improvement that end the run; None: it
-    never ends early. min_delta: an improvement is better than the last one by more than this.
+    higher: whether higher values are better.
+    patience: validations without an improvement that end the run. None: the run never ends early.
+    min_delta: an improvement must be better than the last improvement by more than this.
     """
 
     metric: str
@@ -33,10 +34,10 @@ class Watch:
     min_delta: float = 0.0
 
     def after(self, watched: Watched | None, value: float, epoch: int, update: int) -> Watched:
-        """What has been seen once a validation gave `value`, after that epoch and update.
+        """Return the updated values after a validation gave `value`, at this epoch and update.
 
-        A value that is not finite is no improvement. Of equal values the first is the best. The best is the very best:
-        small steps, none of which counts as an improvement, can lead to it.
+        A value that is not finite is no improvement. Of equal values, the first is the best. Small steps that are no
+        improvements can still lead to a new best value.
         """
         watched = watched or Watched()
         if not math.isfinite(value):
@@ -48,7 +49,7 @@ class Watch:
         return replace(watched, waited=watched.waited + 1)
 
     def ends(self, watched: Watched | None) -> bool:
-        """Whether the run ends here."""
+        """Return whether the run ends here."""
         return self.patience is not None and watched is not None and watched.waited >= self.patience
 
     def _is_better(self, value: float, than: float, by: float = 0.0) -> bool:
@@ -56,9 +57,10 @@ class Watch:
 
 
 def watch_of(config: TrainConfig, manifest: Manifest) -> Watch | None:
-    """What a run watches; None for nothing.
+    """Return what a run watches; None for nothing.
 
-    Raises ConfigError if there are no validation rows, no such metric, or no telling which of its values are better.
+    Raise ConfigError if there are no validation rows, if the metric is not measured, or if its better direction is
+    unknown.
     """
     stop = config.early_stop
     if stop is None and not config.keeps_best:
@@ -77,7 +79,7 @@ def watch_of(config: TrainConfig, manifest: Manifest) -> Watch | None:
 
 
 def stopped_early(watch: Watch | None, progress: Progress, epochs: int) -> StoppedEarly | None:
-    """Where a finished run stopped; None if it ran to its end. epochs: how many were asked for."""
+    """Return where a finished run stopped early; None if it ran to its end. epochs: epochs in the configuration."""
     watched = progress.watched
     if watch is None or watched is None or not watch.ends(watched) or progress.epochs >= epochs:
         return None
@@ -85,7 +87,8 @@ def stopped_early(watch: Watch | None, progress: Progress, epochs: int) -> Stopp
 
 
 def best_of(watch: Watch | None, progress: Progress, kept: bool) -> Best | None:
-    """A finished run's best validation; None if there is none. kept: whether the run keeps the weights that it had."""
+    """Return a finished run's best validation; None if there is none. kept: whether the run keeps that validation's
+    weights."""
     watched = progress.watched
     if watch is None or watched is None or watched.best is None:
         return None

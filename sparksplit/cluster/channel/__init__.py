@@ -1,5 +1,4 @@
-"""The driver's channel to its nodes and their launchers: `server.py` is the driver's end, `line.py` a process's.
+"""The driver's channel to its nodes and their launchers. `server.py` is the driver's end, `line.py` a process's end.
 
-What passes between them is in `wire.py` (messages), `seal.py` (proofs) and `peer.py` (a conversation over several
-connections).
+`peer.py` is a conversation over several connections. Messages are in `network/wire.py`, proofs in `network/seal.py`.
 """

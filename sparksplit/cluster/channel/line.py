@@ -1,4 +1,4 @@
-"""A node's or a launcher's connection to the driver: beats from a thread, messages both ways, a watch for orphans."""
+"""A node's or a launcher's connection to the driver: heartbeats, messages both ways, and a watch for a lost driver."""
 
 from __future__ import annotations
 
@@ -20,23 +20,26 @@ from sparksplit.network.seal import Text
 from sparksplit.network.wire import Wire, dialled, text_of
 
 DELIVERY = 5.0
-"""Seconds within which the driver must acknowledge a report before the process that sent it ends."""
+"""Seconds within which the driver must acknowledge a report. After that, the process that sent the report ends."""
 REDELIVERY = 10.0
-"""Seconds more, as long as the driver is not known to have gone: a connection that was dropped without a word is
-noticed, and dialled anew, after QUIET."""
+"""Seconds more, unless the driver is known to be gone. A connection that was dropped silently is noticed, and replaced
+by a new one, after QUIET seconds."""
 QUIET = 6.0
-"""Seconds without a byte from the driver, three of whose answers are missing then, after which it is called anew."""
+"""Seconds without a byte from the driver after which the process connects again. Three answers of the driver are
+missing then."""
 PAUSE, LONGEST_PAUSE = 0.05, 0.5
-"""Seconds between two calls."""
+"""Shortest and longest pause between two calls, in seconds."""
 REFUSALS = 3
-"""Calls in a row that nobody takes, after which the driver is gone."""
+"""The driver counts as gone after more than this many refused calls in a row."""
 
 
 @dataclass(frozen=True)
 class Post:
-    """Where to call, and as whom. It holds the run's secret: sent in Spark's closures and over stdin, never in argv.
+    """Where to call the driver, and as which process. It holds the run's secret: sent in Spark's closures and over
+    stdin, never in argv.
 
-    fingerprint: of the certificate that the driver must have; None: without TLS. network: where this process listens.
+    fingerprint: fingerprint of the driver's certificate; None without TLS.
+    network: where this process listens.
     """
 
     driver: tuple[str, int]
@@ -48,7 +51,7 @@ class Post:
 
     @classmethod
     def of(cls, values: dict[str, Any]) -> Post:
-        """From `asdict`'s result, which may have been through JSON."""
+        """Make a Post from the result of `asdict`, which may have been through JSON."""
         network = values["network"]
         ports = tuple(network["ports"]) if network["ports"] else None
         return cls(
@@ -61,26 +64,27 @@ class Post:
 
 
 class _Call(NamedTuple):
-    """A connection, and behind how many of its messages the driver goes on there."""
+    """A new connection. behind: the driver has left out this many of its messages there, because the process already
+    had them."""
 
     wire: Wire
     behind: int
 
 
 class Refused(ConnectionError):
-    """The driver wants nothing of this process."""
+    """The driver refuses this process."""
 
 
 class Line:
-    """The line to the driver, over as many connections as it takes: one that is reset on the way is dialled again.
+    """The line to the driver, over any number of connections. A broken connection is replaced by a new one.
 
-    What the driver has not acknowledged is sent again then, in order, and what it has said meanwhile is heard; nothing
-    is lost or comes twice.
+    Messages that were not acknowledged are then sent again, in order, by both ends. No message is lost or comes twice.
 
-    state: called for each beat; its result, a JSON-able dict, goes with the beat.
+    state: called for each heartbeat. Its result, a JSON-able dict, is sent with the heartbeat.
     on_message: called from the receiving thread with every message that is not an answer.
     on_silence: called once from the receiving thread, with a reason, when the driver is gone or has been silent.
-    Raises OSError or ValueError where the driver cannot be reached, is not this run's, or refuses this process.
+
+    Raise OSError or ValueError if the driver cannot be reached, is not this run's, or refuses this process.
     """
 
     def __init__(
@@ -98,10 +102,10 @@ class Line:
         """Held while a message gets its number and is sent, so that numbers go out in order."""
         self._number = 0
         self._open: dict[int, tuple[Text, threading.Event]] = {}
-        """Not acknowledged, by number."""
+        """Messages that are not acknowledged, by number."""
         self._heard = 0
         self._known = 0
-        """How many messages of the present connection came over the one before."""
+        """How many messages of the present connection already came over the connection before."""
         self._next: _Call | None = None
         self._wire = self._dialled(time.monotonic() + ORPHAN).wire
         self.address = self._wire.own_address()
@@ -109,21 +113,24 @@ class Line:
         threading.Thread(target=self._beat, name="driver-beat", daemon=True).start()
 
     def send(self, share: int = 1, **message: Any) -> None:
-        """Send without waiting: now, or once the driver is reached again. Raises RunError where the message is too
-        long; share: as for `text_of`."""
+        """Send a message without waiting: now, or once the driver is reached again. Raise RunError if the message is
+        too long.
+
+        share: as for `text_of`.
+        """
         self._post_message(message, share)
 
     def deliver(self, **message: Any) -> bool:
-        """Send, and wait for the driver's acknowledgement; returns whether it came. For a process's last words.
-        Raises like `send`.
+        """Send a message, and wait for the driver's acknowledgement. Return whether it came. Raise like `send`.
 
-        Closing a socket that holds unread answers would throw away what the driver has not read yet.
+        For a process's last message: closing a socket that holds unread answers would discard what the driver has not
+        read yet.
         """
         received = self._post_message(message)
         return received.wait(DELIVERY) or (not self._given_up.is_set() and received.wait(REDELIVERY))
 
     def close(self) -> None:
-        """End the connection on purpose: `on_silence` is not called for it."""
+        """End the connection on purpose. `on_silence` is not called."""
         self._closing.set()
         self._wire.close()
 
@@ -133,9 +140,9 @@ class Line:
             number = self._number
             text = text_of({"id": number, **message}, share)
             self._number += 1
-            if "beat" not in message:  # the next one says all that this one does
+            if "beat" not in message:  # the next heartbeat repeats all of this one
                 self._open[number] = text, received
-            # Where it fails, the receiving thread sees the same end, and sends it again.
+            # If this fails, the receiving thread notices the end too, and sends the message again.
             with suppress(OSError):
                 self._wire.send_text(text)
         return received
@@ -159,42 +166,43 @@ class Line:
                             reason = str(error)
                         break
                 self._wire.close()
-                # Beside this thread: the driver, too, has something to say again, and may hear nothing until it has.
+                # In another thread: the driver also sends messages again, and may read nothing until it has sent them.
                 again = threading.Thread(target=self._send_again, name="driver-again", daemon=True)
-                self._sending.acquire()  # until all of it is sent
+                self._sending.acquire()  # `_send_again` releases it
                 self._wire, self._known = called.wire, self._heard - called.behind
                 try:
                     again.start()
-                except RuntimeError:  # no room for another thread
+                except RuntimeError:  # the system has no room for another thread
                     self._sending.release()
                     raise
-                if self._closing.is_set():  # meanwhile, and it closed the one before
+                if self._closing.is_set():  # `close` was called meanwhile, and closed the old connection
                     called.wire.close()
-        except Exception as error:  # whatever it is, nobody is listening to the driver any more
+        except Exception as error:  # after any error, nobody is listening to the driver any more
             reason = f"lost the driver ({type(error).__name__}: {error})"
-        # The wire stays: a driver that was only stopped may read this process's last words.
+        # The connection stays open: a driver that was only stopped may still read this process's last message.
         self._given_up.set()
         if not self._closing.is_set():
             self._on_silence(reason)
 
     def _send_again(self) -> None:
-        """Send what the driver has not acknowledged; until then, nothing else is sent."""
+        """Send all messages that the driver has not acknowledged. Nothing else is sent until then."""
         try:
             for _, (text, _) in sorted(self._open.copy().items()):
                 self._wire.send_text(text)
         except OSError:
-            return  # as for any message, the receiving thread sees it
+            return  # the receiving thread notices this too
         finally:
             self._sending.release()
 
     def _heard_to_the_end(self) -> tuple[str, bool]:
-        """Hear what comes over the present connection; returns why it has ended, and whether in silence."""
+        """Read messages until the present connection ends. Return (the reason of the end, whether the driver was
+        silent)."""
         try:
             for message in self._wire.lines():
                 if "received" in message:
                     self._acknowledged(message["received"])
                 elif self._known:
-                    self._known -= 1  # it came over the connection before, after this one's hello
+                    self._known -= 1  # it already came over the old connection, after the hello on this one
                 else:
                     self._heard += 1
                     self._on_message(message)
@@ -205,16 +213,16 @@ class Line:
         return "the driver closed its connection", False
 
     def _acknowledged(self, number: int) -> None:
-        """The driver has taken every message up to this one."""
+        """Note that the driver has taken every message up to `number`."""
         for each in [each for each in list(self._open) if each <= number]:
-            # Over two connections at once, one of which is being dialled, it may hear of the same one.
+            # While a second connection is being made, the same message may be acknowledged on both.
             if (acknowledged := self._open.pop(each, None)) is not None:
                 acknowledged[1].set()
 
     def _dialled(self, until: float) -> _Call:
-        """A new connection on which each end has proven itself; tried until then (monotonic seconds).
+        """Return a new connection on which both ends are authenticated. Try until `until` (monotonic seconds).
 
-        Nobody listens where a driver has ended: that is not tried for long.
+        Give up soon if nobody listens, because the driver has then ended.
         """
         refused, pause = 0, PAUSE
         while True:
@@ -250,15 +258,15 @@ class Line:
         while not self._closing.wait(BEAT):
             try:
                 self.send(beat=self._state(), heard=self._heard)
-            except RunError as error:  # without this thread the node would seem to be silent
+            except RunError as error:  # without this thread the node would seem silent
                 self.send(error=str(error), kind=Failure.OWN, heard=self._heard)
-            # A device on the way may have dropped the connection without a word.
+            # A network device may have dropped the connection silently.
             if time.monotonic() - self._wire.heard > QUIET and not (calling and calling.is_alive()):
                 calling = threading.Thread(target=self._call_anew, name="driver-anew", daemon=True)
                 calling.start()
 
     def _call_anew(self) -> None:
-        """Leave the present connection for a new one; if there is none to be had, it may yet come back to life."""
+        """Replace the present connection by a new one. If that fails, keep the present one, which may recover."""
         with suppress(OSError, ValueError):
             self._next = called = self._called(self._wire.heard + ORPHAN)
             if self._closing.is_set():

@@ -1,7 +1,7 @@
-"""A process of the run as the driver speaks with it: one conversation, over however many connections it takes.
+"""A process of the run, as the driver speaks with it: one conversation over any number of connections.
 
-A connection may be reset on the way. The process then calls again, says which of the driver's messages it has had, and
-sends again what the driver has not acknowledged; so each message is taken once, in order, on both sides.
+A connection may be reset. The process then calls again, says how many of the driver's messages it has had, and sends
+again what the driver has not acknowledged. So both sides take each message once, in order.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ log = logging.getLogger(__name__)
 
 
 class Peer:
-    """The driver's end. life: what tells this process from others of its rank. taken: the id of the last message that
-    was taken; to be used under the channel's lock.
+    """The driver's end of the conversation.
+
+    life: tells this process from other processes of its rank.
+    taken: the id of the last message that was taken. Use it only under the channel's lock.
     """
 
     def __init__(self, life: str) -> None:
@@ -26,15 +28,17 @@ class Peer:
         self._lock = threading.Lock()
         self._wire: Wire | None = None
         self._told: deque[Text] = deque()
-        self._before = 0  # messages that were dropped from the front, since the process has had them
+        self._before = 0  # messages dropped from the front, because the process has had them
 
     @property
     def connected(self) -> bool:
         return self._wire is not None
 
     def resume(self, wire: Wire, heard: int, taken: int) -> None:
-        """Answer a hello, and go on over `wire` behind the first `heard` messages, or more: the process may have said
-        over its other connection that it has had more since."""
+        """Answer a hello, and go on over `wire` after the first `heard` messages.
+
+        Leave out more messages if the process has meanwhile acknowledged more over its other connection.
+        """
         with self._lock:
             before, self._wire = self._wire, wire
             self._drop(heard)
@@ -52,12 +56,12 @@ class Peer:
                 _send(self._wire, text)
 
     def heard(self, count: int) -> None:
-        """The process has had the first `count` messages."""
+        """Note that the process has had the first `count` messages."""
         with self._lock:
             self._drop(count)
 
     def lost(self, wire: Wire) -> None:
-        """Note that `wire` has ended; another may have taken its place."""
+        """Note that `wire` has ended. Another connection may have taken its place."""
         with self._lock:
             if self._wire is wire:
                 self._wire = None

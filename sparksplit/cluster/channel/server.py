@@ -1,4 +1,5 @@
-"""The driver's end of the channel: a small server that keeps what nodes and launchers say, one NodeRecord per rank."""
+"""The driver's end of the channel: a small server that records what nodes and launchers report, one NodeRecord per
+rank."""
 
 from __future__ import annotations
 
@@ -24,18 +25,21 @@ from sparksplit.network.wire import Wire, text_of
 log = logging.getLogger(__name__)
 
 BACKLOG = 4096
-"""Calls that wait to be accepted: all nodes of a run call at once, and the system turns away what is too many."""
+"""Calls that may wait to be accepted. All nodes of a run call at once, and the system rejects further calls."""
 KINDS = ("node", "launcher", "task")
 CALLS = 2
-"""Of each node's processes, that may come at the same time."""
+"""Calls of each node's processes that may come at the same time."""
 STRANGERS = 256
-"""Callers that have not proven themselves, at any one time, beside those; the next one turns the oldest away."""
+"""Further callers that may be unauthenticated at the same time. The next caller replaces the oldest."""
 
 
 @dataclass(frozen=True)
 class Hello:
-    """What a process of this run says of itself. life: the same whenever this process calls. heard: how many of the
-    driver's messages it has had."""
+    """How a process of this run introduces itself.
+
+    life: the same whenever this process calls.
+    heard: how many of the driver's messages the process has had.
+    """
 
     kind: str
     rank: int
@@ -46,7 +50,7 @@ class Hello:
 
     @classmethod
     def of(cls, message: dict[str, Any], ranks: int) -> Hello | None:
-        """`message` as a hello; None where it is not one of this run."""
+        """Return `message` as a Hello; None if it is not a hello of this run."""
         kind, rank, pid, heard = (message.get(name, 0) for name in ("kind", "rank", "pid", "heard"))
         if kind not in KINDS or any(type(value) is not int for value in (rank, pid, heard)) or not 0 <= rank < ranks:
             return None
@@ -54,13 +58,15 @@ class Hello:
 
 
 class Channel:
-    """Serves `nodes` ranks on `host`, an address of the driver's.
+    """Serves `nodes` ranks on `host`, an address of the driver.
 
-    network: at which ports, and whether connections are encrypted. known_as: the address by which nodes reach it; None:
-    `host`. records: what is known, by rank; read and written under `lock`.
+    network: which ports to use, and whether to encrypt.
+    known_as: the address by which nodes reach the driver. None: `host`.
+    records: the NodeRecords by rank. Read and write them under `lock`.
     changed: set whenever a record changes in a way that a waiting driver wants to see.
-    fingerprint: of its certificate; None without TLS.
-    Raises ConfigError where `host` is not an address of this machine.
+    fingerprint: fingerprint of the driver's certificate; None without TLS.
+
+    Raise ConfigError if the driver cannot listen on `host`, for example because it is not an address of this machine.
     """
 
     def __init__(
@@ -90,36 +96,39 @@ class Channel:
         self.callers = Callers(server, self.secret.encode(), self._serve, STRANGERS + CALLS * nodes, served)
 
     def tell(self, kind: str, ranks: Collection[int] | None = None, **message: Any) -> None:
-        """Send to every node or launcher that has called, or to those of `ranks`: now, or when it calls again."""
+        """Send a message to every process of `kind` that has called, or to the given `ranks`. A disconnected process
+        gets it when it calls again."""
         with self.lock:
             peers = [
                 peer for (of, rank), peer in self._peers.items() if of == kind and (ranks is None or rank in ranks)
             ]
-        text = text_of(message)  # once: a rendezvous of a thousand nodes is long
+        text = text_of(message)  # encoded once, because the values of a thousand nodes are long
         for peer in peers:
             peer.tell(text)
 
     def alive(self) -> list[str]:
-        """Who is connected, by names such as `node 1`."""
+        """Return the connected processes, by names such as `node 1`."""
         with self.lock:
             return [f"{kind} {rank}" for (kind, rank), peer in self._peers.items() if peer.connected]
 
     def reservations(self) -> list[dict[str, Any] | None]:
-        """What the nodes' tasks have told TensorFlowOnSpark of themselves, by rank; None where one has not yet."""
+        """Return the reservations that the nodes' tasks have made for TensorFlowOnSpark, by rank; None for a task
+        without one."""
         with self.lock:
             return [record.reservation for record in self.records]
 
     def silent_launchers(self) -> list[int]:
-        """The ranks whose launcher has missed beats."""
+        """Return the ranks whose launcher has missed heartbeats."""
         with self.lock:
             links = [(record.rank, record.launcher) for record in self.records]
         now = time.monotonic()
         return [rank for rank, link in links if link and link.gone is None and now - link.heard > SILENT]
 
     def forgive(self, seconds: float) -> None:
-        """Do not count the last `seconds`, for which the driver itself stood still, as silence or lack of progress.
+        """Do not count the last `seconds` as silence or lack of progress, because the driver itself stood still.
 
-        No more than those: what stands still again and again would never see that a node hangs.
+        Forgive no more than these seconds. Otherwise a driver that often stands still would never notice a hanging
+        node.
         """
         now = time.monotonic()
         with self.lock:
@@ -127,7 +136,7 @@ class Channel:
                 for link in (record.node, record.launcher, record.task):
                     if link and link.gone is None:
                         link.heard = min(now, link.heard + seconds)
-                    elif link and link.gone is not None:  # it may have called again, unheard
+                    elif link and link.gone is not None:  # it may have called again, unread
                         link.gone = min(now, link.gone + seconds)
                 if record.progressed is not None:
                     record.progressed = min(now, record.progressed + seconds)
@@ -136,7 +145,7 @@ class Channel:
                     record.stopped = min(now, record.stopped + seconds)
 
     def close(self) -> None:
-        """End every connection and free the port; idempotent."""
+        """End every connection and free the port. May be called twice."""
         self._closing = True
         self.callers.close()
         with self.lock:
@@ -146,7 +155,7 @@ class Channel:
         self.callers.join(1)
 
     def _serve(self, _: Connection, wire: Wire, message: dict[str, Any]) -> bool:
-        """Listen to a caller that has proven itself, until its connection ends."""
+        """Listen to an authenticated caller until its connection ends."""
         hello = Hello.of(message, len(self.records))
         if hello is not None:
             wire.limit(ORPHAN)
@@ -170,23 +179,23 @@ class Channel:
                 return
             for message in wire.lines():
                 complete = self._take(record, hello.kind, link, peer, message)
-                with suppress(OSError):  # what it said before it went is still there to be read
+                with suppress(OSError):  # messages that it sent before its end can still be read
                     wire.send({"received": message.get("id")})
                 if complete:
                     self.tell(hello.kind, **complete)
         finally:
             peer.lost(wire)
             with self.lock:
-                if not self._peers[hello.kind, hello.rank].connected:  # a task may have called anew meanwhile
+                if not self._peers[hello.kind, hello.rank].connected:  # a task may have called again meanwhile
                     link.gone = time.monotonic()
             self.changed.set()
 
     def _admitted(self, record: NodeRecord, hello: Hello) -> Peer | None:
-        """The one who calls; None where another process has its place."""
+        """Return the caller's Peer; None if another process has its place, or if the channel is closing."""
         with self.lock:
             place = (hello.kind, record.rank)
             known = self._peers.get(place)
-            # A task that fails calls anew to say why, and the end of its first call may not have been read yet.
+            # A task that fails calls again to say why. The end of its first call may not have been read yet.
             if known is not None and known.life != hello.life and hello.kind != "task":
                 return None
             if self._closing:
@@ -211,8 +220,8 @@ class Channel:
     def _take(
         self, record: NodeRecord, kind: str, link: Link, peer: Peer, message: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Note what a message says, unless it came before; returns the answer for all of its kind if it completes a
-        rendezvous."""
+        """Note what a message says, unless it came before. If it completes a rendezvous, return the answer for all
+        processes of its kind."""
         now = time.monotonic()
         if "heard" in message:
             peer.heard(int(message["heard"]))
@@ -226,7 +235,8 @@ class Channel:
             record.place = str(message.get("place", record.place))
             if "error" in message and record.error is None:
                 record.error = (now, Failure(str(message.get("kind"))), str(message["error"]))
-                # A task's launcher, if it had come so far, has not been lost: it has nothing more to say.
+                # After a task's error, the node counts as ended. Then a launcher that goes silent does not count as
+                # lost.
                 record.ended = record.ended or ((now, 1) if kind == "task" else None)
             if "ended" in message:
                 record.ended = (now, int(message["ended"]))

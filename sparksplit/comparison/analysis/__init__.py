@@ -1,5 +1,5 @@
-"""What the records of all runs say together, in steps that each take plain values and can be tested alone:
+"""Analyse the records of all runs. Each step takes plain values and can be tested alone:
 
-records of runs -> where they may be looked at (`runs`: places, grid, target, range) -> lines of the table (`table`)
--> paired differences -> verdicts -> the answer's sentences (sparksplit.comparison.answer) -> the page.
+records of runs -> places, grid, target, range (`runs`) -> lines of the table (`table`) -> paired differences ->
+verdicts -> the answer's sentences (sparksplit.comparison.answer) -> the page.
 """

@@ -25,8 +25,8 @@ from sparksplit.comparison.record import Place
 
 @dataclass(frozen=True)
 class Analysis:
-    """What runs say together, as results.json has it. runs, references: with those turned into diverged ones whose
-    metric was not a finite number at the end."""
+    """The results of the analysis, as in results.json. runs, references: a run counts as diverged if its metric was not
+    finite at the end."""
 
     runs: list[AnyRun]
     references: list[AnyRun]
@@ -47,8 +47,11 @@ def analyse(
     target: float | None = None,
     level: float = 1 - LEVEL,
 ) -> Analysis:
-    """What `runs` say together. references: those that nothing is compared with. share: the margin's, of the metric's
-    range. target: the configuration's. level: the chance that any verdict about nodes at hand may be wrong."""
+    """Analyse `runs`.
+
+    references: runs for the range and the target, which nothing is compared with. share: the margin, as a share of the
+    metric's range. target: the configured target. level: the chance that any verdict about real nodes is wrong.
+    """
     runs, references = ([judged(run, deciding) for run in some] for some in (runs, references))
     groups, alone = grouped(runs), finished(references)
     metric = Metric.of(deciding, share, range_of(alone, groups, deciding))

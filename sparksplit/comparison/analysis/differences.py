@@ -1,6 +1,9 @@
-"""What two strategies differ in, paired by seed: what they learn, and the time they take. Each is compared with
-`single` and `batch` on as many nodes, and each on several nodes with all that one node did; verdicts are those of all
-of them together."""
+"""Differences between strategies, paired by seed: in the metric, and in time.
+
+Each strategy is compared with `single`. A strategy on several real nodes is also compared with all strategies on one
+node. The metric is also compared with `batch` on as many nodes. All verdicts about real nodes are decided together, and
+so are all verdicts about virtual nodes.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,11 @@ BySeed = Mapping[int, float]
 
 @dataclass(frozen=True)
 class _Versus:
-    """A strategy and the other that it is compared with. by_seed: the differences; of: seeds that both were given.
-    rows: what the rows add to the error of their mean, where it is known."""
+    """A strategy and the strategy that it is compared with. by_seed: the differences.
+
+    of: the number of seeds that both strategies were given. rows: the rows' part of the error of the mean difference;
+    None if unknown.
+    """
 
     group: Group
     other: Group
@@ -52,10 +58,10 @@ def compared(
     place: Place | None,
     level: float = 1 - LEVEL,
 ) -> tuple[list[Pair], list[TimePair]]:
-    """All pairs of results.json: in the metric, and in time.
+    """Return all pairs of results.json: in the metric, and in time.
 
-    passes: the grid. place: where times must have been measured to count. level: the chance of being wrong that all
-    verdicts about nodes at hand have together; those about virtual ones have it again.
+    passes: the grid. place: where times must have been measured to count. level: the chance that any verdict about real
+    nodes is wrong. The verdicts about virtual nodes have this chance again.
     """
     pairs: list[Pair] = []
     times: list[TimePair] = []
@@ -83,7 +89,7 @@ def _signed(estimate: Estimate | None, sign: int) -> Estimate | None:
 
 
 def _estimated(versus: Sequence[_Versus], resolution: float | None = None) -> list[_Versus]:
-    """With estimates: those with the same other strategy may share their spread."""
+    """Add the estimates. Strategies that are compared with one strategy may share their standard deviation."""
     made: list[_Versus] = []
     for other in dict.fromkeys(one.other for one in versus):
         some = {one.group: one for one in versus if one.other == other}
@@ -108,8 +114,7 @@ def _versus(
 
 
 def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
-    """Each strategy against `single`, `batch` on as many nodes and, on several, all others on one node, over the seeds
-    with which both finished."""
+    """Return the differences of the metric for all pairs, over the seeds with which both strategies finished."""
     runs = {group: {run.seed: run for run in finished(members)} for group, members in groups.items()}
     values = {group: {seed: value_of(run, metric) for seed, run in own.items()} for group, own in runs.items()}
     given = {group: [member.seed for member in members] for group, members in groups.items()}
@@ -135,10 +140,10 @@ def _took(
     passes: Collection[int],
     place: Place | None,
 ) -> list[tuple[str, _Versus]]:
-    """(what, each strategy against `single` and, on several nodes, all others on one) in the logarithm of its seconds,
-    on the nodes at hand.
+    """Return (kind of time, difference in the logarithm of the seconds) for all pairs on real nodes.
 
-    To the target only where all runs of both reached it: what survivors say is no difference.
+    The time to the target counts only if all runs of both strategies reached the target. A difference between surviving
+    runs alone means nothing.
     """
     real = {group: members for group, members in groups.items() if not group[2]}
     if BASE not in real:
@@ -188,7 +193,7 @@ def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:
 
 
 def _time_pair(what: str, one: _Versus, verdict: str, level: float) -> TimePair:
-    """level: the chance of being wrong that one of as many bounds has, of all that are told."""
+    """Make a TimePair. level: the chance that the bound `at_least` is wrong, a share of the chance of all bounds."""
     low, high, least = None, None, None
     if one.estimate is not None:
         faster = one.estimate.turned()

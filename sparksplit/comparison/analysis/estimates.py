@@ -1,8 +1,7 @@
-"""Mean differences with their errors: paired by seed and by row, with a spread between seeds that strategies share
-where that holds.
+"""Mean differences with their errors, paired by seed and by row.
 
-A few seeds tell a strategy's own spread badly. The differences of several strategies from the same other one are
-therefore taken to spread alike, unless a test says otherwise.
+A few seeds estimate a strategy's own standard deviation badly. So strategies that are compared with one strategy share
+their standard deviation, unless a test shows that the standard deviations differ.
 """
 
 from __future__ import annotations
@@ -21,21 +20,21 @@ from sparksplit.comparison.intervals import LEVEL
 
 Key = TypeVar("Key", bound=Hashable)
 _ALIKE = 0.25
-"""Spreads count as alike where their test's p is above this: a preliminary test must not miss much (Bancroft, "On
-Biases in Estimation Due to the Use of Preliminary Tests of Significance", 1944, and those who followed him)."""
+"""Standard deviations count as equal if the p-value of their test is above this. A preliminary test must not miss much
+(Bancroft, "On Biases in Estimation Due to the Use of Preliminary Tests of Significance", 1944, and later work)."""
 _REPEATS = 0.01
-"""A strategy whose differences spread less than this share of the others' median repeats the other's results."""
+"""If a strategy's differences spread less than this share of the median spread, it repeats the other's results."""
 
 _SMALLEST = 1e-9
-"""The p below which it does not matter how small it is."""
+"""The smallest p-value that is computed."""
 
 _ROUNDING = 1e-5
-"""Differences that differ by less than this share of themselves are equal: metrics have seven digits (float32)."""
+"""Relative difference below which values count as equal, because metrics have seven digits (float32)."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The part of a mean's standard error that comes of which rows there are, and its degrees of freedom."""
+    """The part of a mean's standard error that comes from the choice of the rows, with its degrees of freedom."""
 
     error: float
     freedom: float
@@ -43,9 +42,12 @@ class Rows:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean of paired differences. error: its standard error over the seeds; freedom: degrees of freedom of that.
-    least: an interval reaches at least so far to each side. seeds: how many. pooled: whether the spread is shared with
-    other strategies'. rows: None where what the rows add to the error is left out."""
+    """A mean of paired differences. error: its standard error over the seeds. freedom: the degrees of freedom of
+    `error`.
+
+    least: the least reach of an interval to each side. seeds: the number of seeds. pooled: whether strategies share the
+    standard deviation. rows: the rows' part of the error; None if it is left out.
+    """
 
     mean: float
     error: float
@@ -57,23 +59,23 @@ class Estimate:
 
     @property
     def whole_error(self) -> float:
-        """The standard error, with what the rows add."""
+        """The standard error, including the rows' part."""
         return math.hypot(self.error, self.rows.error if self.rows else 0.0)
 
     def reach(self, level: float = LEVEL) -> float:
-        """How far the interval that holds the truth with probability `level` reaches to each side."""
+        """Return how far the confidence interval of this level reaches to each side."""
         return max(self.least, self._reach((1 - level) / 2))
 
     def interval(self, level: float = LEVEL) -> tuple[float, float]:
-        """(low, high)"""
+        """Return (low, high) of the confidence interval of this level."""
         reach = self.reach(level)
         return self.mean - reach, self.mean + reach
 
     def p_above(self, value: float) -> float:
-        """How probable a mean as far above `value` would be, were the true one `value`; one-sided.
+        """Return the one-sided p-value: the chance of a mean this far above `value` if the true mean is `value`.
 
-        1 within `least`, and where differences away from 0 are all equal: that says that the seeds made no difference,
-        not how sure the difference is.
+        It is 1 within `least`. It is also 1 if all differences are equal and not 0. Equal differences show that the
+        seeds made no difference. They do not show how sure the difference is.
         """
         above = self.mean - value
         if above <= self.least or (self.error == 0 and self.mean != 0):
@@ -85,7 +87,8 @@ class Estimate:
         return float(optimize.brentq(lambda p: self._reach(p) - above, _SMALLEST, 0.5, xtol=1e-12, rtol=1e-6))
 
     def p_below(self, value: float) -> float:
-        """How probable a mean as far below `value` would be, were the true mean `value`; one-sided. See `p_above`."""
+        """Return the one-sided p-value: the chance of a mean this far below `value` if the true mean is `value`. See
+        `p_above`."""
         return self.turned().p_above(-value)
 
     def turned(self) -> Estimate:
@@ -93,12 +96,14 @@ class Estimate:
         return replace(self, mean=-self.mean)
 
     def _reach(self, p: float) -> float:
-        """How far from the truth the mean is on one side with probability `p`: by Student's t for the seeds, the same
-        for the rows, and the root of the sum of their squares for both (Howe, "Approximate Confidence Limits on the
-        Mean of X + Y Where X and Y Are Two Tabled Independent Random Variables", 1974).
+        """Return the distance from the truth that the mean exceeds on one side with probability `p`.
 
-        A t of all, with the degrees of freedom that Satterthwaite would give their sum, is too narrow where by chance a
-        few seeds lie close together: at p = 0.001, as Holm's procedure asks, twice as often wrong as it says.
+        Student's t gives the distance for the seeds, and for the rows. Both are combined by the root of the sum of
+        their squares (Howe, "Approximate Confidence Limits on the Mean of X + Y Where X and Y Are Two Tabled
+        Independent Random Variables", 1974).
+
+        A single t with Satterthwaite's degrees of freedom is too narrow if a few seeds lie close together by chance. At
+        p = 0.001, which Holm's procedure needs, it is wrong twice as often as it promises.
         """
         of_seeds = float(special.stdtrit(self.freedom, 1 - p)) * self.error
         of_rows = float(special.stdtrit(self.rows.freedom, 1 - p)) * self.rows.error if self.rows else 0.0
@@ -110,10 +115,9 @@ def estimates(
     resolution: float | None = None,
     rows: Mapping[Key, RowsError | None] | None = None,
 ) -> dict[Key, Estimate | None]:
-    """The means of differences by seed, all from the same other strategy; None for fewer than two seeds.
+    """Return the means of differences by seed, all from one other strategy; None for fewer than two seeds.
 
-    resolution: the step in which the values are known, such as 1 / rows for a share of rows; as in `interval`. rows:
-    what the rows add to the error, where it is known.
+    resolution: the step between possible values, as in `interval`. rows: the rows' part of the error, if known.
     """
     step = resolution or 0.0
     shared = _shared({key: found for key, found in differences.items() if len(found) > 1})
@@ -133,9 +137,10 @@ def estimates(
 
 
 def _shared(differences: Mapping[Key, Mapping[int, float]]) -> dict[Key, tuple[float, float]]:
-    """(variance, degrees of freedom) for the strategies that share one; for the others there is none.
+    """Return (variance, degrees of freedom) of the strategies that share a variance. Other strategies have no entry.
 
-    Those share one that have all seeds, do not repeat the other strategy's results, and pass the test together.
+    Strategies share a variance if they have all seeds, do not repeat the other strategy's results, and pass the test
+    together.
     """
     most = max((len(by_seed) for by_seed in differences.values()), default=0)
     spreads = {key: math.sqrt(_variance(list(by_seed.values()))) for key, by_seed in differences.items()}
@@ -149,14 +154,14 @@ def _shared(differences: Mapping[Key, Mapping[int, float]]) -> dict[Key, tuple[f
 
 
 def _variance(values: Sequence[float]) -> float:
-    """0 for values that are equal, or would be without the rounding of what they are differences of."""
+    """Return the variance; 0 if the values are equal up to the rounding of the metrics that they come from."""
     is_equal = max(values) - min(values) <= _ROUNDING * max(map(abs, values))
     return 0.0 if is_equal else float(np.var(values, ddof=1))
 
 
 def alike(variances: Sequence[float], freedom: int) -> float:
-    """The p of Bartlett's test that these come from equal ones ("Properties of Sufficiency and Statistical Tests",
-    1937). freedom: of each. Variances are above 0."""
+    """Return the p-value of Bartlett's test that these variances come from equal ones ("Properties of Sufficiency and
+    Statistical Tests", 1937). freedom: the degrees of freedom of each variance. All variances must be above 0."""
     many = len(variances)
     spread = many * math.log(fmean(variances)) - math.fsum(map(math.log, variances))
     correction = 1 + (many + 1) / (3 * many * freedom)
@@ -164,11 +169,11 @@ def alike(variances: Sequence[float], freedom: int) -> float:
 
 
 def _freedom(rows: Sequence[Sequence[float]]) -> float:
-    """Degrees of freedom of the mean of the rows' variances.
+    """Return the degrees of freedom of the mean of the variances of `rows`.
 
-    All are differences from the same runs, and so are not independent: the covariance of two variances is that of
-    equal ones times the squared correlation, and the mean's variance gives its degrees of freedom (Satterthwaite, "An
-    Approximate Distribution of Estimates of Variance Components", 1946).
+    All values are differences from one set of runs, so the variances are not independent. The covariance of two
+    variances is the variance of equal ones times the squared correlation. The variance of the mean gives its degrees of
+    freedom (Satterthwaite, "An Approximate Distribution of Estimates of Variance Components", 1946).
     """
     many, each = len(rows), len(rows[0]) - 1
     squares = np.corrcoef(np.array(rows)) ** 2

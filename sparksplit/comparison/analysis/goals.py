@@ -1,4 +1,4 @@
-"""Which seconds of a row count: those to the target, or those of all passes."""
+"""The seconds of a row that count: to the target, or of all passes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Row
 
 
 def single_of(table: Sequence[Row]) -> Row | None:
-    """The row that all are compared with."""
+    """Return the row of `single`, which all rows are compared with; None if it is missing."""
     return next((row for row in table if (row.name, row.nodes, row.virtual) == BASE), None)
 
 
 def goal_of(table: Sequence[Row]) -> str:
-    """Which seconds are compared: to the target or, if not even `single` always reaches the target, in all."""
+    """Return which seconds are compared: to the target, or in all if not every run of `single` reached the target."""
     single = single_of(table)
     return IN_ALL if single is None or _to_target(single) is None else TO_TARGET
 
 
 def seconds_of(row: Row, goal: str) -> float | None:
-    """Seconds of a row: the median to the target, if every run reached it, or the mean in all."""
+    """Return the seconds of a row: the median to the target if every run reached it, or the mean in all."""
     return row.seconds if goal == IN_ALL else _to_target(row)
 
 

@@ -1,6 +1,6 @@
-"""What runs say: groups of them, their values, where their times were measured, and when they reached the target.
+"""The groups, values and places of runs, and when runs reached the target.
 
-Runs of all strategies are looked at after the same passes: the grid.
+All runs are looked at after the same passes: the grid.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Group = tuple[str, int, bool]
 Groups = Mapping[Group, Sequence[AnyRun]]
 
 BASE: Group = (SINGLE, 1, False)
-"""What all are compared with: one node that trains with the comparison's own keys."""
+"""The strategy that all strategies are compared with: one node with the comparison's own keys."""
 ALL_RUNS = "all runs"
 REFERENCE = "`single` on seeds of its own"
 _TARGET = 0.95
-"""How much of the way from `single`'s first value to its best, on the validation rows, the default target asks for."""
+"""The default target, as a share of the way from `single`'s first value to its best value on the validation rows."""
 
 
 def grouped(records: Sequence[AnyRun]) -> dict[Group, list[AnyRun]]:
-    """Runs of the same strategy on as many nodes; real ones first, then by the number of nodes."""
+    """Group runs by strategy and number of nodes. Real nodes come first, then fewer nodes."""
     found: dict[Group, list[AnyRun]] = {}
     for record in records:
         found.setdefault((record.name, record.nodes, record.virtual), []).append(record)
@@ -38,12 +38,13 @@ def grouped(records: Sequence[AnyRun]) -> dict[Group, list[AnyRun]]:
 
 
 def finished(members: Sequence[AnyRun]) -> list[ComparedRun]:
-    """Those that did not diverge."""
+    """Return the runs that did not diverge."""
     return [member for member in members if isinstance(member, ComparedRun) and member.diverged is None]
 
 
 def value_of(record: ComparedRun, metric: Deciding) -> float:
-    """The metric on the test rows; if there are none, on the validation rows at the end."""
+    """Return the metric on the test rows; without test rows, on the validation rows at the end. Raise ValueError if it
+    is not finite."""
     value = _final(record, metric)
     if value is None:
         raise ValueError(f"{record.key} has no finite {metric.name}")
@@ -57,15 +58,17 @@ def _final(record: ComparedRun, metric: Deciding) -> float | None:
 
 
 def judged(record: AnyRun, metric: Deciding) -> AnyRun:
-    """The record, turned into a diverged one if what is compared is not a finite number at its end."""
+    """Return the record, marked as diverged if its metric is not finite at the end."""
     if isinstance(record, DivergedRun) or _final(record, metric) is not None:
         return record
     return replace(record, diverged=f"its {metric.name} is not finite at the end")
 
 
 def on_one_node(group: Group, groups: Groups) -> list[Group]:
-    """What a strategy on several nodes is compared with besides `single`: all that one node can do, its own controls
-    among it. Not what diverged in some of its runs."""
+    """Return the groups on one node, besides `single`, that a strategy on several real nodes is compared with.
+
+    The strategy's own controls are among them. Groups with a diverged run are left out.
+    """
     _, nodes, virtual = group
     if nodes == 1 or virtual:
         return []
@@ -73,17 +76,17 @@ def on_one_node(group: Group, groups: Groups) -> list[Group]:
     return [own for own in found if len(finished(groups[own])) == len(groups[own])]
 
 
-# Where.
+# Places.
 
 
 def main_place(records: Sequence[AnyRun]) -> Place | None:
-    """Where most of the real runs were measured; of several, where the first of them was. None if none says it."""
+    """Return the place where most runs on real nodes were measured, the first of equal places; None if unknown."""
     known = [run.place for run in finished(records) if not run.virtual and run.place is not None]
     return Counter(known).most_common(1)[0][0] if known else None
 
 
 def timed(members: Sequence[AnyRun], place: Place | None) -> list[ComparedRun]:
-    """The finished real runs whose times may be compared: those measured in `place`."""
+    """Return the finished runs on real nodes whose times may be compared: the runs that were measured in `place`."""
     return [member for member in finished(members) if not member.virtual and member.place == place]
 
 
@@ -92,11 +95,12 @@ def training_seconds(record: ComparedRun) -> float:
     return record.history[-1].seconds if record.history else 0.0
 
 
-# When.
+# The target.
 
 
 def grid(groups: Groups) -> list[int]:
-    """The passes after which every finished real run was validated (without real ones: every virtual one), in order."""
+    """Return the passes after which every finished run on real nodes was validated. Without real nodes, runs on virtual
+    nodes count."""
     runs = [member for members in groups.values() for member in finished(members)]
     real = [run for run in runs if not run.virtual]
     points = [{point.passes for point in run.history if point.validation is not None} for run in real or runs]
@@ -104,7 +108,7 @@ def grid(groups: Groups) -> list[int]:
 
 
 def _curve(record: ComparedRun, name: str, passes: Collection[int] | None) -> Iterator[tuple[int, float, float]]:
-    """(passes, seconds, value) on the validation rows; only after `passes` if they are given."""
+    """Yield (passes, seconds, value) on the validation rows. passes: the passes to look at; None: all."""
     for point in record.history:
         if point.validation is not None and (passes is None or point.passes in passes):
             value = point.validation[name]
@@ -119,12 +123,12 @@ def target_of(
     metric: Deciding,
     passes: Collection[int],
 ) -> Target | None:
-    """The target. given: the configuration's. references: the finished ones. passes: the grid. None if no run was
-    validated there."""
+    """Return the target; None if no run was validated. given: the configured target. references: the finished
+    references. passes: the grid."""
     name = metric.name
     every = [member for members in groups.values() for member in finished(members)]
     runs = references or every
-    # A run that ended begins with its first value, wherever the grid begins.
+    # The first value of a run counts, even if the grid begins later.
     ends = [([value for *_, value in _curve(run, name, None)], _best(run, metric, passes)) for run in runs]
     pairs = [(curve[0], best) for curve, best in ends if curve and best is not None]
     if not pairs:
@@ -132,7 +136,7 @@ def target_of(
     if given is not None:
         return Target(name, given, "configuration")
     begin, best = fmean(pair[0] for pair in pairs), fmean(pair[1] for pair in pairs)
-    # Not rounded: a target a hair's breadth past the best value would never be reached.
+    # Not rounded: a target just past the best value would never be reached.
     value = begin + _TARGET * (best - begin)
     return Target(name, min(value, best) if best > begin else max(value, best), REFERENCE if references else ALL_RUNS)
 
@@ -145,8 +149,8 @@ def _best(record: ComparedRun, metric: Deciding, passes: Collection[int]) -> flo
 def reached(
     record: ComparedRun, target: Target, higher: bool, passes: Collection[int] | None = None
 ) -> tuple[float, float] | None:
-    """(passes, seconds) after which the run was first seen to have reached the target on the validation rows; None if
-    it was not. passes: those after which it is looked at; None: all."""
+    """Return (passes, seconds) after which the run was first seen to reach the target on the validation rows; None if
+    it did not. passes: the passes to look at; None: all."""
     for after, seconds, value in _curve(record, target.metric, passes):
         if value >= target.value if higher else value <= target.value:
             return after, seconds
@@ -154,19 +158,19 @@ def reached(
 
 
 def median(values: Sequence[float]) -> float | None:
-    """The median of values of which some may be infinite; None where it is infinite, or there are none."""
+    """Return the median of values that may be infinite; None if the median is infinite, or without values."""
     found = statistics.median(values) if values else math.inf
     return found if math.isfinite(found) else None
 
 
-# How far.
+# The metric's range.
 
 
 def range_of(references: Sequence[ComparedRun], groups: Groups, metric: Deciding) -> MetricRange | None:
-    """By what differences of the metric are measured; None where nothing tells it.
+    """Return the range that differences of the metric are measured by; None if unknown.
 
-    references: the finished ones, which tell it. Without them it is from the worst first to the best last value of all
-    runs on the validation rows, which an untrained model's would exceed.
+    references: the finished references, which give the range. Without them, the range is from the worst first value to
+    the best last value of all runs, on the validation rows. The range of an untrained model would be larger.
     """
     known = [
         (before, value_of(run, metric))

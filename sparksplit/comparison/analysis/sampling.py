@@ -1,11 +1,12 @@
-"""How much of a difference may be an accident of which rows it was measured on.
+"""The part of a difference's error that comes from the choice of the rows.
 
 Seeds and rows are crossed: every seed's runs are evaluated on the same rows. The mean difference of S seeds on n rows
-has the variance A / S + R / n + E / (S n): what seeds, what rows, and what both together make of a difference. The
-spread between seeds tells A / S + E / (S n), the jackknife over lanes (training.node.jackknife) tells R / n + E / (S n)
-of the mean over the seeds, and the differences between the seeds' own jackknives E / (S n), which would otherwise be
-counted twice (Owen, "The Pigeonhole Bootstrap", 2007, on such sums; Searle, Casella and McCulloch, "Variance
-Components", 1992, on the mean squares of two crossed random effects).
+has the variance A / S + R / n + E / (S n). A comes from the seeds, R from the rows, and E from both together.
+
+The spread between seeds estimates A / S + E / (S n). The jackknife over lanes (training.node.jackknife) of the mean
+over the seeds estimates R / n + E / (S n). The differences between the seeds' own jackknives estimate E / (S n), which
+would otherwise count twice. Owen, "The Pigeonhole Bootstrap", 2007, describes sums of this kind. Searle, Casella and
+McCulloch, "Variance Components", 1992, describe the mean squares of two crossed random effects.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class RowsError:
-    """What the rows add to the squared error of a mean over seeds. of_mean: the jackknife's variance of that mean, the
-    rows and both together; both: the part of it that the spread between seeds has, too. lanes: how many."""
+    """The rows' part of the squared error of a mean over seeds.
+
+    of_mean: the jackknife's variance of the mean, from the rows and from rows and seeds together. both: the part of
+    `of_mean` that the spread between seeds has too. lanes: the number of lanes.
+    """
 
     of_mean: float
     both: float
@@ -33,7 +37,7 @@ class RowsError:
 
     @property
     def variance(self) -> float:
-        """What more seeds would not take away; never below 0."""
+        """The part of the squared error that more seeds would not reduce; never below 0."""
         return max(0.0, self.of_mean - self.both)
 
     @property
@@ -43,8 +47,10 @@ class RowsError:
 
 
 def rows_error(by_seed: Sequence[Array]) -> RowsError | None:
-    """What the rows add to the error of a mean difference. by_seed: each seed's differences of the two runs'
-    jackknives, [lanes]. None for fewer than two seeds."""
+    """Return the rows' part of the error of a mean difference; None for fewer than two seeds.
+
+    by_seed: for each seed, the difference of the two runs' jackknives, [lanes].
+    """
     if len(by_seed) < 2:
         return None
     values: Any = np.stack(by_seed)
@@ -57,9 +63,10 @@ def rows_error(by_seed: Sequence[Array]) -> RowsError | None:
 def paired(
     one: Mapping[int, ComparedRun], other: Mapping[int, ComparedRun], name: str, seeds: Sequence[int]
 ) -> RowsError | None:
-    """What the rows add to the error of the mean difference between two strategies. one, other: their runs, by seed.
+    """Return the rows' part of the error of the mean difference between two strategies. one, other: their runs, by
+    seed.
 
-    None where the jackknives of the metric `name` are missing or differ in length, or for fewer than two seeds.
+    None if the jackknives of the metric `name` are missing or differ in length, or for fewer than two seeds.
     """
     differences = []
     for seed in seeds:

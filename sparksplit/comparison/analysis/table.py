@@ -1,4 +1,4 @@
-"""The lines of the table: what the runs of a strategy on so many nodes did."""
+"""The lines of the table: a line for each strategy on each number of nodes."""
 
 from __future__ import annotations
 
@@ -68,8 +68,11 @@ def row(
 
 
 def geometric(seconds: Sequence[float]) -> tuple[float | None, float | None]:
-    """The 95 % interval of the geometric mean of seconds; without ends where it cannot be told: where one of them is
-    infinite or 0, or all are equal, which says that the seeds made no difference."""
+    """Return the 95 % confidence interval of the geometric mean of seconds; (None, None) if it is unknown.
+
+    It is unknown if a value is 0 or infinite, or for fewer than two different values. Equal values show only that the
+    seeds made no difference.
+    """
     if not all(0 < value < math.inf for value in seconds) or len(set(seconds)) < 2:
         return None, None
     _, low, high = interval([math.log(value) for value in seconds])
@@ -97,7 +100,7 @@ def _to_target(
 
 
 def _times(members: Sequence[ComparedRun]) -> dict[str, float]:
-    """Where the seconds went, as means over the runs."""
+    """Return the mean seconds of the runs, by activity."""
 
     def mean(name: str) -> float:
         return fmean(getattr(member.seconds, name) for member in members)

@@ -1,1 +1,1 @@
-"""What a comparison says to do: decided from the differences, as data, then in words."""
+"""The answer of a comparison: decided from the differences as data, then written in words."""

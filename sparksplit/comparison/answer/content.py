@@ -1,4 +1,4 @@
-"""The answer in results.json, as types. Sentences are made of it by `words`."""
+"""The types of the answer in results.json. `words` writes the sentences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Decision = Literal["use", "stay", "undecided", "nothing to compare"]
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """A row of the table, as something to choose."""
+    """A row of the table that can be chosen."""
 
     name: str
     """The row's strategy, as reports call it."""
@@ -29,7 +29,7 @@ class Option:
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """What the choice gains over `single`."""
+    """The gain of the choice over `single`."""
 
     speed: TimePair | None
     """The speed-up; None where the two rows have no times of the same seed."""
@@ -39,25 +39,26 @@ class Gain:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """A difference that is not decided, and what would decide it if means and spread stay as they are."""
+    """An undecided difference. The estimates assume that means and standard deviations stay as they are."""
 
     name: str
     """The strategy, as reports call it."""
     nodes: int
     """The strategy's number of nodes."""
     against: str
-    """The strategy on one node that it is compared with."""
+    """The strategy on one node that `name` is compared with."""
     about: Literal["speed", "quality"]
     """Whether the speed or the metric is undecided."""
     seeds: int | None = None
-    """How many seeds would decide it."""
+    """The number of seeds that would decide the difference."""
     rows: int | None = None
-    """How many rows of the split that decides would decide it, with as many seeds."""
+    """The number of rows (of the answer's `split`) that would decide the difference with as many seeds."""
     seconds: float | None = None
-    """How long all runs take with `seeds` seeds, tuning aside."""
+    """Seconds of all runs with `seeds` seeds, without the hyperparameter search."""
     obstacle: Literal["one seed", "no pair", "same with every seed", "too small"] | None = None
-    """Why neither number can be told: there is one seed; too few seeds have a value for both; all seeds differ by the
-    same; or the difference is too small beside its spread."""
+    """The reason why `seeds` and `rows` cannot be estimated. one seed: only one seed was run; `seeds` is then a number
+    to begin with. no pair: too few seeds have a value for both strategies. same with every seed: all seeds differ by an
+    equal amount. too small: the difference is too small for its standard deviation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,12 +69,12 @@ class Note:
         "untuned", "one seed", "diverged", "learns better", "other place", "edge", "no test rows", "slow network",
         "missing", "unmet",
     ]  # fmt: skip
-    """untuned: no learning rate was tuned, and the strategies may want different ones. one seed: no interval is known.
+    """untuned: no learning rate was tuned, and each strategy may need its own. one seed: no interval is known.
     diverged: some runs of the row diverged. learns better: the row is decided to learn better than `single`, and its
-    mean is better than the choice's. other place: the row was not timed where most runs were. edge: the row's best
-    tried value is the lowest or the highest tried. no test rows: the validation rows decide. slow network: the row
-    sends fewer bytes than `batch` and learns as well. missing: what a comparison lacks. unmet: the row missed the
-    target."""
+    mean is better than the choice's mean. other place: the row was not timed where most runs were timed. edge: the
+    row's best tried value is the lowest or the highest tried value. no test rows: the validation rows decide. slow
+    network: the row sends fewer bytes than `batch` and learns as well. missing: the comparison lacks an entry in `key`.
+    unmet: some runs of the row missed the target."""
     name: str | None = None
     """The row's strategy."""
     nodes: int | None = None
@@ -89,26 +90,25 @@ class Note:
 
 @dataclass(frozen=True, kw_only=True)
 class Next:
-    """The next command: the same one with these keys."""
+    """The next command: the command of this comparison with other keys."""
 
     settings: JsonObject
     """The keys, by dotted key."""
     seconds: float | None
-    """How long its runs take, without those that are there already, by the runs so far; None where that is not
-    known."""
+    """Estimated seconds of the runs that the next command adds; None if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(Record):
-    """What a comparison says to do. Every statement refers to rows and differences of the table."""
+    """The answer of a comparison. Every statement refers to rows and differences of the table."""
 
     decision: Decision
     """use: the choice, on several nodes. stay: on one node. undecided: the choice is the fastest so far by the means.
     nothing to compare: the table lacks `single`, or several nodes."""
     goal: str
-    """What seconds count: "to the target" or "in all"."""
+    """The seconds that count: "to the target" or "in all"."""
     target: float | None
-    """The metric's value on the validation rows that is to be reached; None where no run was validated."""
+    """The value of the metric to reach on the validation rows; None if no run was validated."""
     metric: str
     """The name of the metric that decides."""
     split: str
@@ -116,26 +116,26 @@ class Answer(Record):
     seeds: int
     """The number of seeds that were run."""
     wrong_of_100: int = 5
-    """A bound on how many of 100 such answers are wrong. It grows by 5 with each finished comparison of several seeds
-    that this one went on from."""
+    """An upper bound on how many of 100 answers are wrong: 5, plus 5 for each earlier comparison of several seeds that
+    this comparison continues."""
     choice: Option | None
-    """What to use; None where no row can be chosen."""
+    """The recommended row; None if no row can be chosen."""
     gain: Gain | None
-    """What the choice gains over `single`; None where it is `single`, or there is none."""
+    """The gain of the choice over `single`; None if there is no choice, or if the choice is `single`."""
     runners_up: list[Option] = field(default_factory=list)
     """The next fastest rows that learn as well by the means, and `single` as the last.
 
     With the decision stay, the fastest row on several nodes comes first, however it learns.
     """
     open: list[Question] = field(default_factory=list)
-    """What is not decided and could change the choice, the most promising first."""
+    """The undecided differences that could change the choice, the most promising first."""
     notes: list[Note] = field(default_factory=list)
-    """What a reader must know, the most important first."""
+    """The conditions that a reader must know, the most important first."""
     next: Next | None = None
-    """The command that would make the answer surer; None where none is known."""
+    """The command that would make the answer surer; None if no command is known."""
 
 
 NO_ANSWER = Answer(
     decision="nothing to compare", goal="in all", target=None, metric="", split="", seeds=0, choice=None, gain=None
 )
-"""Stands in results until their answer is made of them."""
+"""The placeholder in results until their answer is made."""

@@ -1,5 +1,8 @@
-"""The answer: what to use, what it gains, what is not decided, and what to run next. It says only what the verdicts
-of all differences together decide; what it says by the means alone is called so (`undecided`)."""
+"""Make the answer: the recommendation, its gain, the open questions, and the next command.
+
+The decision relies on the verdicts of all differences together. A choice by the means alone has the decision
+`undecided`.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,12 @@ from sparksplit.comparison.tuning.space import learns_as_single, value_at
 _TRIES = 8
 """Learning rates to try where none was tuned."""
 _LOWER = 0.1
-"""How much of its learning rate `single` should try where it diverges."""
+"""Factor for a lower learning rate, if `single` diverges."""
 _LAST_LOOK = 1.3
-"""How many times the seeds of a question the last of several looks needs. It adds half of the seeds, so it may spend
+"""Factor on the seeds of a question, for the last of several looks. This look adds half of the seeds, so it may spend
 half of the 5 %: (2.24 / 1.96)^2 of the normal distribution's quantiles."""
 _FEWER = 1.05
-"""How many times fewer bytes than `batch` a row must send to be named for a slow network."""
+"""A row is named for a slow network if it sends at least this many times fewer bytes than `batch`."""
 _RUNNERS_UP = 3
 _FIRST = (
     "missing", "one seed", "diverged", "learns better", "untuned", "edge", "no test rows", "other place", "unmet",
@@ -34,7 +37,7 @@ _FIRST = (
 
 
 def answer(results: Results) -> Answer:
-    """The `answer` of results.json, from everything else in it."""
+    """Return the `answer` of results.json, made from all other fields."""
     rows = [row for row in results.table if not row.virtual]
     single = single_of(results.table)
     if single is None or not any(row.nodes > 1 for row in rows):
@@ -71,7 +74,7 @@ def _made(results: Results, decision: Decision, **more: object) -> Answer:
 
 
 def _decided(evidence: Evidence, rows: Sequence[Row]) -> tuple[Decision, Row | None, list[Row]]:
-    """The decision, the choice, and the rows that are not decided and could change it, the most promising first."""
+    """Return the decision, the choice, and the undecided rows that could change the choice, most promising first."""
     single = evidence.single
     winners = _quickest(evidence, [row for row in rows if row is not single and evidence.wins(row)])
     several = [row for row in winners if row.nodes > 1]
@@ -99,7 +102,7 @@ def _is_quicker(evidence: Evidence, row: Row, other: Row) -> bool:
 
 
 def _most_promising(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
-    """The row of which most is decided already, then the quickest."""
+    """Return the row with the most decided verdicts. Of equal rows, return the quickest."""
 
     def missing(row: Row) -> tuple[bool, bool, float]:
         is_faster = evidence.is_faster(row)
@@ -109,8 +112,10 @@ def _most_promising(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
 
 
 def _as_good_by_mean(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
-    """The rows that by the means learn as well as `single`, the quickest first. Of rows on several nodes only those
-    that no row on one node beats, by the means: as quick or quicker, and as good."""
+    """Return the rows that learn as well as `single` by the means, the quickest first.
+
+    A row on several nodes is left out if, by the means, a row on one node is as quick and as good.
+    """
     metric = evidence.results.metric
     sign = 1 if metric.higher_is_better else -1
     steady = [row for row in rows if not row.diverged and evidence.seconds(row) is not None]
@@ -128,8 +133,10 @@ def _as_good_by_mean(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
 
 
 def _runners_up(evidence: Evidence, rows: Sequence[Row], decision: Decision, choice: Row | None) -> list[Row]:
-    """The quickest other rows that learn as well by the means, and `single`. Where one node stays, the quickest on
-    several nodes comes first, however it learns."""
+    """Return the quickest other rows that learn as well by the means, and then `single`.
+
+    With the decision stay, the quickest row on several nodes comes first, however it learns.
+    """
     single = evidence.single
     rest = [row for row in _as_good_by_mean(evidence, rows) if row not in (choice, single)]
     if decision == "stay":
@@ -140,10 +147,10 @@ def _runners_up(evidence: Evidence, rows: Sequence[Row], decision: Decision, cho
 
 
 def _questions(evidence: Evidence, row: Row) -> Iterator[Question]:
-    """What must be decided before the row can be recommended."""
+    """Yield the questions to decide before the row can be recommended."""
     results, single, speed, pair = evidence.results, evidence.single.name, evidence.speed(row), evidence.pair(row)
     is_faster, is_as_good = evidence.is_faster(row), evidence.is_as_good(row)
-    if not is_faster:  # None: faster seed by seed, but not over all runs
+    if not is_faster:  # with None, the row is faster seed by seed, but not over all runs
         yield about_speed(results, row, single, None if speed is not None and speed.verdict == "faster" else speed)
     if not is_as_good:
         yield about_quality(results, row, single, pair)
@@ -188,7 +195,7 @@ def _next(
 
 
 def _next_look(results: Results, seeds: float) -> int:
-    """The first look to come that has so many seeds. Each look has twice as many as the one before."""
+    """Return the first future look with at least `seeds` seeds. Each look has twice the seeds of the look before."""
     at, past = results.looks[0], max(results.looks[-1], len(results.seeds))
     while at < seeds or at <= past:
         at *= 2
@@ -196,7 +203,7 @@ def _next_look(results: Results, seeds: float) -> int:
 
 
 def _in_more_time(results: Results, seeds: int) -> float | None:
-    """Seconds that the further runs of a comparison with so many seeds take."""
+    """Return the seconds of the runs that a comparison with `seeds` seeds adds; None if unknown."""
     there, whole = (in_time(results, some) for some in (len(results.seeds), seeds))
     return None if there is None or whole is None else whole - there
 
@@ -205,7 +212,7 @@ def _in_more_time(results: Results, seeds: int) -> float | None:
 
 
 def _missing(results: Results, rows: Sequence[Row], single: Row | None) -> Note:
-    """Which key of the comparison lacks what."""
+    """Return the note on the key that lacks an entry."""
     has_several = any(row.nodes > 1 for row in rows)
     if single is None and (has_several or max(results.nodes) > 1):
         is_alone = any(row.nodes == 1 for row in rows)
@@ -227,8 +234,8 @@ def _of_all(results: Results) -> Iterator[Note]:
 
 
 def _learns_better(evidence: Evidence, rows: Sequence[Row], choice: Row | None) -> Iterator[Note]:
-    """The row with the best mean of those that are decided to learn better than `single`, where the choice's is no
-    better."""
+    """Yield a note on the row with the best mean among the rows that are decided to learn better than `single`. Yield
+    nothing if the choice's mean is as good."""
     sign = 1 if evidence.results.metric.higher_is_better else -1
     known = [
         (sign * row.metric.mean, row, pair.mean)
@@ -257,7 +264,7 @@ def _of_rows(evidence: Evidence, rows: Sequence[Row]) -> Iterator[Note]:
 
 
 def _slow_network(evidence: Evidence, rows: Sequence[Row]) -> Iterator[Note]:
-    """The row that sends least of those that learn as well as `batch` on as many nodes."""
+    """Yield a note on the row that saves most bytes over `batch` and learns as well as `batch` on as many nodes."""
     steady = [row for row in rows if row.nodes > 1 and not row.diverged and row.bytes_per_node]
     batch = {row.nodes: row.bytes_per_node or 0.0 for row in steady if row.name == "batch"}
     times = {

@@ -1,4 +1,4 @@
-"""What is decided about the rows of the table, looked up in the differences."""
+"""The verdicts about the rows of the table, looked up in the differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparksplit.comparison.plan import SINGLE
 
 @dataclass(frozen=True)
 class Evidence:
-    """The verdicts about rows on the nodes at hand. goal: which seconds count. single: the row that all are compared
+    """The verdicts about rows on real nodes. goal: the seconds that count. single: the row that all rows are compared
     with."""
 
     results: Results
@@ -30,14 +30,16 @@ class Evidence:
         return next((pair for pair in rows if (pair.name, pair.nodes) == (row.name, row.nodes)), None)
 
     def speed(self, row: Row, against: str = SINGLE, goal: str | None = None) -> TimePair | None:
-        """How many times as fast the row is as `against`, by the seconds that count or those of `goal`."""
+        """Return the speed-up of the row over `against`. goal: the seconds to compare, by default the seconds that
+        count."""
         own = row.name, row.nodes, goal or self.goal, against
         return next(
             (pair for pair in self.results.times if (pair.name, pair.nodes, pair.what, pair.against) == own), None
         )
 
     def speed_beside(self, row: Row, control: str) -> TimePair | None:
-        """`speed` beside another row on one node. Where that row missed the target, all passes count."""
+        """Return the speed-up over another row on one node. Without a speed-up to the target, the seconds of all passes
+        count."""
         return self.speed(row, control) or self.speed(row, control, IN_ALL)
 
     def is_as_good(self, row: Row, against: str = SINGLE) -> bool:
@@ -52,8 +54,8 @@ class Evidence:
         return is_shown and speed is not None and speed.verdict == "faster"
 
     def behind(self, row: Row) -> list[str]:
-        """The rows on one node, `single` aside, that a row on several nodes is not decided to be ahead of: neither
-        faster, nor learning better."""
+        """Return the controls that a row on several nodes is not decided to beat. To beat a control, the row must be
+        faster or learn better."""
         return [control for control in row.controls if not self._is_ahead(row, control)]
 
     def _is_ahead(self, row: Row, control: str) -> bool:
@@ -62,7 +64,7 @@ class Evidence:
             return True
         if speed is None or speed.verdict != "faster":
             return False
-        # Paired by seed it is faster. The table must not show the opposite.
+        # The row is faster, paired by seed. The table must not show the opposite.
         others = (
             other for other in self.results.table if (other.name, other.nodes, other.virtual) == (control, 1, False)
         )
@@ -70,13 +72,18 @@ class Evidence:
         return alone is None or (own is not None and own < alone)
 
     def wins(self, row: Row) -> bool:
-        """Whether the row may be recommended: no run of it diverged, and it is decided that the row is faster than
-        `single`, learns as well, and is ahead of every other row on one node if it is itself on several."""
+        """Whether the row may be recommended.
+
+        No run of the row diverged. The row is decided to be faster than `single`, and to learn as well. A row on
+        several nodes also beats every other row on one node.
+        """
         return not row.diverged and self.is_faster(row) and self.is_as_good(row) and not self.behind(row)
 
     def is_ruled_out(self, row: Row) -> bool:
-        """Whether it is decided that the row is not worth having: slower than `single`, worse, or beaten by another
-        row on one node, which is faster and learns as well."""
+        """Whether it is decided that the row is not worth having.
+
+        The row is slower or worse than `single`, or another row on one node is faster and learns as well.
+        """
         speed, pair = self.speed(row), self.pair(row)
         is_slower, is_worse = (
             speed is not None and speed.verdict == "slower",

@@ -1,4 +1,4 @@
-"""What would decide a difference that is not decided: seeds, with the time of their runs, or rows."""
+"""Estimate the seeds or the rows that would decide an undecided difference, and the time of the runs."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sparksplit.comparison.plan import REFERENCES
 from sparksplit.comparison.record import ComparedRun
 
 MOST_SEEDS = MOST_ROWS = 1000
-"""More seeds are not counted up, nor more times as many rows."""
+"""The largest number of seeds, and the largest multiple of the rows, that is estimated."""
 FIRST = 5
 """Seeds to begin with: one seed tells nothing about chance."""
 
 
 def undecided(results: Results) -> int:
-    """The number of differences on the nodes at hand that are not decided, and might be with more seeds."""
+    """Return the number of undecided differences on real nodes that more seeds might decide."""
     goal, asked = goal_of(results.table), [question for question in results.answer.open if question.seeds is not None]
     learnt = [pair.verdict for pair in results.pairs if not pair.virtual and not takes_rows(pair, results.metric)]
     verdicts = [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)]
@@ -31,7 +31,7 @@ def undecided(results: Results) -> int:
 
 
 def about_speed(results: Results, row: Row, against: str, speed: TimePair | None) -> Question:
-    """What would decide whether the row is faster than `against`."""
+    """Return the question whether the row is faster than `against`, with the estimated seeds."""
     ask = Question(name=row.name, nodes=row.nodes, against=against, about="speed")
     if len(results.seeds) < 2 or speed is None or speed.low is None or speed.high is None:
         return _obstructed(results, ask)
@@ -42,7 +42,7 @@ def about_speed(results: Results, row: Row, against: str, speed: TimePair | None
 
 
 def about_quality(results: Results, row: Row, against: str, pair: Pair | None) -> Question:
-    """What would decide whether the row learns as well as `against`."""
+    """Return the question whether the row learns as well as `against`, with the estimated seeds or rows."""
     ask = Question(name=row.name, nodes=row.nodes, against=against, about="quality")
     if len(results.seeds) < 2 or pair is None or pair.low is None:
         return _obstructed(results, ask)
@@ -59,8 +59,8 @@ def about_quality(results: Results, row: Row, against: str, pair: Pair | None) -
 
 
 def in_time(results: Results, seeds: int) -> float | None:
-    """Seconds that the runs of a comparison with so many seeds take, tuning aside. Virtual nodes have as many runs with
-    any number of seeds."""
+    """Return the seconds of all runs with `seeds` seeds, without the hyperparameter search. The number of runs on
+    virtual nodes does not depend on `seeds`."""
     took = [run for run in (*results.runs, *results.virtual, *results.diverged) if isinstance(run, ComparedRun)]
     real, virtual = (sum(run.seconds.total for run in took if run.virtual == which) for which in (False, True))
     references = sum(run.seconds.total for run in results.references if isinstance(run, ComparedRun))
@@ -70,20 +70,23 @@ def in_time(results: Results, seeds: int) -> float | None:
 
 
 def gap_of(pair: Pair, metric: Metric) -> float:
-    """How far a difference's mean is from what is to be ruled out first: that there is none, or that it is worse by
-    the margin; where this is ruled out already, that it is better by the margin."""
+    """Return the distance of a difference's mean from the value that must be ruled out first.
+
+    This value is no difference, or worse by the margin, whichever is further away. If the verdict is already not worse,
+    better by the margin replaces worse by the margin.
+    """
     gain = (1 if metric.higher_is_better else -1) * pair.mean
     return max(abs(gain), metric.margin + (-gain if pair.verdict == NOT_WORSE else gain))
 
 
 def takes_rows(pair: Pair, metric: Metric) -> bool:
-    """Whether no number of seeds decides a difference if its mean stays as it is: it can be told on more rows only."""
+    """Whether no number of seeds decides a difference if its mean stays as it is. Then only more rows can decide it."""
     of_rows = float(special.ndtri((1 + LEVEL) / 2)) * (pair.rows_error or 0.0)
     return pair.low is not None and gap_of(pair, metric) <= max(of_rows, metric.resolution or 0.0)
 
 
 def errors_of(pair: Pair, questions: int) -> Errors:
-    """What the error of a difference with an interval is made of."""
+    """Return the parts of the error of a difference with an interval. questions: as in Errors."""
     assert pair.low is not None and pair.high is not None
     of_rows = pair.rows_error or 0.0
     error = _by_interval(pair.low, pair.high, pair.seeds) if pair.error is None else pair.error
@@ -91,7 +94,8 @@ def errors_of(pair: Pair, questions: int) -> Errors:
 
 
 def _judged(results: Results) -> int:
-    """How many differences are judged together: the times to the target and those in all, too."""
+    """Return the number of differences that are judged together, including the times to the target and the times in
+    all."""
     return sum(not pair.virtual for pair in results.pairs) + len(results.times)
 
 
@@ -102,7 +106,7 @@ def _obstructed(results: Results, ask: Question) -> Question:
 
 
 def _by_seeds(results: Results, ask: Question, errors: Errors, gap: float) -> Question:
-    """As large a part of the seeds is taken to tell of both rows as of those there are."""
+    """Return `ask` with the estimated seeds. The share of seeds with values for both rows is taken as constant."""
     both = seeds_to_decide(errors, gap, MOST_SEEDS)
     seeds = None if both is None else -(-both * len(results.seeds) // errors.seeds)
     if seeds is None or seeds > MOST_SEEDS:
@@ -111,5 +115,6 @@ def _by_seeds(results: Results, ask: Question, errors: Errors, gap: float) -> Qu
 
 
 def _by_interval(low: float, high: float, seeds: int) -> float:
-    """The standard error, where results.json does not have it: by Student's t, of an interval that is not pooled."""
+    """Return the standard error from an interval that is not pooled, by Student's t. For results.json without the
+    error."""
     return (high - low) / 2 / float(special.stdtrit(seeds - 1, (1 + LEVEL) / 2))

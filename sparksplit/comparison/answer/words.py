@@ -21,14 +21,14 @@ _NOTES = {
     "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
-"""The sentences of notes. The headline tells what the other kinds say."""
+"""The sentences of notes. The headline covers the other kinds."""
 _WHY = {
     "seeds": "to be surer ({value} seeds in all)",
     "max_seeds": "to be surer (up to {value} seeds in all)",
     "tune": "to try other learning rates",
     "optimizer.learning_rate": "with a lower learning rate",
 }
-"""What the next command is for, by its key."""
+"""The purpose of the next command, by its key."""
 _OBSTACLES = {
     "no pair": "More seeds with which both finish would decide it.",
     "same with every seed": "All seeds differ by the same, so more seeds do not decide it.",
@@ -37,8 +37,11 @@ _OBSTACLES = {
 
 
 def words(answer: Answer, within: str = "", elsewhere: str = "in the report") -> list[str]:
-    """The answer in at most six lines. within: what comes before a key in `--set`, such as `compare.` in quickstart.
-    elsewhere: where the notes are that have no room."""
+    """Return the answer in at most six lines.
+
+    within: the text before a key in `--set`, such as `compare.` in quickstart. elsewhere: where the reader finds
+    further notes.
+    """
     option = f"--set {within}"
     lines = [headline(answer), *_figures(answer), *_how_sure(answer)]
     if answer.next is not None:
@@ -60,7 +63,7 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in the report") ->
 
 
 def headline(answer: Answer) -> str:
-    """What to do, in a sentence."""
+    """Return the recommendation, in a sentence."""
     choice = answer.choice
     if answer.decision == "nothing to compare":
         return f"Nothing to compare: {_missing(answer.notes[0])}"
@@ -87,12 +90,12 @@ def _undecided(answer: Answer) -> str:
 
 
 def called(option: Option) -> str:
-    """Such as `2 nodes with local, sync every 32 steps`."""
+    """A choice in words, such as `2 nodes with local, sync every 32 steps`."""
     return named(option.name, option.nodes)
 
 
 def named(name: str, nodes: int) -> str:
-    """A row's strategy and nodes: `1 node, batch_size 64`, and `2 nodes with local, sync every 32 steps`."""
+    """A row's nodes and strategy, such as `1 node, batch_size 64` or `2 nodes with local, sync every 32 steps`."""
     strategy, *settings = re.sub(r"\bH = (\d+)", r"sync every \1 steps", name).replace(" = ", " ").split(", ")
     rows = f"{nodes} node{'s' if nodes > 1 else ''}"
     if strategy == "single":
@@ -101,8 +104,8 @@ def named(name: str, nodes: int) -> str:
 
 
 def noted(note: Note, answer: Answer, option: str = "--set ") -> str:
-    """The sentence of one of the answer's notes; empty for kinds that the headline tells. option: what comes before a
-    key."""
+    """Return the sentence of one of the answer's notes; empty for kinds that the headline covers. option: the text
+    before a key."""
     quantity = Quantity(answer.metric)
     return _NOTES.get(note.kind, "").format(
         row=named(note.name or "", note.nodes or 1),
@@ -116,7 +119,7 @@ def noted(note: Note, answer: Answer, option: str = "--set ") -> str:
 
 
 def _gain(answer: Answer, base: str) -> str:
-    """Such as `1.6 times as fast as 1 node (at least 1.5), same accuracy (97.72 %)`."""
+    """The gain in words, such as `1.6 times as fast as 1 node (at least 1.5), same accuracy (97.72 %)`."""
     assert answer.gain is not None and answer.gain.speed is not None and answer.gain.quality is not None
     speed = answer.gain.speed
     least = "" if speed.at_least is None else f" (at least {bound(speed.at_least)})"
@@ -131,7 +134,7 @@ def _quality(answer: Answer, pair: Pair) -> str:
 
 
 def _figures(answer: Answer) -> Iterator[str]:
-    """The times of the choice and of the rows beside it, what it costs, and the keys that make it."""
+    """Yield the times and costs of the choice and of other rows, and the keys of the choice."""
     choice, quantity = answer.choice, Quantity(answer.metric)
     if choice is None:
         return
@@ -172,7 +175,7 @@ def _how_sure(answer: Answer) -> Iterator[str]:
 
 
 def needed(question: Question) -> str:
-    """What would decide a question."""
+    """Return, in words, the seeds or rows that would decide a question."""
     if question.obstacle == "one seed":
         return f"It takes more seeds, such as {question.seeds}."
     if question.seeds is not None:
@@ -183,14 +186,14 @@ def needed(question: Question) -> str:
 
 
 def _missing(note: Note) -> str:
-    """What to add so that there is something to compare."""
+    """Return what to add to the configuration, so that a comparison is possible."""
     if note.name == "single":
         return "add `single` to `strategies`." if note.key == "strategies" else "add 1 to `nodes`."
     return "add a strategy for several nodes to `strategies`." if note.key == "strategies" else "add 2 to `nodes`."
 
 
 def _written(value: object) -> str:
-    """A value as `--set` takes it."""
+    """Write a value as `--set` takes it."""
     if isinstance(value, Mapping | list):
         return f"'{json.dumps(value)}'"
     return value if isinstance(value, str) else json.dumps(value)

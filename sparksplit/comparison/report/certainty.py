@@ -1,4 +1,4 @@
-"""How sure the answer is: what the verdicts rest on, what would decide the open ones, and what a reader must know."""
+"""How sure the answer is: the basis of the verdicts, the open questions, and the notes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _DEPENDENT = {
     "key": "rows that `cut.by: key` keeps together are no independent sample",
     "time": "rows that are cut by time are no independent sample",
 }
-"""Why intervals do not hold for other rows, by what the manifest says of the rows."""
+"""Why intervals do not hold for other rows, by the manifest's reason."""
 
 
 def how_sure(results: Results) -> Iterator[tuple[str, str]]:
-    """(name, text) of each fact."""
+    """Yield (name, text) of each fact."""
     seeds = len(results.seeds)
     verdicts = [*(pair.verdict for pair in results.pairs), *(pair.verdict for pair in results.times)]
     yield "seeds", f"{seeds} for each row, the same seeds for all rows"
@@ -49,7 +49,7 @@ def asked(question: Question) -> str:
 
 
 def _rows(results: Results) -> str:
-    """For which rows the intervals of the metric hold."""
+    """Return, in words, the rows that the intervals of the metric hold for."""
     told = [pair for pair in results.pairs if pair.low is not None and not pair.virtual]
     alone = sum(pair.rows_error is None for pair in told)
     if not alone:

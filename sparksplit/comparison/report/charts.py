@@ -1,4 +1,4 @@
-"""Pictures of what was learned: the paired differences, and the held-out metric as training goes."""
+"""Pictures of the learning: the paired differences, and the held-out metric during training."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ def strategy_marks(results: Results) -> dict[str, drawing.Mark]:
 
 
 def described(name: str, nodes: int, letters: int | None = None) -> str:
-    """A strategy's name and number of nodes: 'batch, N = 2'; the name in at most that many letters."""
+    """A strategy's name and number of nodes: 'batch, N = 2'. letters: the most letters of the name."""
     return f"{name if letters is None else drawing.shortened(name, letters)}, N = {nodes}"
 
 
 def survivors(rows: Iterable[Row]) -> str:
-    """For which of the table's rows a picture shows only the runs that finished; '' if none diverged."""
+    """Return a sentence on the rows with diverged runs, because pictures show only finished runs; '' without diverged
+    runs."""
     lost = [
         f"{row.name}, N = {row.nodes}{' virtual' if row.virtual else ''} ({row.runs} of {row.runs + row.diverged})"
         for row in rows
@@ -47,7 +48,7 @@ def survivors(rows: Iterable[Row]) -> str:
 
 
 def forests(results: Results) -> list[Picture]:
-    """The paired differences, a picture for each quantity that is compared."""
+    """The paired differences: a picture for each metric."""
     pairs = [pair for pair in results.pairs if usable(pair.mean) is not None]
     names = list(dict.fromkeys(pair.quantity for pair in pairs))
     return [
@@ -178,8 +179,11 @@ def _learning(results: Results, curves: dict[str, tuple[int, Curve]], where: str
 
 
 def _curve(results: Results, strategy: str) -> tuple[int, Curve] | None:
-    """(N, points (passes, seconds, mean, least, greatest)) of a strategy's real runs on its largest N; the seconds are
-    those of the runs whose times count, and not a number where there is none."""
+    """Return (N, points) of a strategy's runs on its largest number of real nodes, N; None without a value.
+
+    A point is (passes, seconds, mean, smallest, largest). Seconds are the mean of the runs whose times count, or NaN
+    without these runs.
+    """
     name = results.metric.name
     runs = [run for run in results.runs if run.name == strategy]
     nodes = max((run.nodes for run in runs), default=0)
@@ -202,7 +206,7 @@ def _curve(results: Results, strategy: str) -> tuple[int, Curve] | None:
 
 
 def _zoom(axes: Any, curves: list[Curve], scale: float, target: float | None) -> bool:
-    """Show the values after each curve's first quarter; returns whether something is left out.
+    """Show the values after each curve's first quarter. Return whether values are left out.
 
     The first passes change so much that the rest would look like one line.
     """

@@ -1,4 +1,4 @@
-"""Pictures of the cost model: time to the target beyond the nodes at hand, and how far the model can be trusted."""
+"""Pictures of the cost model: the time to the target beyond the nodes at hand, and the model's errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
 
 
 def predictions(results: Results) -> list[Picture]:
-    """Time to the target over N, one picture for each speed of the network, all with the same axes."""
+    """Time to the target over N: a picture for each bandwidth of the network, all with the same axes."""
     found = results.cost_model.predictions if results.cost_model else []
     title = "Time to the target"
     if not found:
@@ -30,7 +30,7 @@ def predictions(results: Results) -> list[Picture]:
 
 def _prediction(results: Results, found: list[Prediction], speed: float | None, title: str) -> Picture:
     key = f"prediction-{speed or 'here'}".replace(".", "-")
-    # What was measured on the network at hand has no speed, and belongs in every picture.
+    # Times that were measured on the network at hand have no bandwidth, and belong in every picture.
     here = [item for item in found if item.gbit_per_s in (speed, None)]
     reached = [item for item in here if usable(item.seconds)]
     cells = [_prediction_cells(item) for item in here]
@@ -89,7 +89,7 @@ def _prediction_cells(item: Prediction) -> list[str]:
 
 
 def checks(results: Results) -> Picture:
-    """The model's prediction against the measurement, for everything that was run."""
+    """The model's prediction beside the measurement, for each checked line of the table."""
     key, title = "checks", "The cost model against measurement"
     found = results.cost_model.checks if results.cost_model else []
     found = [item for item in found if usable(item.measured) and usable(item.predicted) is not None]

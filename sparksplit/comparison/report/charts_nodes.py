@@ -1,4 +1,4 @@
-"""Pictures over strategies and nodes: the scaling, what is exchanged, where the time goes, virtual nodes."""
+"""Pictures over strategies and nodes: scaling, exchanged bytes, the parts of the time, virtual nodes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def scaling(results: Results) -> Picture:
 
 
 def _base(rows: Iterable[Row]) -> Row:
-    """What ideal scaling starts from: `single` with the comparison's own keys, or the fastest on the fewest nodes."""
+    """Return the row that ideal scaling starts from: on the fewest nodes, `single` or the fastest row."""
     return min(rows, key=lambda row: (row.nodes, row.name != SINGLE, -_rate(row)))
 
 
@@ -122,7 +122,7 @@ def exchange(results: Results) -> Picture:
 
 
 def _where(results: Results) -> str:
-    """Which rows the metric is on: Test or Validation."""
+    """The split that the metric is computed on: Test or Validation."""
     return str(results.metric.split).capitalize()
 
 

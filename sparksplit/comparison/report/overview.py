@@ -1,4 +1,4 @@
-"""The page's first screen beside the answer: time against quality as a picture, and the quickest rows as a table."""
+"""The page's first screen beside the answer: a picture of time against quality, and a table of the quickest rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sparksplit.pages.drawing import GREY, Picture, canvas, legend
 from sparksplit.pages.tables import Table, number, text
 
 _WIDE = 10
-"""Where the longest time is so many times the shortest, the axis is logarithmic."""
+"""The time axis is logarithmic if the longest time is more than this many times the shortest."""
 _MOST = 10
-"""Rows of the first table."""
+"""The most rows of the first table."""
 
 
 def overview(results: Results) -> Picture:
@@ -67,7 +67,7 @@ def _measured(results: Results) -> list[Row]:
 
 
 def _spans(row: Row, goal: str, scale: float) -> tuple[list[float], list[float]]:
-    """The ends of both intervals; empty where there is none."""
+    """Return the ends of both intervals, of the time and of the metric; empty for an unknown interval."""
     times = (row.seconds_low, row.seconds_high)
     if goal == TO_TARGET:
         times = (None, None) if row.to_target is None else (row.to_target.low, row.to_target.high)
@@ -79,7 +79,7 @@ def _spans(row: Row, goal: str, scale: float) -> tuple[list[float], list[float]]
 
 
 def _unbeaten(times: list[float], values: list[float], higher: bool) -> list[tuple[float, float]]:
-    """The points that no other point beats in both, the quickest first."""
+    """Return the points that no other point beats in both values, the quickest first."""
     best: list[tuple[float, float]] = []
     for seconds, value in sorted(
         zip(times, values, strict=True), key=lambda one: (one[0], -one[1] if higher else one[1])
@@ -134,7 +134,7 @@ def first_rows(results: Results) -> Table | None:
 
 
 def _of(row: Row) -> str:
-    """Over how many runs a mean is taken, where some diverged."""
+    """The number of runs in a mean, if some runs diverged; otherwise ''."""
     return f" ({row.runs} of {row.runs + row.diverged} seeds)" if row.diverged else ""
 
 

@@ -1,7 +1,7 @@
 """report.html: one page that says which strategy to use, with the evidence.
 
-Self-contained (style, script and pictures are inline, nothing is fetched), so that it can be mailed, kept and opened
-from a disk. Every number comes from the results; where a part is missing, its section says so.
+The page is self-contained: style, script and pictures are inline, and nothing is fetched. So it can be mailed, kept and
+opened from a disk. Every number comes from the results. If a part is missing, its section says so.
 """
 
 from __future__ import annotations
@@ -75,14 +75,14 @@ def _subtitle(results: Results) -> Iterator[str]:
 
 
 def _conditions(results: Results) -> Iterator[str]:
-    """What the answer holds for."""
+    """Yield the conditions under which the answer holds."""
     yield f"{results.model} on {results.data.path}: {count(results.data.rows['train'])} training rows"
     yield f"{count(results.epochs.run)} passes, mini-batches of {results.config['batch_size']} rows"
     yield f"{', '.join(map(str, results.nodes))} nodes, driver on a host with {count(results.machine.cores)} cores"
 
 
 def _notes(results: Results) -> Iterator[str]:
-    """What a reader must know before the numbers."""
+    """Yield the notes that a reader needs before the numbers."""
     epochs, target = results.epochs, results.target
     if results.tuning is not None:
         yield from said.doubts(results.tuning)
@@ -112,13 +112,13 @@ def _notes(results: Results) -> Iterator[str]:
 
 
 def _strategies(results: Results) -> Iterator[tuple[str, str]]:
-    """What each of the strategies is that are compared: name and sentence; nothing of a user's own."""
+    """Yield (name, sentence) of each compared strategy, except the user's own strategies."""
     found = {row.strategy for row in results.table}
     return ((name, sentence(strategy.told)) for name, strategy in STRATEGIES.items() if name in found)
 
 
 def _facts(results: Results) -> Iterator[tuple[str, str]]:
-    """What the numbers depend on: name and value."""
+    """Yield (name, value) of the facts that the numbers depend on."""
     machine, data, metric = results.machine, results.data, results.metric
     quantity = Quantity(metric.name)
     margin = quantity.difference(metric.margin).lstrip("+")

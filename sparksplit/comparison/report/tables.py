@@ -1,4 +1,4 @@
-"""The tables of the report: what the cells say, and the values they are sorted by."""
+"""The tables of the report: the texts of the cells, and the values that sort them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PREDICTED = "predicted by virtual nodes: the learning is computed, the time is n
 
 
 def called(item: OnHosts) -> str:
-    """A strategy, with what must not be overlooked about it: that some of its runs diverged."""
+    """A strategy's name, with the number of its diverged runs if there are any."""
     return item.name + (f", {item.diverged} of {item.runs + item.diverged} diverged" if item.diverged else "")
 
 
@@ -65,7 +65,7 @@ def pairs(results: Results) -> Table | None:
 
 
 def times(results: Results) -> Table | None:
-    """How many times as fast as `single` each strategy is."""
+    """The speed-ups between strategies."""
     if not results.times:
         return None
     rows = [
@@ -87,7 +87,7 @@ def times(results: Results) -> Table | None:
 
 
 def strategies(results: Results, virtual: bool) -> Table | None:
-    """What each strategy did on each number of nodes, on nodes at hand or on virtual ones."""
+    """The results of each strategy on each number of nodes, for real or for virtual nodes."""
     lines = [row for row in results.table if row.virtual == virtual]
     if not lines:
         return None

@@ -1,4 +1,4 @@
-"""The cost model's terms: what each says, in a sentence."""
+"""The cost model's terms, each with a sentence that explains it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHARES = {
 
 
 def terms(results: Results) -> Table | None:
-    """A line for each number of the cost model."""
+    """Return the table of the cost model's terms; None without a cost model."""
     model = results.cost_model
     if model is None:
         return None
@@ -49,5 +49,5 @@ def _line(model: CostModel, name: str, said: str) -> list[Cell]:
 
 
 def _seconds(value: float) -> str:
-    """Also of a byte, which takes less than a microsecond has digits for."""
+    """Write seconds. Times below a microsecond, such as a byte's, are in ns."""
     return f"{plain(value * 1e9, 3)} ns" if 0 < value < 1e-6 else "0" if value == 0 else duration(value)

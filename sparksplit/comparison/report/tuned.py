@@ -1,4 +1,4 @@
-"""The page's part about tuning: what was tried for each strategy, what was chosen, and what it cost."""
+"""The page's tables about the hyperparameter search: the chosen values, and all tries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sparksplit.pages.tables import Cell, Table, number, text
 
 
 def chosen(results: Results) -> Table | None:
-    """A line for each strategy: what it has of all that was tried."""
+    """Return a table of the chosen values, a line for each strategy; None without a search."""
     if results.tuning is None:
         return None
     quantity = Quantity(results.tuning.metric)

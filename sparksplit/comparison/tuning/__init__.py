@@ -1,5 +1,5 @@
-"""Tuning: what each strategy is given of its own before strategies are compared, such as a learning rate.
+"""The hyperparameter search: find values such as the learning rate for each strategy, before strategies are compared.
 
-`space.py`: what is tried; `tries.py`: the runs that try it; `choice.py`: which is best; `said.py`,
-`headline.py`: how that is told.
+`space.py`: the values to try. `tries.py`: the runs that try them. `choice.py`: the best values. `record.py`: the types
+in results.json. `said.py`: the sentences about the search.
 """

@@ -1,4 +1,4 @@
-"""Which of the values that were tried is best for each strategy, on the validation rows."""
+"""Choose the best of the tried values for each strategy, on the validation rows."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sparksplit.comparison.tuning.tries import Group, Try
 from sparksplit.training.metrics import LOSS
 
 Records = Mapping[str, ComparedRun | DivergedRun]
-"""By the run's key."""
+"""Records by the run's key."""
 
 
 def tuning(tries: Sequence[Try], records: Records, metric: Deciding, runs: Sequence[Run]) -> Tuning:
-    """What `tries` came to. metric: which decides. runs: the comparison's."""
+    """Return the outcome of `tries`. metric: the metric that decides. runs: the comparison's runs."""
     tuned = [_tuned(group, list(own), records, metric, runs) for group, own in groupby(tries, lambda one: one.group)]
     done = [record for record in records.values() if isinstance(record, ComparedRun)]
     return Tuning(
@@ -36,7 +36,7 @@ def tuning(tries: Sequence[Try], records: Records, metric: Deciding, runs: Seque
 
 
 def best(tries: Sequence[Try], found: Tuning) -> dict[Group, Values]:
-    """The best values of each strategy of which not all tries diverged."""
+    """Return the best values of each strategy, except strategies whose tries all diverged."""
     values = {group: [one.values for one in own] for group, own in groupby(tries, lambda one: one.group)}
     return {
         (tuned.name, tuned.nodes, tuned.virtual): values[tuned.name, tuned.nodes, tuned.virtual][tuned.chosen]
@@ -46,7 +46,8 @@ def best(tries: Sequence[Try], found: Tuning) -> dict[Group, Values]:
 
 
 def node_seconds(records: Sequence[ComparedRun]) -> float:
-    """Seconds of runs from start to end, times their processes; one process plays all virtual nodes."""
+    """Return the node time in seconds: each run's time from start to end, times its processes. One process plays all
+    virtual nodes."""
     return round(sum(run.seconds.total * (1 if run.virtual else run.nodes) for run in records), 1)
 
 
@@ -75,7 +76,7 @@ def _tried(one: Try, records: Records, metric: str) -> Tried:
 
 
 def _mean(records: Sequence[ComparedRun | DivergedRun], metric: str) -> float | None:
-    """Of the metric at the runs' ends; None if one of them has none that is a finite number."""
+    """Return the mean of the metric at the end of the runs; None if it is missing or not finite in a run."""
     values = [
         (record.metrics.validation or {})[metric][-1] if isinstance(record, ComparedRun) else None for record in records
     ]
@@ -84,8 +85,10 @@ def _mean(records: Sequence[ComparedRun | DivergedRun], metric: str) -> float | 
 
 
 def choice(tries: Sequence[Tried], higher_is_better: bool) -> int | None:
-    """The place of the best: by the metric; of those that are equal in it, as few rows make them, the one with the
-    lowest loss, and then the first. None if all diverged."""
+    """Return the index of the best try; None if all tries diverged.
+
+    The metric decides. Few rows often make metrics equal: then the lowest loss decides, and then the order.
+    """
     sign = -1 if higher_is_better else 1
     places = [place for place, one in enumerate(tries) if one.metric is not None]
 

@@ -1,4 +1,4 @@
-"""What results.json holds about tuning."""
+"""The types of the hyperparameter search in results.json."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Tried:
-    """Values by dotted key, and what came of them on the validation rows at the end, as means over the seeds. metric,
-    loss: None where a run diverged, or one of them was not a finite number."""
+    """Tried values by dotted key, with their metric and loss on the validation rows at the end of the runs.
+
+    metric, loss: means over the seeds; None if a run diverged, or if a value is not finite.
+    """
 
     values: dict[str, float]
     metric: float | None
@@ -17,10 +19,13 @@ class Tried:
 
 @dataclass(frozen=True, kw_only=True)
 class TunedStrategy:
-    """What was tried for a strategy on so many nodes. ranges: from the lowest to the highest value, by key. chosen: the
-    place of the best among `tries`; None where all diverged, so that the strategy has the values that were given.
-    edges: the keys of which it has the lowest or the highest value that was tried. also: which others have these
-    values, because they are the same on any number of nodes."""
+    """The tries of a strategy on a number of nodes.
+
+    ranges: the lowest and the highest value, by key. chosen: the index of the best of `tries`. If all tries diverged,
+    `chosen` is None, and the strategy keeps its configured values. edges: the keys whose best value is the lowest or
+    the highest tried value. also: further strategies with these values, because their result is equal on any number of
+    nodes.
+    """
 
     name: str
     nodes: int
@@ -34,9 +39,12 @@ class TunedStrategy:
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What was tried, and what it cost. metric: on the validation rows. runs: all; diverged: those of them of which
-    neither passes nor time are known. passes: over all other runs. node_seconds: of these the seconds from a run's
-    start to its end, times its processes."""
+    """The hyperparameter search and its cost.
+
+    metric: the metric that decides, on the validation rows. tries: the number of tries for each strategy. runs: the
+    number of all runs. diverged: the number of diverged runs, whose passes and times are unknown. passes: the passes of
+    all other runs. node_seconds: the seconds of all other runs from start to end, times their processes.
+    """
 
     metric: str
     tries: int

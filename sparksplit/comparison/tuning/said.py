@@ -1,4 +1,4 @@
-"""What is said about tuning: what was chosen, what is doubtful about it, what it cost."""
+"""The sentences about the hyperparameter search: the choice, its doubts and its cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sparksplit.comparison.tuning.tries import name_of
 
 
 def doubts(tuning: Tuning) -> Iterator[str]:
-    """For which strategies other values should be tried."""
+    """Yield a sentence for each kind of doubt about the chosen values."""
     edges = [f"{where(tuned)} ({' and '.join(edges_of(tuned))})" for tuned in tuning.strategies if tuned.edges]
     if edges:
         yield (
@@ -25,13 +25,15 @@ def doubts(tuning: Tuning) -> Iterator[str]:
 
 
 def where(tuned: TunedStrategy) -> str:
-    """Such as `epoch` on 4 virtual."""
+    """A strategy and its nodes, such as `epoch` on 4 virtual."""
     return f"`{tuned.name}` on {tuned.nodes}{' virtual' if tuned.virtual else ''}"
 
 
 def edges_of(tuned: TunedStrategy) -> list[str]:
-    """Of which keys the best is the lowest or the highest value that was tried, and what was left of the range. Such
-    as `learning rate 5.62, the highest tried of a range up to 10` and `H 128, the end of its range`."""
+    """Return the keys whose best value is the lowest or the highest tried value, with the end of their range.
+
+    Examples: `learning rate 5.62, the highest tried of a range up to 10` and `H 128, the end of its range`.
+    """
     best = {} if tuned.chosen is None else tuned.tries[tuned.chosen].values
     found = []
     for key in tuned.edges:
@@ -46,7 +48,7 @@ def _towards(side: str) -> str:
 
 
 def _edge(tuned: TunedStrategy, key: str) -> tuple[str, float, bool]:
-    """(lowest or highest, that end of the range, whether the best value is that end)"""
+    """(lowest or highest, this end of the range, whether the best value is this end)"""
     assert tuned.chosen is not None
     best = tuned.tries[tuned.chosen].values[key]
     low, high = tuned.ranges[key]
@@ -55,7 +57,7 @@ def _edge(tuned: TunedStrategy, key: str) -> tuple[str, float, bool]:
 
 
 def _remedy(strategies: Iterable[TunedStrategy]) -> str:
-    """What finds a better value if there is one: within the range, or beyond it."""
+    """Return how to find a better value: within the range, or beyond it."""
     used_up = {_edge(tuned, key)[2] for tuned in strategies for key in tuned.edges}
     if used_up == {True}:
         return "give a wider range in `tune.keys`"
@@ -63,7 +65,8 @@ def _remedy(strategies: Iterable[TunedStrategy]) -> str:
 
 
 def cost(tuning: Tuning, compared: Sequence[ComparedRun] = ()) -> str:
-    """What tuning took. compared: the finished runs of the comparison, to set it beside."""
+    """Return the cost of the search, in words. compared: the finished runs of the comparison, whose time is added as a
+    reference."""
     lost = f", without {count(tuning.diverged)} that diverged" if tuning.diverged else ""
     beside = f"; the runs that are compared took {duration(node_seconds(compared))}" if compared else ""
     return (

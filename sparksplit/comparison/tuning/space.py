@@ -1,7 +1,8 @@
-"""What is tried: ranges of a strategy's keys on a log scale, and the points of a quasi-random sequence within them.
+"""The values to try: ranges of a strategy's keys on a log scale, and the points of a quasi-random sequence in them.
 
-A quasi-random sequence leaves no gaps where random values would, and its first points are those of every longer one, so
-that more tries go on from fewer (Bousquet et al. 2017, Critical Hyper-Parameters: No Random, No Cry).
+A quasi-random sequence leaves no large empty areas, unlike random values (Bousquet et al. 2017, Critical
+Hyper-Parameters: No Random, No Cry). A longer sequence begins with the points of a shorter one. So more tries extend
+fewer tries.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from sparksplit.training.config import TrainConfig
 
 RATE = "optimizer.learning_rate"
 AROUND = 10.0
-"""How far the range of the rate reaches to each side of a strategy's own, as a factor."""
+"""The learning rate's range reaches from a strategy's own value, divided by this, to its own value times this."""
 _WHOLE = frozenset(
     ("gradient_accumulation_steps", "ema_overwrite_frequency", "decay_steps", "first_decay_steps", "warmup_steps")
 )
-"""The arguments of Keras's optimizers and schedules that count something."""
+"""The arguments of Keras's optimizers and schedules that take whole numbers."""
 _FURTHER = 64
-"""Among so many times as many points there are enough different values, if there are enough."""
+"""Points to draw for each try. Rounded values may be equal, so more points than tries are needed."""
 _DIGITS = 3
-"""Of a value: as many as reports show, so that who copies one from there trains with the same."""
+"""Significant digits of a value. Reports show as many digits, so a copied value trains the same model."""
 
 Values = Mapping[str, float]
-"""By dotted key; whole numbers where the key takes these."""
+"""Values by dotted key; whole numbers if the key takes whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,11 @@ class Range:
 
 
 def points(tries: int, dimensions: int) -> list[list[float]]:
-    """The first `tries` points of Halton's sequence in the unit cube, without the origin. The first point's first part
-    is 0.5, so that a range around a value begins with that value."""
-    from scipy.stats import qmc  # when it is needed: it takes a second
+    """Return the first `tries` points of Halton's sequence in the unit cube, without the origin.
+
+    The first coordinate of the first point is 0.5, so a range around a value begins with this value.
+    """
+    from scipy.stats import qmc  # late, because the import takes a second
 
     sequence = qmc.Halton(dimensions, scramble=False)
     sequence.fast_forward(1)
@@ -62,7 +65,7 @@ def points(tries: int, dimensions: int) -> list[list[float]]:
 
 
 def tried(ranges: Mapping[str, Range], tries: int) -> list[dict[str, float]]:
-    """What to try: as many values of each key; fewer where whole numbers, of which each is tried once, are too few."""
+    """Return the values to try: `tries` different combinations, or fewer if the ranges have too few."""
     found: list[dict[str, float]] = []
     for point in points(tries * _FURTHER, len(ranges)):
         values = {key: own.at(part) for (key, own), part in zip(ranges.items(), point, strict=True)}
@@ -74,10 +77,12 @@ def tried(ranges: Mapping[str, Range], tries: int) -> list[dict[str, float]]:
 
 
 def ranges(tuning: TuneConfig, run: TrainConfig, strategy: Strategy, rate: object) -> dict[str, Range]:
-    """What is tuned of a strategy, the learning rate first. run: one run of it. rate: the comparison's learning rate.
+    """Return the ranges of a strategy's tuned keys, the learning rate first.
 
-    A range that is given for the learning rate is that of strategies with the comparison's own; one with a rate twice
-    as high has a range twice as high. Raises ValueError where the rate is a schedule of which nothing is to be tuned.
+    run: one run of the strategy. rate: the comparison's learning rate. A given range of the learning rate is meant for
+    the comparison's learning rate. A strategy with twice this learning rate has twice the range.
+
+    Raise ValueError if the learning rate is a schedule, and no argument of the schedule has a range.
     """
     found: dict[str, Range] = {}
     own = run.optimizer.learning_rate
@@ -98,18 +103,21 @@ def ranges(tuning: TuneConfig, run: TrainConfig, strategy: Strategy, rate: objec
 
 
 def _is_whole(key: str, values: Mapping[str, Any], ends: tuple[float, float]) -> bool:
-    """Whether only whole numbers are tried. Keras's arguments may be written as one and take others: momentum: 0. Of an
-    optimizer that is not Keras's own, what is written is all that tells."""
+    """Whether only whole numbers are tried.
+
+    Keras's arguments may be written as whole numbers and still accept fractions, such as momentum: 0. For an optimizer
+    outside Keras, the written value and its range decide.
+    """
     value = value_at(values, key)
     is_int = isinstance(value, int) and not isinstance(value, bool)
     if key.startswith("sync."):
         return is_int
-    is_own = ">" in str(value_at(values, "optimizer.name"))  # registered with Keras, in a package
+    is_own = ">" in str(value_at(values, "optimizer.name"))  # a class of a package, registered with Keras
     return key.rpartition(".")[2] in _WHOLE or (is_own and is_int and all(float(end).is_integer() for end in ends))
 
 
 def _has(run: TrainConfig, strategy: Strategy, key: str) -> bool:
-    """Whether a strategy heeds a key."""
+    """Whether a strategy uses a key."""
     section, _, name = key.partition(".")
     if section == "sync":
         return strategy.settings and (not name.startswith("outer_") or run.sync.outer != "none")
@@ -117,28 +125,29 @@ def _has(run: TrainConfig, strategy: Strategy, key: str) -> bool:
 
 
 def value_at(values: Any, key: str) -> Any:
-    """What stands at a dotted key of nested mappings; None if nothing does."""
+    """Return the value at a dotted key of nested mappings; None if there is none."""
     for part in key.split("."):
         values = values.get(part) if isinstance(values, Mapping) else None
     return values
 
 
 def learns_as_single(entry: Any) -> bool:
-    """Whether an entry of `strategies` makes the same updates as `single`, so that no learning rate favours it."""
+    """Whether an entry of `strategies` makes exactly the updates of `single`. Then no learning rate favours either
+    strategy."""
     values = entry if isinstance(entry, Mapping) else {"strategy": entry}
     known = STRATEGIES.get(str(values.get("strategy")))
     return known is not None and known.any_nodes and set(values) <= {"strategy", "collective"}
 
 
 def called(said: dict[str, Any], ranges: Mapping[str, Range], every: bool) -> dict[str, Any]:
-    """What is said about a strategy, with ranges in place of what is tuned. every: whether its name tells H in any
-    case."""
+    """Return the keys of a strategy, with ranges in place of tuned values. every: whether the strategy's name always
+    shows H."""
     names = [key for key in ranges if value_at(said, key) is not None or (every and key == "sync.every")]
     return merged(said, nested({key: str(ranges[key]) for key in names}))
 
 
 def extremes(values: Sequence[Values], chosen: int) -> list[str]:
-    """The keys of which the chosen one has the lowest or the highest value of all that were tried."""
+    """Return the keys whose chosen value is the lowest or the highest tried value."""
     return [
         key
         for key, value in values[chosen].items()

@@ -1,4 +1,4 @@
-"""The runs that try values for each strategy, and the comparison's runs with the values that were best."""
+"""The runs that try values for each strategy, and the comparison's runs with the best values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import check_names
 
 _TRY_SEED = 2_000_000
-"""How far the seeds of tries are from those that are compared; references' lie between."""
+"""Distance of the tries' seeds from the compared seeds. The references' seeds lie between them."""
 
 Group = tuple[str, int, bool]
 """(name, nodes, virtual)"""
@@ -23,7 +23,7 @@ Group = tuple[str, int, bool]
 
 @dataclass(frozen=True)
 class Try:
-    """Values that are tried for a strategy. runs: one for each seed, which differ in that alone."""
+    """Values to try for a strategy. runs: a run for each seed. The runs differ only in the seed."""
 
     group: Group
     values: Values
@@ -31,9 +31,9 @@ class Try:
 
 
 def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
-    """What is tried for the strategies of `runs`, strategy by strategy in their order; nothing if nothing is tuned.
+    """Return the tries for the strategies of `runs`, strategy by strategy; none without a hyperparameter search.
 
-    Raises ConfigError that names the key of which a strategy does not take all values from one end to the other.
+    Raise ConfigError if no strategy has a key, if an end of a range is invalid, or if a range has too few values.
     """
     tuning = config.tuning
     if tuning is None:
@@ -60,15 +60,16 @@ def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
 
 
 def _check_ends(config: CompareConfig, tuning: TuneConfig, run: Run) -> None:
-    """Raise ConfigError for the first key that does not take both ends of its range, and so all between them."""
-    check_names(run.config)  # what is wrong without any range is not a range's fault
+    """Raise ConfigError for the first key that does not take both ends of its range. A key that takes both takes all
+    values between them."""
+    check_names(run.config)  # an error without any range is no error of a range
     for key in (key for key in tuning.keys if key in run.ranges):
         place = config.origin.place(("tune", "keys", key))
         for end in (run.ranges[key].low, run.ranges[key].high):
             is_whole = float(end).is_integer()
             if run.ranges[key].whole and not is_whole:
                 raise _error(config, key, f"must be a whole number (is {end:g})")
-            as_int = is_whole and (run.ranges[key].whole or key.startswith("sync."))  # 2 is 2.0 in a list of numbers
+            as_int = is_whole and (run.ranges[key].whole or key.startswith("sync."))  # a list of floats holds 2 as 2.0
             try:
                 check_names(with_values(run.config, {key: int(end) if as_int else end}, place))
             except ConfigError as error:
@@ -77,7 +78,7 @@ def _check_ends(config: CompareConfig, tuning: TuneConfig, run: Run) -> None:
 
 
 def _error(config: CompareConfig, key: str, message: str) -> ConfigError:
-    """About a range of `tune.keys`."""
+    """Return a ConfigError about a range of `tune.keys`."""
     return config.origin.error(("tune", "keys", key), message)
 
 
@@ -94,7 +95,7 @@ def _run(config: CompareConfig, run: Run, values: Values, number: int, seed: int
 
 
 def tuned(runs: Sequence[Run], best: Mapping[Group, Values]) -> list[Run]:
-    """`runs` with the best values of their strategies; those of a strategy without any keep their own."""
+    """Return `runs` with the best values of their strategies. Runs of a strategy without best values stay unchanged."""
     return [
         replace(run, config=with_values(run.config, best[run.tuned_as]))
         if run.tuned_as is not None and run.tuned_as in best
@@ -104,8 +105,8 @@ def tuned(runs: Sequence[Run], best: Mapping[Group, Values]) -> list[Run]:
 
 
 def with_values(config: TrainConfig, values: Values, place: str = "") -> TrainConfig:
-    """The configuration with these values. place: where they come from, if errors about them should name it. Raises
-    ConfigError for one that is out of range."""
+    """Return the configuration with these values. place: where the values come from, for errors. Raise ConfigError if a
+    value is out of range."""
     both = merged(config.model_dump(mode="json"), nested(values))
     origin = Origin(config.origin.file)
     if place:
@@ -114,5 +115,5 @@ def with_values(config: TrainConfig, values: Values, place: str = "") -> TrainCo
 
 
 def name_of(key: str) -> str:
-    """What reports call a tuned key: its last part, or H."""
+    """Return a tuned key's name in reports: its last part, or H."""
     return "H" if key == "sync.every" else key.rpartition(".")[2].replace("_", " ")

@@ -1,1 +1,1 @@
-"""What the nodes of a diagnosis do."""
+"""The nodes' part of a diagnosis."""

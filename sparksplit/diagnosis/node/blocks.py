@@ -1,4 +1,4 @@
-"""How long blocks are and how many rounds of them there are: pure functions of what all nodes have measured alike."""
+"""The length of blocks and the number of their rounds. Pure functions of measurements that are equal on all nodes."""
 
 from __future__ import annotations
 
@@ -12,34 +12,42 @@ from sparksplit.diagnosis.measured import Readers
 from sparksplit.diagnosis.messages import Effort
 
 CALL_SECONDS = 0.25
-"""How long one call into TensorFlow takes in training; in a block there are several."""
+"""Seconds of one call into TensorFlow in training. A block has several calls."""
 CALLS = 3
-"""In a block, at least."""
+"""The fewest calls in a block."""
 _LEAST_ROUNDS = 3
 _GROWTH = 4
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What a block goes through: so many whole rounds; or, where `rounds` is 0, so many `updates` of one, from when
-    their first rows are there to when the next ones are."""
+    """The extent of a block: `rounds` whole rounds.
+
+    If `rounds` is 0, the extent is `updates` updates of one round. The block then lasts from the arrival of the first
+    rows to the arrival of the next rows.
+    """
 
     rounds: int
     updates: int = 0
 
     def steps(self, steps: int) -> int:
-        """A node's steps in the block, of `steps` in a round."""
+        """Return a node's steps in the block. steps: the steps of a round."""
         return self.rounds * steps or self.updates
 
 
 def extent_of(steps: int, pace: float, seconds: float, together: int = 1) -> Extent:
-    """What takes about so many seconds. steps: of a round. pace: seconds for each. together: see `whole_calls`."""
+    """Return the extent that takes about `seconds`. steps: of a round. pace: seconds of each step. together: see
+    `whole_calls`."""
     return whole_calls(steps, math.ceil(seconds / max(pace, 1e-9)), together)
 
 
 def whole_calls(steps: int, updates: int, together: int) -> Extent:
-    """At least so many updates, which are a multiple of `together`: those that readers have ready about the same time,
-    after which the next ones are as far as these were at the beginning. Of short rounds, whole ones."""
+    """Return the extent of at least `updates` updates, as a multiple of `together`; about as many in whole rounds if
+    rounds are short.
+
+    together: the updates that readers have ready at about the same time. After these updates, the readers are as far
+    ahead as before.
+    """
     wanted = -(-max(1, updates) // together) * together
     if 2 * wanted > steps:
         return Extent(max(1, round(updates / steps)))
@@ -47,32 +55,35 @@ def whole_calls(steps: int, updates: int, together: int) -> Extent:
 
 
 def next_call(call: int, pace: float, seconds: float) -> int:
-    """Updates of the next calls into TensorFlow, after one of `call` updates: what comes to `seconds`, as training
-    finds it. pace: seconds of each update."""
+    """Return the updates of the next call into TensorFlow, after a call of `call` updates. The call should take
+    `seconds`, as in training. pace: seconds of each update."""
     return max(1, min(_GROWTH * call, int(seconds / max(pace, 1e-9))))
 
 
 def syncs(before: int, after: int, interval: int) -> int:
-    """How many multiples of `interval` there are above `before`, up to `after`."""
+    """Return the number of multiples of `interval` above `before`, up to `after`."""
     return after // interval - before // interval
 
 
 def sync_interval(every: int | None, steps: int) -> int:
-    """Steps between two syncs of a strategy whose nodes agree every `every` steps and at the end of a round of `steps`,
-    on average."""
+    """Return the average number of steps between two syncs. Nodes agree every `every` steps, and at the end of a round
+    of `steps`."""
     return max(1, round(steps / math.ceil(steps / min(every or steps, steps))))
 
 
 def rotated(names: Sequence[str], by: int) -> list[str]:
-    """`names`, beginning with another name in each round, so that no variant always follows the same pause. by: the
+    """Return `names`, starting with another name in each round. So no variant always follows the same pause. by: the
     round."""
     start = by % len(names)
     return [*names[start:], *names[:start]]
 
 
 def is_enough(seconds: Mapping[str, Sequence[float]], spent: float, effort: Effort) -> bool:
-    """Whether there have been enough rounds. seconds: per row of each variant, by round; `full` is one. spent: seconds
-    on these rounds so far."""
+    """Whether there have been enough rounds.
+
+    seconds: seconds per row of each variant, by round; `full` is one of the variants. spent: seconds of these rounds so
+    far.
+    """
     done = len(seconds["full"])
     if done >= effort.most_rounds:
         return True
@@ -85,7 +96,8 @@ def is_enough(seconds: Mapping[str, Sequence[float]], spent: float, effort: Effo
 
 
 def sweep_is_enough(seconds: Mapping[str, Sequence[float]], spent: float, effort: Effort) -> bool:
-    """Whether there have been enough rounds of the readers. seconds: by their number, per row, by round."""
+    """Whether there have been enough rounds of the sweep. seconds: per row for each number of readers, by round. spent:
+    as in `is_enough`."""
     done = len(next(iter(seconds.values())))
     if done >= effort.most_sweep_rounds or (done >= 2 and spent > 2 * effort.sweep_seconds):
         return True

@@ -1,4 +1,4 @@
-"""What a node's measurements depend on."""
+"""The facts that a node's measurements depend on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def facts(member: Member, rig: Rig, sync_bytes: int) -> Facts:
-    """The facts of all nodes together. Every node must call it."""
+    """Return the facts of all nodes together. Every node must call this function."""
     import tensorflow as tf
 
     own = {
@@ -46,7 +46,8 @@ def facts(member: Member, rig: Rig, sync_bytes: int) -> Facts:
 
 
 def free_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Memory that this host, or this process's control group, has left; 0 where that is not known."""
+    """Return the bytes of memory that this host or this process's control group has left, whichever is less; 0 if
+    unknown."""
     found = []
     with suppress(OSError, ValueError, IndexError):
         lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()

@@ -1,4 +1,4 @@
-"""How fast Spark hands rows over, as the nodes see it."""
+"""The speed of Spark's hand-off, as the nodes see it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ _LOOK_SECONDS = 0.05
 
 
 def handed_rows(process: Process, member: Member, runner: Runner) -> tuple[RowSource, list[float] | None]:
-    """(the training split, once it is there; seconds per row while Spark handed it over, for stretches of the feed).
+    """Return the training split once it has arrived, and the seconds per row of Spark's hand-off, for stretches of the
+    feed.
 
-    The seconds are None where Spark does not, or where all rows had come before the node was ready to wait for them.
+    The seconds are None without a hand-off, or if all rows had arrived before the node waited for them.
     """
     if process.receiver is None:
         return process.prepared_rows(), None
@@ -40,9 +41,10 @@ def handed_rows(process: Process, member: Member, runner: Runner) -> tuple[RowSo
 
 
 def stretches(marks: list[tuple[float, int]]) -> tuple[list[float], list[float]]:
-    """(seconds, rows) of equally long stretches of a node's feed. marks: seconds and the rows until then, in order."""
+    """Return (seconds, rows) of equally long stretches of a node's feed. marks: (time in seconds, rows so far), in
+    order."""
     last = marks[-1][1]
-    # From the look before the first rows to the first look that saw the last ones.
+    # From the last mark before the first rows to the first mark with all rows.
     begin = max((place for place, (_, rows) in enumerate(marks) if rows == 0), default=0)
     end = next(place for place, (_, rows) in enumerate(marks) if rows == last)
     times, rows = zip(*marks[begin : max(end, begin) + 1], strict=True)

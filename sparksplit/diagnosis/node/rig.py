@@ -29,24 +29,26 @@ if TYPE_CHECKING:
     from sparksplit.training.node.step import Step
 
 _LANES = 8
-"""Of each node, at least: as many readers as are tried have something to read at the same time."""
+"""The fewest lanes of each node in a sample. So all tried readers can read at the same time."""
 _BYTES = 64 << 20
-"""Of each node's sample, at most."""
+"""The most bytes of each node's sample."""
 _WINDOWS = 4
-"""Deep is a sample at most. Of deeper lanes two windows are measured: from when the first one's rows are there."""
+"""The most windows of blocks in a sample. Of deeper lanes, two windows are measured, from the arrival of the first
+window's rows."""
 _LONG = 8.0
-"""Seconds of the shortest block of whole windows from which on it has to be worth it."""
+"""If the shortest block of whole windows takes more seconds than this, reading must be a large part of it."""
 _SHORT = 0.25
-"""The part of them that reading takes alone, below which it is not."""
+"""The share of these seconds that reading alone must take."""
 _NO_LIMIT = 1 << 20
 
 
 class Rig:
-    """`config` on `member`, which has `process`. rows: the training split. like: another one, whose sample is taken
-    where it has rows for every node. Every node must make it, and call it, alike.
+    """`config` on `member`, with the member's `process`. Every node must create the rig, and call its methods, in the
+    same way.
 
-    kept: whether rows stay in memory after the first pass; first_reading: the seconds until they are there; None where
-    they do not stay. reads: whether rows are really read in every pass. steps: of a round, on the node with the most.
+    rows: the training split. like: another rig, whose sample is taken if it has rows for every node. kept: whether rows
+    stay in memory after the first pass. first_reading: seconds until kept rows are in memory; None if rows are not
+    kept. reads: whether rows are really read in every pass. steps: the steps of a round, on the node with the most.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Rig:
         self._lanes: list[int] = []
         self._window: int | None = None
         self.in_memory: Feed | None = None
-        """A feed of the sample that has it in memory; None where it is mapped."""
+        """A feed that has the sample in memory; None if the sample is mapped."""
         self._alone: Step | None = None
         self._saved = [(variable, np.array(variable.numpy())) for variable in self.step.variables()]
         if process.warmed_up is not None:
@@ -86,7 +88,7 @@ class Rig:
     # Rows.
 
     def feed(self, *, transform: bool = True, readers: int | None = None, source: RowSource | None = None) -> Feed:
-        """A feed of the sample, or of `source`. Closed with the rig, at the latest."""
+        """Return a feed of the sample, or of `source`. The rig closes the feed at the latest in `close`."""
         changed: dict[str, Any] = {"cache_mb": 0} if source is None else {"cache_mb": _NO_LIMIT}
         if not transform:
             changed["transform"] = None
@@ -99,7 +101,7 @@ class Rig:
         return feed
 
     def first(self) -> Chunk:
-        """The first mini-batch of the sample."""
+        """Return the first mini-batch of the sample."""
         if self.in_memory is not None:
             return _first(self.in_memory)
         feed = self.feed()
@@ -108,23 +110,23 @@ class Rig:
         return chunk
 
     def again(self, chunk: Chunk, placed: Callable[[Any], Any] = lambda tensor: tensor) -> Again:
-        """The first mini-batch of `chunk`, again and again."""
+        """Return the first mini-batch of `chunk`, again and again. placed: as for Again."""
         rows = Again(chunk, placed)
         self._open.append(rows)
         return rows
 
     def end(self, rows: Rows) -> None:
-        """Close what is no longer needed."""
+        """Close `rows`, which are no longer needed."""
         self._open.remove(rows)
         rows.close()
 
     def close(self) -> None:
-        """End reading."""
+        """Close all open rows."""
         while self._open:
             self._open.pop().close()
 
     def _take(self, like: Rig | None) -> None:
-        """Take a sample of the rows: as much as is read, and trained on, in a moment; or that of `like`."""
+        """Take a sample of the rows that can be read and trained on in a moment, or the sample of `like`."""
         config, manifest = self.config, self.process.data.manifest
         whole = self._whole_feed()
         self.row_bytes: int = whole.row_bytes
@@ -153,7 +155,7 @@ class Rig:
                 self._window = self._steps_of_windows(2, window)
             found = self._runner.calibrate(self.whole())
             if found.seconds > _LONG and seconds < _SHORT * found.seconds:
-                self.reads = False  # what is read meanwhile does not matter, and whole windows would take too long
+                self.reads = False  # reading is fast enough to ignore, and whole windows would take too long
                 return
             times = min(room, effort.reading / max(found.seconds, 1e-9))
         else:
@@ -167,7 +169,7 @@ class Rig:
             self.first_reading = self._runner.most(seconds * rows / max(1, own))
 
     def _has_sample_of(self, like: Rig) -> bool:
-        """Whether the sample of `like` has rows for every node, in the same blocks."""
+        """Whether the sample of `like` has rows for every node, in blocks of equal size."""
         same = like._rows.block_rows == self._rows.block_rows
         return same and all(set(own) & set(like._lanes) for own in self._own)
 
@@ -176,7 +178,7 @@ class Rig:
         self.sample = Sample(self._rows, self._lanes, self._blocks)
 
     def _read(self) -> float:
-        """Read the sample into memory; returns the seconds, on the slowest node."""
+        """Read the sample into memory. Return the seconds of the slowest node."""
         if self.in_memory is not None:
             self.end(self.in_memory)
         began = time.perf_counter()
@@ -192,7 +194,7 @@ class Rig:
         return self.row_bytes * rows
 
     def _whole_feed(self) -> Feed:
-        """The feed of a run: held-out rows have been given their part of the cache. Nothing is read."""
+        """Return the feed of a run, after held-out rows have taken their part of the cache. Nothing is read."""
         feeds = Feeds(self.process, self.member, self.collective, self.config)
         for name in ("validation", "test"):
             held = feeds.held_out(name, {})
@@ -223,7 +225,7 @@ class Rig:
         edge = np.array([windows * window * self._rows.block_rows])
         return max(1, int(order.rows_above(lanes, edge)[0]) // self._batch_size)
 
-    # What is measured.
+    # Variants.
 
     def variant(
         self,
@@ -233,7 +235,7 @@ class Rig:
         *,
         resets: bool = True,
     ) -> Variant:
-        """A variant of this configuration. resets: whether weights and optimizer are as they were before each block."""
+        """Return a variant of this configuration. resets: whether weights and optimizer are reset before each block."""
         endless = isinstance(rows, Again)
         return Variant(
             rows,
@@ -250,8 +252,10 @@ class Rig:
         )
 
     def whole(self, readers: int | None = None, like: Variant | None = None) -> Variant:
-        """The whole step, as `train` runs it, with its graphs. readers: other than the configuration's. like: in blocks
-        of about as many rows as its, and calls of as many."""
+        """Return the whole step, as `train` runs it, and make its graphs.
+
+        readers: instead of the configured number. like: a variant whose blocks and calls have about as many rows.
+        """
         self.warm(self.step, self.first())
         made = self.variant(self.feed(readers=readers), self.trained, self.step.synchronise)
         if readers is not None:
@@ -261,14 +265,14 @@ class Rig:
         return made
 
     def trained(self, chunk: Chunk) -> None:
-        """Train on `chunk`; raises what `train` would where the loss is no number."""
+        """Train on `chunk`. Raise the error of `train` if the loss is not finite."""
         losses = self.step.train(chunk)
         if not np.isfinite(losses).all():
             bad = int(np.argmin(np.isfinite(losses)))
             raise diverged(1, chunk.first + bad + 1, losses[bad], chunk.suspect)
 
     def alone(self) -> Step:
-        """The step without exchanges."""
+        """Return the step without exchanges."""
         if not self.sync.every_step or self.collective.size == 1:
             return self.step
         if self._alone is None:
@@ -277,7 +281,8 @@ class Rig:
         return self._alone
 
     def warm(self, step: Step, chunk: Chunk) -> None:
-        """Make the step's graphs: for mini-batches of which this node always has equally many rows, and for others."""
+        """Make the step's graphs: for mini-batches in which this node always has equally many rows, and for other
+        mini-batches."""
         nothing = part(chunk, 0)
         for share in {chunk.share, None}:
             step.train(replace(nothing, share=share))
@@ -288,7 +293,7 @@ class Rig:
         return own[number]
 
     def reset(self) -> None:
-        """Give weights and optimizer their values back."""
+        """Give weights and optimizer their original values back."""
         for variable, value in self._saved:
             variable.assign(value)
         self.sync.begin(self.process.model)

@@ -1,4 +1,4 @@
-"""Measures blocks: all nodes at the same time, from one barrier to the next."""
+"""Measure blocks on all nodes at the same time, from one barrier to the next."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ if TYPE_CHECKING:
 _GROWTH = 4
 _FEW = 4
 _TRIES = 12
-"""More than it takes to find how many updates a second has."""
+"""More tries than it takes to find the updates per second."""
 
 
 @dataclass
 class Variant:
-    """What is measured.
+    """A variant to measure. train: is called with each chunk. begin: is called before a block.
 
-    train: what is done with a chunk. begin: what is done before a block. agree: makes the nodes agree, given the rows
-    since the last time; None where there is nothing to be done between the steps. interval: steps from one time to the
-    next. steps: of a round, on the node with the most. epoch: the epoch of a round, on this node. reads: whether rows
-    are really read, so that a block has to be whole rounds, or `window` steps. readers: that take chunks ahead.
-    transforms: whether the user's function is called for each chunk: since each call may cost something of its own,
-    chunks are then as long as in training. extent: a block's, per_call: the updates of a call into TensorFlow,
-    rows_of_step: over all nodes, once they are known.
+    agree: makes the nodes agree, given the rows since the last sync; None if nothing happens between the steps.
+    interval: steps between two syncs. steps: the steps of a round, on the node with the most. epoch: the epoch of a
+    round, on this node. reads: whether rows are really read. Then a block is whole rounds, or `window` steps. readers:
+    readers that take chunks ahead.
+
+    transforms: whether the user's function is called for each chunk. A call may have its own cost, so chunks are then
+    as long as in training. extent: the extent of a block. per_call: the updates of a call into TensorFlow.
+    rows_of_step: the rows of a step over all nodes. These three are set once they are known.
     """
 
     rows: Rows
@@ -65,18 +66,19 @@ class Variant:
 
     @property
     def together(self) -> int:
-        """Updates that readers have ready about the same time."""
+        """The updates that readers have ready at about the same time."""
         return max(1, self.readers) * self.per_call
 
     @property
     def syncs(self) -> int:
-        """The interval; where there are no syncs, one that is never reached."""
+        """The interval. Without syncs, a number that is never reached."""
         return self.interval if self.agree is not None else 1 << 62
 
 
 @dataclass(frozen=True)
 class Block:
-    """seconds: of the node that was slowest. rows: over all nodes. steps: of each node. longest: updates of a chunk."""
+    """A measured block. seconds: of the slowest node. rows: over all nodes. steps: of each node. longest: the updates
+    of the longest chunk."""
 
     seconds: float
     rows: int
@@ -90,7 +92,7 @@ class Block:
 
 
 class Runner:
-    """Measures variants on `member`, together with all other nodes: every node must call each of these alike."""
+    """Measure variants on `member`, together with all other nodes. Every node must call each method alike."""
 
     def __init__(self, member: Member, collective: Collective, effort: Effort) -> None:
         self._member, self._collective, self.effort = member, collective, effort
@@ -98,25 +100,25 @@ class Runner:
         self._blocks = self._round = self._longest = 0
 
     def table(self, *values: float) -> np.ndarray:
-        """These values of every node, [nodes, values]."""
+        """Return these values of every node, [nodes, values]."""
         own = np.zeros((self._collective.size, len(values)))
         own[self._collective.rank] = values
         return np.array(self._collective.sum([own])[0])
 
     def most(self, value: float) -> float:
-        """The largest of all nodes' values."""
+        """Return the largest of all nodes' values."""
         return float(self.table(value).max())
 
     def clock(self) -> float:
-        """Seconds since the beginning, the same on all nodes."""
+        """Return the seconds since the beginning, equal on all nodes."""
         return float(self.table(time.perf_counter() - self._began)[0, 0])
 
     def phase(self) -> AbstractContextManager[None]:
-        """Of the measurements."""
+        """Return the phase of the measurements."""
         return self._member.phase("measuring")
 
     def calibrate(self, variant: Variant) -> Block:
-        """Find how long a block of `variant` has to be, and give it that extent; returns the last one measured."""
+        """Find the extent of a block of `variant`, and set it. Return the last block that was measured."""
         if variant.reads:
             return self._calibrate_reading(variant)
         block = self.effort.block
@@ -126,7 +128,7 @@ class Runner:
             found, before = self.measure(variant), variant.per_call
             pace = found.seconds / max(1, found.steps)
             variant.per_call = next_call(before, pace, call)
-            if found.longest < before:  # no chunk holds more
+            if found.longest < before:  # chunks hold no more updates
                 variant.per_call = min(variant.per_call, found.longest)
             grows = variant.per_call > before and before < variant.steps
             if not grows and (variant.extent != Extent(0, 1) or variant.per_call == 1):
@@ -136,8 +138,11 @@ class Runner:
         return found
 
     def alike(self, variant: Variant, other: Variant) -> None:
-        """Give `variant` blocks of as many rows as those of `other`, in calls of as many rows. With fewer readers, of
-        as many calls for each: they may take that much longer."""
+        """Give `variant` blocks and calls with as many rows as the blocks and calls of `other`.
+
+        With fewer readers, a block has fewer rows, but as many calls for each reader. The calls may take longer in
+        proportion.
+        """
         if variant.reads and (variant.window, variant.steps) == (other.window, other.steps):
             variant.extent, variant.per_call = other.extent, other.per_call
             return
@@ -169,7 +174,7 @@ class Runner:
         return block
 
     def measure(self, variant: Variant) -> Block:
-        """One block of `variant`."""
+        """Measure one block of `variant`."""
         self._heed()
         variant.begin()
         variant.rows.max_updates = variant.per_call
@@ -181,7 +186,7 @@ class Runner:
             seconds, rows, since = self._stretch(variant, extent.updates)
         steps = extent.steps(variant.steps)
         if variant.agree is not None and (left := steps % variant.interval):
-            # A sync is due some time after the block: its share counts.
+            # The next sync is due after the block. Its share counts.
             self.table(0.0)
             began = time.perf_counter()
             variant.agree(since)
@@ -194,7 +199,7 @@ class Runner:
         return Block(float(by_node[:, 0].max()), int(by_node[:, 1].sum()), steps, int(by_node[:, 2].max()))
 
     def _rounds(self, variant: Variant, rounds: int) -> tuple[float, int, int]:
-        """(seconds, rows, rows since the last sync)."""
+        """Measure whole rounds. Return (seconds, rows, rows since the last sync)."""
         every, rows, since = variant.syncs, 0, 0
         self.table(0.0)
         began = time.perf_counter()
@@ -205,12 +210,12 @@ class Runner:
                 rows, since = self._train(variant, chunk, rows, since)
                 done += chunk.updates
                 since = _agree(variant, syncs(base + done - chunk.updates, base + done, every), since)
-            # Nodes whose rows have ended weigh nothing, and still join in.
+            # Nodes without further rows have no weight, but still take part.
             since = _agree(variant, syncs(base + done, base + variant.steps, every), since)
         return time.perf_counter() - began, rows, since
 
     def _stretch(self, variant: Variant, count: int) -> tuple[float, int, int]:
-        """(seconds, rows, rows since the last sync) of a round's first `count` mini-batches."""
+        """Measure the first `count` mini-batches of a round. Return (seconds, rows, rows since the last sync)."""
         every, rows, since, done = variant.syncs, 0, 0, 0
         stop = _stops(every)
         stops = lambda step: min(stop(step), count) if step < count else stop(step)  # noqa: E731
@@ -237,7 +242,7 @@ class Runner:
         return rows + count, since + count
 
     def _heed(self) -> None:
-        """Raise what ends this node, if it was asked to end."""
+        """Raise RunError if the driver stops this node, and Passing if the node is leaving."""
         if self._member.stopping.is_set():
             raise RunError("stopped by the driver")
         if self._member.leaving.is_set():
@@ -245,7 +250,7 @@ class Runner:
 
 
 def _agree(variant: Variant, times: int, rows: int) -> int:
-    """Make the nodes agree, so many times; returns how many rows there have been since."""
+    """Make the nodes agree `times` times. Return the rows since the last sync."""
     for _ in range(times):
         assert variant.agree is not None
         variant.agree(rows)
@@ -254,5 +259,5 @@ def _agree(variant: Variant, times: int, rows: int) -> int:
 
 
 def _stops(every: int, base: int = 0) -> Callable[[int], int]:
-    """The next step after which the nodes agree, for each step of a round that begins after `base` steps."""
+    """Return a function from a step to the next step after which the nodes agree. base: the steps before this round."""
     return lambda step: step + every - (base + step) % every

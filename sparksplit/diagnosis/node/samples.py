@@ -1,4 +1,4 @@
-"""Rows to measure with: a sample of the training rows, and one mini-batch again and again."""
+"""Rows to measure with: a sample of the training rows, or one repeated mini-batch."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.feed import AtHand, RowSource, Stops, never
 
 MOST_BYTES = 4 << 20
-"""Of a repeated mini-batch's copies, as of a feed's chunk."""
+"""The most bytes of a repeated mini-batch's copies, as of a feed's chunk."""
 _MOST_PARTS = 8
 
 
 class Rows(Protocol):
-    """What a block goes through: a feed, or one mini-batch again and again."""
+    """The rows of a block: a feed, or one repeated mini-batch."""
 
     max_updates: int
 
     def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
-        """The chunks that hold the mini-batches from `first` on."""
+        """Yield the chunks with the mini-batches from `first` on."""
 
     def rest(self) -> None:
-        """Return when nothing is read any more."""
+        """Wait until nothing is read any more."""
 
     def close(self) -> None:
         """End reading."""
@@ -35,7 +35,7 @@ class Rows(Protocol):
 class Sample:
     """The first `blocks` blocks of the lanes `lanes` of a source, as if it had no other rows. A RowSource.
 
-    at_hand: where these rows are in memory, if they are; otherwise what the source says.
+    at_hand: where these rows are in memory. If None, the source's own `at_hand` counts.
     """
 
     def __init__(self, source: RowSource, lanes: Sequence[int], blocks: int, at_hand: AtHand | None = None) -> None:
@@ -57,9 +57,9 @@ class Sample:
 
 
 class Again:
-    """A chunk of one mini-batch, copied often enough for a call into TensorFlow, as the rows of epochs without end.
+    """One mini-batch of `chunk`, repeated without end. A chunk has enough copies for a call into TensorFlow.
 
-    placed: what is done with each copy's tensors, such as putting them on a device.
+    placed: a function that is applied to each copy's tensors, such as putting them on a device.
     """
 
     def __init__(self, chunk: Chunk, placed: Callable[[Any], Any] = lambda tensor: tensor) -> None:
@@ -70,7 +70,7 @@ class Again:
         self._parts: dict[int, Chunk] = {}
 
     def epoch(self, epoch: int, first: int = 0, last: int | None = None, stops: Stops = never) -> Iterator[Chunk]:
-        """Chunks up to `last`."""
+        """Yield chunks up to `last`; without end if `last` is None."""
         done = first
         while last is None or done < last:
             until = min(done + min(self.max_updates, self._most), stops(done))
@@ -82,7 +82,7 @@ class Again:
         """Nothing is read."""
 
     def close(self) -> None:
-        """Let go of the copies."""
+        """Release the copies."""
         self._parts.clear()
 
     def _copies(self, updates: int) -> Chunk:
@@ -101,7 +101,7 @@ class Again:
 
 
 def part(chunk: Chunk, updates: int) -> Chunk:
-    """The first updates of `chunk`."""
+    """Return the first `updates` updates of `chunk`."""
     rows = int(chunk.offsets[updates])
     label = None if chunk.label is None else chunk.label[:rows]
     offsets = chunk.offsets[: updates + 1]

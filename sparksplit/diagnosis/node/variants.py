@@ -1,4 +1,4 @@
-"""The variants of a step that a configuration has: the whole one, and those with something left out."""
+"""The variants of a configuration's step: the whole step, and the step with parts left out."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from sparksplit.strategies.state import averaged_state
 from sparksplit.training.node.step import as_tensor
 
 _ALIKE = 0.9
-"""Of what would be sent if all of the gradients were, from which on that counts as what is sent."""
+"""An exchange that sends at least this share of all gradients counts as sending all."""
 _UPDATES = 4
 _LITTLE = 1e-30
 
 
 class Variants:
-    """The variants of `rig`'s configuration, by name. sync_bytes: what one exchange sends from this node."""
+    """The variants of `rig`'s configuration, by name. sync_bytes: the bytes that this node sends in one exchange."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
@@ -60,27 +60,28 @@ class Variants:
 
 
 class _Gradients:
-    """The sync that leaves the weights as they are: gradients are computed, and that is all."""
+    """A sync that leaves the weights as they are. Only the gradients are computed."""
 
     every_step = True
     every: int | None = None
 
     def update(self, values: Sequence[Any], model: Any, optimizer: Any) -> Any:
-        # A number of each gradient goes into the loss: what nobody uses is not computed.
+        # A number of each gradient goes into the loss, because TensorFlow does not compute unused values.
         *gradients, loss = values
         used = [tf.reduce_sum(tf.cast(tf.reshape(part, [-1])[:1], loss.dtype)) for part in gradients]
         return loss + _LITTLE * tf.add_n(used) if used else loss
 
 
 class _Exchange:
-    """What the nodes exchange, without a model. each_step: whether they do at each step."""
+    """The exchanges of the nodes, without a model. each_step: whether nodes exchange at each step."""
 
     def __init__(self, collective: Collective, arrays: Sequence[np.ndarray], each_step: bool) -> None:
         self._collective, self._arrays, self._each_step = collective, list(arrays), each_step and collective.size > 1
         self._variables: list[Any] | None = None
 
     def scale(self, sent: int) -> None:
-        """Take as much as an exchange sends, where that is less than all: the rows of embeddings in use."""
+        """Reduce the arrays to `sent` bytes, if an exchange sends less than all: only the rows of embeddings that are
+        in use."""
         before = self._collective.bytes_sent
         self._collective.sum(self._arrays)
         whole = self._collective.bytes_sent - before
@@ -89,7 +90,7 @@ class _Exchange:
             self._arrays = [np.zeros(max(1, count), np.float32)]
 
     def train(self, chunk: Chunk) -> None:
-        """As many exchanges as `chunk` has updates."""
+        """Make an exchange for each update of `chunk`."""
         if not self._each_step:
             return
         if self._variables is None:
@@ -105,7 +106,7 @@ class _Exchange:
             raise error if hidden is None else hidden from None
 
     def agree(self, _: int) -> None:
-        """One exchange."""
+        """Make one exchange."""
         self._collective.sum(self._arrays)
 
     def _exchanges(self, count: Any) -> Any:
@@ -123,14 +124,14 @@ class _Exchange:
 
 
 def _sent_arrays(rig: Rig) -> list[np.ndarray]:
-    """Zeros in the shapes of what the nodes exchange."""
+    """Return zeros in the shapes of the arrays that nodes exchange."""
     model = rig.process.model
     variables = [*model.trainable_variables, *averaged_state(model)]
     return [*(np.zeros_like(each.numpy()) for each in variables), np.zeros((), np.float32)]
 
 
 def _sent(rig: Rig, again: Again) -> int:
-    """The bytes that one exchange sends."""
+    """Return the bytes that one exchange sends."""
     collective = rig.collective
     chunk = next(again.epoch(0, 0, _UPDATES))
     before = collective.bytes_sent

@@ -1,4 +1,4 @@
-"""What one node of a diagnosis does, from its start to what was measured."""
+"""The work of one node of a diagnosis, from its start to its measurements."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ _FIXED = (
     "init",
     "seed",
 )
-"""Keys that are settled once a process has begun: settings with one of them cannot be tried in it."""
+"""Keys that are fixed once a process has started. Settings with one of these keys cannot be tried in the process."""
 _NO_MATTER = ("checkpoint",)
-"""Keys that what is measured does not depend on."""
+"""Keys that do not change the measurements."""
 _CHECKPOINTS = 4
 _CALIBRATING = 0.2
-"""The part of the measurements, about, that finds out how long blocks have to be."""
+"""The approximate share of the measurements that finds the length of blocks."""
 
 
 def work(member: Member) -> JsonObject:
-    """Measure what the DiagnosisPayload names; returns the Measured, which is the same on all nodes."""
+    """Measure the configuration of the DiagnosisPayload. Return the Measured, which is equal on all nodes."""
     with member.phase("start"):
         payload = DiagnosisPayload.from_json(member.payload, "what the driver gave")
         config = payload.train_config()
@@ -80,7 +80,7 @@ class _Diagnosis:
         self._spooled: RowSource | None = None
 
     def measured(self) -> Measured:
-        """Everything that is not known yet."""
+        """Measure everything that is not known yet."""
         from sparksplit.diagnosis.node.facts import facts
         from sparksplit.diagnosis.node.rig import Rig
         from sparksplit.diagnosis.node.variants import Variants
@@ -113,15 +113,18 @@ class _Diagnosis:
         return measured
 
     def _trying(self, measured: Measured, settings: Mapping[str, Json] | None) -> None:
-        """Tell the driver what there is so far, and what is tried next: should this node fail with that, other nodes
-        go on without it."""
-        first = self._member.rank == 0  # all have measured the same
+        """Tell the driver the measurements so far, and the settings that are tried next.
+
+        If this node fails with these settings, other nodes continue without them.
+        """
+        first = self._member.rank == 0  # the measurements are equal on all nodes
         self._member.announce(trying=settings, **({"found": measured.to_json()} if first else {}))
 
     def _rounds(
         self, what: str, variants: Mapping[str, Variant], about: int, enough: Callable[[_Seconds, float, Effort], bool]
     ) -> dict[str, list[float]]:
-        """Seconds per row of each variant, by round, until there are enough. about: how many rounds are expected."""
+        """Measure rounds until there are enough. Return the seconds per row of each variant, by round. about: the
+        expected number of rounds."""
         for place, (name, variant) in enumerate(variants.items()):
             self._say(what, f"how long {name} takes", _CALIBRATING * place / len(variants))
             if variant.extent is None:
@@ -141,7 +144,7 @@ class _Diagnosis:
                 return seconds
 
     def _readers(self, rig: Rig, full: Variant, known: Measured) -> list[Readers]:
-        """The whole step with other numbers of readers, and with the configuration's own."""
+        """Measure the whole step with several numbers of readers, including the configured number."""
         failed = [failure.settings for failure in known.failed]
         variants: dict[str, Variant] = {}
         for number in sorted({*self._effort.readers, rig.config.readers}):
@@ -156,7 +159,8 @@ class _Diagnosis:
         return [Readers(int(number), seconds) for number, seconds in by_number.items()]
 
     def _checkpoint(self, rig: Rig) -> float | None:
-        """The seconds for which training stands still for a checkpoint, which is written beside it."""
+        """Return the seconds that a checkpoint stops training; None without checkpoints. Writing in the background does
+        not count."""
         from sparksplit.training.node.state import State
 
         config = rig.config
@@ -169,11 +173,11 @@ class _Diagnosis:
             began = time.perf_counter()
             state.save(Progress("", self._member.size))
             seconds.append(self._runner.most(time.perf_counter() - began))
-        # The first one touches its memory for the first time.
+        # The first checkpoint is left out, because it uses its memory for the first time.
         return sorted(seconds[1:])[(_CHECKPOINTS - 1) // 2]
 
     def _try(self, rig: Rig, full: Variant, measured: Measured) -> None:
-        """Try what is recommended or proposed, and keep it in `measured`."""
+        """Try the recommended and proposed settings, and add the results to `measured`."""
         config = rig.config
         recommended = advice.recommended(config, measured)
         candidates = [*([] if recommended is None else [recommended]), *advice.proposed(config, measured)]
@@ -189,8 +193,10 @@ class _Diagnosis:
         self._trying(measured, None)
 
     def _pairs(self, rig: Rig, full: Variant, changed: TrainConfig, settings: Mapping[str, Json]) -> Tried:
-        """Both configurations on the same rows, in alternating rounds of blocks that are alike. full: the whole step of
-        the one that there is."""
+        """Measure both configurations on the same rows, in alternating rounds of similar blocks.
+
+        full: the whole step of the current configuration.
+        """
         from sparksplit.diagnosis.node.rig import Rig
 
         rig.reset()
@@ -212,8 +218,8 @@ class _Diagnosis:
         return self._process.prepared_rows()
 
     def _with(self, config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig | None:
-        """The configuration with these settings; None where they cannot be tried here, or change nothing that is
-        measured."""
+        """Return the configuration with these settings; None if they cannot be tried here, or do not change the
+        measurements."""
         names = {key.partition(".")[0] for key in settings}
         if names & {*_FIXED} or names <= {*_NO_MATTER}:
             return None
@@ -222,7 +228,7 @@ class _Diagnosis:
         except ConfigError:
             return None
         if changed.input_mode == "spark" and (self._spooled is None or self._lanes(changed) != self._lanes(config)):
-            return None  # a node has been handed the rows of its own lanes, if any
+            return None  # Spark has handed over only the rows of the node's own lanes
         return changed
 
     def _lanes(self, config: TrainConfig) -> list[int]:
@@ -235,7 +241,7 @@ class _Diagnosis:
 
 
 class _Unwritten(Saver):
-    """Writes nothing."""
+    """A saver that writes nothing."""
 
     def begin(self, write: Any) -> None:
         return

@@ -1,1 +1,1 @@
-"""`diagnose` of a preparation of data: where its time goes, by Spark's own metrics, and what would help."""
+"""`diagnose` of a preparation of data: where its time goes, by Spark's own metrics, and settings that would help."""

@@ -1,4 +1,4 @@
-"""What can be seen of the input's files without opening them."""
+"""Facts about the input's files, found without opening them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.formats import format_of
 
 _COMPRESSED = (".gz", ".snappy", ".zst", ".deflate", ".lz4")
-"""How the names of text files end that are compressed as one stream."""
+"""The name endings of text files that are compressed as one stream."""
 _TEXTS = ("csv", "hive-text", "json", "text", "idx")
 
 

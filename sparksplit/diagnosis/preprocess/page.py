@@ -1,6 +1,6 @@
-"""diagnosis.html of a preparation: one page that says where its time goes, what costs time, and what was tried.
+"""diagnosis.html of a preparation: one page with the parts of the time, the troubles, and the tried settings.
 
-Every number is the record's.
+Every number comes from the record.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from sparksplit.spark.job_names import PARTS
 
 ORDER = [*PARTS, OTHER, "driver", "publish"]
 DRIVERS = ("open", "driver", "publish")
-"""The parts that take their time whatever the rows are."""
+"""The parts whose time does not depend on the rows."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ class Loss:
 
 
 def loss(stage: Stage, slots: int, kept: dict[int, int]) -> Loss:
-    """What a stage lost. kept: see kept_bytes.
+    """Return the seconds that a stage lost. kept: see `kept_bytes`.
 
-    A stage takes at least an even share of the work. With fewer tasks than slots, it takes at least one of equal tasks.
-    The rest is lost to skew as far as the slowest task's rows account for it, and only while others wait: a large task
-    that nobody waits for costs nothing. Then comes the last round of tasks, if it does not fill the slots.
+    A stage takes at least an even share of the work. With fewer tasks than slots, it takes at least the mean time of
+    its tasks. The rest is lost to skew, as far as the slowest task's rows account for it and other slots wait. A large
+    task that no slot waits for costs nothing. Then comes the last round of tasks, if it does not fill the slots.
     """
     tasks = stage.done
     if not tasks:
@@ -55,14 +55,16 @@ def loss(stage: Stage, slots: int, kept: dict[int, int]) -> Loss:
     skew = min(max(0.0, by_rows - least), took - least)
     uneven = max(0.0, min(took, _span([size * mean for size in sizes], slots)) - least - skew)
     few, slow = max(0.0, least - even) + uneven, max(0.0, took - least - skew - uneven)
-    if stage.part == "write":  # The plan sizes the files: one of validation rows has fewer than one of training rows.
+    if stage.part == "write":  # The plan sizes the files: validation files have fewer rows than training files.
         few, skew = few + skew, 0.0
     return Loss(skew=skew, few=few, slow=slow, large=sizes[slowest])
 
 
 def _sizes(tasks: Sequence[Task], slowest: int, kept: dict[int, int]) -> list[float]:
-    """What each task reads, divided by the mean: its rows, its bytes, or the bytes of its parsed rows. The measure in
-    which the slowest task is largest counts."""
+    """Return the size of each task, divided by the mean. The size is in rows, in bytes, or in bytes of parsed rows.
+
+    The measure in which the slowest task is largest counts.
+    """
     measures = [[task.rows for task in tasks], [task.bytes for task in tasks]]
     if len(kept) == len(tasks):
         measures.append([kept.get(task.index, 0) for task in tasks])
@@ -71,7 +73,7 @@ def _sizes(tasks: Sequence[Task], slowest: int, kept: dict[int, int]) -> list[fl
 
 
 def _span(seconds: Sequence[float], slots: int) -> float:
-    """How long slots take for tasks. The first free slot begins the next task."""
+    """Return the seconds that the slots take for the tasks. The first free slot begins the next task."""
     free = [0.0] * slots
     for took in seconds:
         heapreplace(free, free[0] + took)
@@ -79,8 +81,10 @@ def _span(seconds: Sequence[float], slots: int) -> float:
 
 
 def kept_bytes(stages: Sequence[Stage]) -> dict[int, int]:
-    """For each partition of the input: the bytes of its rows once they are parsed. Spark counts one row for each task
-    that reads a file itself, so the first stage behind `parse` has to tell."""
+    """Return the bytes of the parsed rows, for each partition of the input.
+
+    They come from the first stage after `parse`, because Spark counts one row for each task that reads a file itself.
+    """
     for stage in stages:
         if stage.part in ("number", "count", "shuffle") and not stage.shuffles and len(stage.done) > 1:
             return {task.index: task.bytes for task in stage.done}

@@ -1,5 +1,5 @@
-"""`diagnose` of a preparation: prepare into a hidden folder, ask Spark how long stages and tasks took, and try settings
-that would help."""
+"""`diagnose` of a preparation: prepare into a hidden folder, ask Spark for the times of stages and tasks, and try
+settings that would help."""
 
 from __future__ import annotations
 
@@ -38,16 +38,17 @@ if TYPE_CHECKING:
 WARM_SECONDS = 60.0
 """A first preparation that is shorter is mostly Spark's first steps. A second one is measured instead."""
 PAIRS = 3
-"""How many preparations are made with a setting, and as many without it."""
+"""The number of preparations with a setting, and of preparations without it."""
 TRYING_SECONDS = 1800.0
 """The time for all trials. It limits the pairs, but one preparation with each setting is always made."""
 
 
 def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> PreprocessDiagnosis:
-    """Prepare what `config` describes, find out where the time goes, and try what would help. The prepared data is
-    removed again, and the configuration's output is neither read nor touched. pairs: see PAIRS
+    """Prepare the data that `config` describes, find where the time goes, and try settings that would help.
 
-    Raises UsageError and RunError like `preprocess`; RunError also where a repeated preparation has other rows.
+    The prepared data is removed afterwards. The configuration's output is neither read nor touched. pairs: see PAIRS.
+
+    Raise UsageError and RunError like `preprocess`. Also raise RunError if a repeated preparation has other rows.
     """
     config_checks.check(config)
     files = files_of(config.input)
@@ -72,7 +73,7 @@ def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> Preproc
             files=files,
         )
         troubles = troubles_of(first.stages, parts, setup)
-        # What helps against several troubles is tried once.
+        # Settings that help against several troubles are tried once.
         once = {str(trouble.settings): trouble for trouble in reversed(troubles) if trouble.settings}
         pairs = min(pairs, int(TRYING_SECONDS / (2 * first.seconds * max(1, len(once)))))
         tried = [trials.tried(trouble, first, pairs) for trouble in reversed(once.values())]
@@ -123,11 +124,11 @@ def is_cold(first: Prepared, slots: int) -> bool:
 
 
 class Trials:
-    """Preparations of what `config` describes. Each is removed again."""
+    """Preparations of the data that `config` describes. Each is removed afterwards."""
 
     def __init__(self, spark: SparkSession, config: PreprocessConfig) -> None:
         self.metrics = Metrics(spark)
-        # All executors can write beside the output. A diagnosis that was killed leaves its folder to the next one.
+        # All executors can write beside the output. The next diagnosis replaces the folder of a killed diagnosis.
         output = filesystem.followed(config.output).rstrip("/")
         self.folder = filesystem.join(filesystem.parent(output), f".{filesystem.name(output)}.diagnose")
         self._spark, self._config = spark, config
@@ -150,10 +151,11 @@ class Trials:
         return Prepared(self.metrics.stages(number), began, ended, manifest)
 
     def tried(self, trouble: Trouble, first: Prepared, pairs: int) -> Advice:
-        """Prepare with the settings that would help against `trouble` and without them, in turns. first: the first
-        preparation. Without time for pairs, it counts as the preparation without the settings.
+        """Prepare in turns with and without the settings that would help against `trouble`.
 
-        Raises RunError where a preparation has other rows than the first one.
+        first: the first preparation. Without time for pairs, it counts as the preparation without the settings.
+
+        Raise RunError if a preparation has other rows than the first one.
         """
         advice = Advice(settings=trouble.settings, why=KINDS[trouble.kind], gain=None, helps=False)
         say(f"trying {written(trouble.settings)} in turns with the configuration as it is; pairs: {max(1, pairs)}")
@@ -163,7 +165,7 @@ class Trials:
             before.append(first.seconds)
             turns = turns[1:]
         for place in range(max(1, pairs)):
-            # The order of a pair changes, so that what grows warm, or full, favours neither.
+            # The order of a pair changes, so that warm caches or full disks favour neither side.
             for values, seconds in turns[:: -1 if place % 2 else 1]:
                 try:
                     with spark_errors():
@@ -180,7 +182,7 @@ class Trials:
         return replace(advice, gain=gained, helps=helps)
 
     def _check(self, first: Manifest, again: Manifest) -> None:
-        """Raise RunError where a data set has other rows than the first one."""
+        """Raise RunError if a data set has other rows than the first one."""
         if (before := rows_of(first)) != (after := rows_of(again)):
             raise RunError(
                 f"{self._config.input.place}: prepared again, it has other rows: {after}, at first {before}; either "

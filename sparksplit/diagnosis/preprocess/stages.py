@@ -1,4 +1,4 @@
-"""What Spark measured of its stages and tasks, read from the store behind Spark's pages.
+"""Spark's measurements of its stages and tasks, read from the store behind Spark's pages.
 
 The store exists on any kind of cluster, even where Spark's pages are switched off. It is read as the JSON of Spark's
 monitoring API, so a stage costs one call however many tasks it has.
@@ -134,7 +134,7 @@ class Metrics:
     def stages(self, first: int) -> list[Stage]:
         """The stages that have run, from the number `first` on, in the order of their numbers.
 
-        Raises RunError where Spark has forgotten some of them, or some of their tasks.
+        Raise RunError if Spark has forgotten some of them, or some of their tasks.
         """
         found = self._stages()
         if all(one["stageId"] != first for one in found):  # Spark forgets the oldest stages first.
@@ -153,7 +153,7 @@ class Metrics:
         return stages
 
     def slots(self) -> int:
-        """How many tasks Spark can run at the same time."""
+        """The number of tasks that Spark can run at the same time."""
         every = self._json(self._store.executorList(True))
         executors = [one for one in every if one["id"] != "driver" or len(every) == 1]
         return max(1, sum(int(one["maxTasks"]) for one in executors))

@@ -1,7 +1,7 @@
-"""What is wrong with a preparation, in the order of what it costs, and what to change. Pure functions.
+"""Find the troubles of a preparation, the most expensive first, and what to change. Pure functions.
 
-A trouble shows in the tasks' times and rows. It is named where it costs a tenth of the time. So a preparation whose
-slots share the work evenly has no trouble, however slow it is.
+A trouble shows in the tasks' times and rows. It is named if it costs a tenth of the time (some kinds: more, see
+NAMED_OF). So a preparation whose slots share the work evenly has no trouble, however slow it is.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ HELP: dict[Kind, list[str]] = {
         "of many files: put small files together, and look at the NameNode's load",
     ],
 }
-"""What helps against troubles whose remedy is the same for all stages."""
+"""The help against troubles whose remedy is equal for all stages."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What the help depends on."""
+    """The facts that the help depends on."""
 
     slots: int
     """Tasks that can run at the same time."""
@@ -128,7 +128,7 @@ def sentence(parts: Sequence[Part], troubles: Sequence[Trouble], setup: Setup) -
 def _findings(stage: Stage, slots: int, kept: dict[int, int]) -> Iterator[tuple[Kind, float, str]]:
     """What a stage lost: the kind of trouble, its cost in seconds (of spill: in bytes), and the observation."""
     times = sorted(task.seconds for task in stage.done)
-    # What `open` reads is small, and so are the partitions of a shuffle that is not written to files.
+    # `open` reads little, and the partitions of a shuffle that is not written to files are small.
     if times and (stage.part == "write" or not (stage.part == "open" or stage.shuffles)):
         lost = loss(stage, slots, kept)
         others = f", the median of the other {len(times) - 1} {median(times[:-1]):.1f} s" if len(times) > 1 else ""

@@ -1,1 +1,1 @@
-"""What a model is fed and judged with, inside TensorFlow graphs: stored values, labels and the weights of rows."""
+"""A model's inputs, labels and row weights inside TensorFlow graphs."""

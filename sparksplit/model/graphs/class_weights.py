@@ -1,4 +1,4 @@
-"""The weights of the classes that a configuration asks for."""
+"""The class weights that a configuration asks for."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _KEY = "class_weights"
 
 
 def of(config: ModelKeys, manifest: Manifest) -> list[float] | None:
-    """The weight of each class of the data set, by index; None where none are wanted.
+    """Return the weight of each class of the data set, by index. None: the configuration asks for no class weights.
 
-    Raises ConfigError where the labels are no classes, one a row, or a label that is named is none of them.
+    Raise ConfigError if a row's label is not one class, or if `class_weights` names an unknown class. Raise ConfigError
+    if all classes of the training rows have weight 0.
     """
     wanted = config.class_weights
     if wanted is None:
@@ -45,10 +46,11 @@ def of(config: ModelKeys, manifest: Manifest) -> list[float] | None:
 
 
 def balanced(counts: Sequence[float]) -> list[float]:
-    """Weights with which all classes count the same: rows / (classes x rows of the class), as scikit-learn's
-    compute_class_weight. A class without rows is left out of the number of classes, and has the weight 1.
+    """Return weights that balance the classes: rows / (classes x rows of the class), as scikit-learn's
+    compute_class_weight.
 
-    counts: rows of each class, or the sum of their own weights.
+    A class without rows gets the weight 1, and does not count as a class. counts: rows of each class, or the sum of
+    their row weights.
     """
     rows, classes = sum(counts), sum(count > 0 for count in counts)
     return [rows / (classes * count) if count else 1.0 for count in counts]

@@ -1,4 +1,4 @@
-"""Stored values as the model's inputs, in TensorFlow graphs: what `sparksplit.features.decode` says, in its order."""
+"""Turns stored values into the model's inputs in TensorFlow graphs, with the steps of `sparksplit.features.decode`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ class FeatureInputs:
         self._shapes = inputs(list(features))
 
     def decode(self, tensors: Mapping[str, Any]) -> Any:
-        """The only input, or a mapping of several by name, [rows, *shape]: `numbers` in Keras's float type, indices
-        in int32. tensors: the stored ones by name, [rows, *shape]."""
+        """Return the only input, or a mapping of several inputs by name, [rows, *shape].
+
+        `numbers` has Keras's float type. Indices are int32. tensors: the stored tensors by name, [rows, *shape].
+        """
         flat = {name: _flat(tensor) for name, tensor in tensors.items()}
         pieces = [piece for group in self._plan.groups for piece in _group(group, flat[group.tensor])]
         pieces += [_single(feature, _values(feature, flat)) for feature in self._plan.single]
@@ -60,7 +62,7 @@ def _group(group: Group, flat: Any) -> list[Any]:
     kind = group.kind(stored.dtype.as_numpy_dtype, keras.config.floatx())
     missing = _missing(stored)
     values = tf.cast(stored, kind)
-    # Comparisons rather than minimum and maximum: NaN stays.
+    # Use comparisons instead of minimum and maximum, so that NaN stays.
     if np.isfinite(group.low).any():
         values = tf.where(values < group.low.astype(kind), group.low.astype(kind), values)
     if np.isfinite(group.high).any():

@@ -1,4 +1,4 @@
-"""A metric as training calls it: with labels as they are stored, and outputs as the model gives them."""
+"""A metric for training. Takes labels as they are stored, and outputs as the model gives them."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _ANY_SCALE = (
     *(keras.metrics.Hinge, keras.metrics.SquaredHinge, keras.metrics.SparseCategoricalAccuracy, *_TOP_K),
     keras.metrics.CategoricalAccuracy,
 )
-"""Metrics that take logits as they are: they are about margins, or about which output is the largest."""
+"""Metrics that take logits unchanged. They compare margins, or look for the largest output."""
 Activation = Callable[[Any], Any]
 
 
 def keras_metric(made: Any, probable: Activation | None) -> tuple[Any, Activation | None]:
-    """(Keras's metric `made` with sums in float64, what makes of outputs what it takes). probable: makes probabilities
-    of outputs; None: they are not logits.
+    """Return (Keras's metric `made` with float64 sums, the function to apply to outputs before the metric).
 
-    Floats of 32 bits stop counting at 2^24 rows.
+    The function is None if the metric takes outputs unchanged. probable: turns outputs into probabilities; None if
+    outputs are not logits. float32 sums would stop counting at 2^24 rows.
     """
     config = {**made.get_config(), "dtype": "float64"}
     if _FROM_LOGITS in config:
         config[_FROM_LOGITS] = probable is not None
     if _FROM_LOGITS in config or isinstance(made, _ANY_SCALE):
         probable = None
-    # Some make their variables in Keras's own float type, whatever theirs is.
+    # Some metrics make their variables in Keras's float type and ignore their own dtype.
     floats = keras.config.floatx()
     keras.config.set_floatx("float64")
     try:
@@ -43,13 +43,16 @@ def keras_metric(made: Any, probable: Activation | None) -> tuple[Any, Activatio
 
 
 def _narrow(outputs: Any) -> Any:
-    """TensorFlow orders no others than these."""
+    """Return `outputs` as float32, because TensorFlow's in_top_k takes no other float type."""
     return tf.cast(outputs, tf.float32)
 
 
 class Fitted:
-    """metric: one of Keras's or our own. label: the data set's. activation: makes of outputs what the metric takes;
-    None: it takes them as they are."""
+    """A metric with its conversions of labels and outputs.
+
+    metric: a metric of Keras or of sparksplit. label: the data set's label. activation: function to apply to outputs
+    before the metric; None: the metric takes outputs unchanged.
+    """
 
     def __init__(self, metric: Any, label: LabelSpec, activation: Activation | None = None) -> None:
         self._metric, self._label, self._activation = metric, label, activation
@@ -61,9 +64,9 @@ class Fitted:
         return list(self._metric.variables)
 
     def update_state(self, labels: Any, outputs: Any, **weighted: Any) -> None:
-        """Take in rows."""
+        """Add rows to the metric."""
         if self._label.classes is None:
-            # Rounded as the exported model rounds them, but not again: errors may be small beside the numbers.
+            # Round once, as the exported model does, then compute in float64: errors may be small beside the numbers.
             outputs = tf.cast(unscaled(outputs, self._label), tf.float64)
             labels = tf.cast(labels, tf.float64)
         if self._activation is not None:
@@ -72,9 +75,9 @@ class Fitted:
 
 
 def fitted_labels(labels: Any, outputs: Any, label: LabelSpec) -> Any:
-    """Labels [rows] as [rows, 1], in the outputs' dtype, where there is one output per row.
+    """Return labels [rows] as [rows, 1], in the outputs' dtype, if there is one output per row.
 
-    Keras would otherwise squeeze both and average over rows, but one value per row is wanted.
+    Keras would otherwise squeeze both and average over rows, but we need one value per row.
     """
     if labels.shape.rank == outputs.shape.rank - 1 and (label.classes is None or outputs.shape[-1] == 1):
         return keras.ops.cast(keras.ops.expand_dims(labels, -1), outputs.dtype)

@@ -1,4 +1,4 @@
-"""How a node turns stored values into the model's input, inside TensorFlow graphs."""
+"""Turns stored values into a node's model input, inside TensorFlow graphs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from sparksplit.model.graphs.features import FeatureInputs
 
 
 class Inputs:
-    """The tensors and the label of a data set, in the form that a model wants.
+    """The tensors and the label of a data set, in the form that a model takes.
 
-    A model with one input gets a tensor [rows, *shape], one with several a mapping by the tensors' names; always in
-    Keras's float type, with the fitted preprocessing applied as sparksplit.dataset.description computes it. Of a data
-    set with features, the inputs are those that sparksplit.dataset.feature_spec names, indices among them.
+    A model with one input gets a tensor [rows, *shape]. A model with several inputs gets a mapping by the tensors'
+    names. Inputs have Keras's float type, with the fitted preprocessing applied as in sparksplit.dataset.description.
+
+    For a data set with features, sparksplit.dataset.feature_spec names the inputs. Some of them may be indices.
     """
 
     def __init__(self, description: Description) -> None:
@@ -29,30 +30,34 @@ class Inputs:
 
     @property
     def description(self) -> Description:
-        """Of the data set."""
+        """The description of the data set."""
         return self._description
 
     def tensor_signature(self) -> list[Any]:
-        """One tf.TensorSpec per stored tensor that the model is given, [None, *shape] of the stored dtype."""
+        """Return a tf.TensorSpec for each stored tensor that the model takes, [None, *shape] of the stored dtype."""
         return _signature(self._description.model_tensors)
 
     def signature(self) -> list[Any]:
-        """One tf.TensorSpec per stored tensor, [None, *shape] of the stored dtype; then the label's, if there is a
-        label."""
+        """Return a tf.TensorSpec for each stored tensor, [None, *shape] of the stored dtype, then for the label if
+        there is one.
+        """
         label = self._description.label
         labels = [] if label is None else [tf.TensorSpec((None, *label.shape), tf.as_dtype(label.dtype))]
         return [*_signature(self._description.tensors), *labels]
 
     def decode(self, columns: Sequence[Any]) -> tuple[Any, Any]:
-        """(the model's input, label) from stored columns: the tensors in order (all of them, or without a label those
-        of `tensor_signature`), then the label (None without one)."""
+        """Return (the model's input, label) from stored columns. The label is None if `columns` has no label.
+
+        columns: all tensors in order, then the label. Without a label, only the tensors of `tensor_signature` are
+        enough.
+        """
         specs, given = self._description.tensors, self._description.model_tensors
         if len(columns) == len(given):
             specs = given
         stored = {spec.name: column for spec, column in zip(specs, columns, strict=False)}
         label = columns[len(specs)] if len(columns) > len(specs) else None
         if label is not None and label.dtype.is_integer:
-            # Keras does not take small unsigned integers for classes.
+            # Keras does not take small unsigned integers as classes.
             label = tf.cast(label, tf.int64)
         if self._features is not None:
             return self._features.decode(stored), label
@@ -60,7 +65,7 @@ class Inputs:
         return (next(iter(tensors.values())) if len(tensors) == 1 else tensors), label
 
     def examples(self, rows: int = 2) -> tuple[Any, Any]:
-        """Zeros of the right shapes and dtypes, to build a model or a metric with."""
+        """Return zeros of the right shapes and dtypes, for building a model or a metric."""
         return self.decode([tf.zeros((rows, *spec.shape[1:]), spec.dtype) for spec in self.signature()])
 
     def _decode(self, spec: TensorSpec, column: Any) -> Any:

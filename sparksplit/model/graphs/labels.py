@@ -1,4 +1,4 @@
-"""Numbers to predict, as the model is trained to give them, and back; inside TensorFlow graphs."""
+"""Scales number labels for training, and scales outputs back, inside TensorFlow graphs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from sparksplit.dataset.description import LabelSpec
 
 
 def scaled(labels: Any, label: LabelSpec | None) -> Any:
-    """What the model is to give for stored labels [rows, *shape]: of numbers (label - offset) * scale, in Keras's float
-    type; classes as they are."""
+    """Return the model's targets for stored labels [rows, *shape].
+
+    Numbers become (label - offset) * scale, in Keras's float type. Classes stay unchanged.
+    """
     if label is None or label.kind != "number":
         return labels
     offset, scale = label.numbers()
@@ -21,8 +23,10 @@ def scaled(labels: Any, label: LabelSpec | None) -> Any:
 
 
 def unscaled(outputs: Any, label: LabelSpec | None) -> Any:
-    """The inverse, for the model's outputs [rows, ...]: in the labels' units, in the outputs' dtype, or in the labels'
-    where that has more digits."""
+    """Return the model's outputs [rows, ...] in the labels' units. This is the inverse of `scaled`.
+
+    The dtype is the outputs' dtype, or float64 if the labels are float64.
+    """
     if label is None or label.kind != "number":
         return outputs
     offset, scale = label.numbers()

@@ -1,7 +1,8 @@
-"""Raw columns as stored values, in a TensorFlow graph: as `sparksplit.features.encode` makes them, bit for bit.
+"""Turns raw columns into stored values in a TensorFlow graph, bit for bit as `sparksplit.features.encode` does.
 
-Each column is a tensor: a number float64 [rows], or [rows, values] for an array, with NaN where it is missing; all else
-string [rows], with "" where it is missing; a date in ISO 8601. What does not fit fails with the column's name.
+Each column is a tensor. A number is float64 [rows], or [rows, values] for an array, with NaN for a missing value. Other
+columns are string [rows], with "" for a missing value. A date is in ISO 8601, or in its feature's format. A value that
+does not fit raises an error with the column's name.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from sparksplit.features.tokens import ALONE, APART
 
 
 class RawInputs:
-    """The raw columns of a data set with features. `tables`, its vocabularies, must be saved with the graph."""
+    """The raw columns of a data set with features. The vocabularies in `tables` must be saved with the graph."""
 
     def __init__(self, description: Description) -> None:
         self._features, self._specs = description.features, description.model_tensors
@@ -50,7 +51,7 @@ class RawInputs:
         return list(self._tables.values())
 
     def signature(self) -> list[Any]:
-        """One tf.TensorSpec for each column, by the name that it can have there."""
+        """Return a tf.TensorSpec for each column, with the column's name in the signature."""
         return [
             tf.TensorSpec(
                 (None, feature.values) if isinstance(feature, Number) and feature.values > 1 else (None,),
@@ -61,8 +62,9 @@ class RawInputs:
         ]
 
     def stored(self, columns: Sequence[Any]) -> list[Any]:
-        """The stored tensors, [rows, *shape] each, of the columns in the order of `signature`."""
-        # Not the reshaping itself: TensorFlow leaves one out that does nothing, and what it depends on with it.
+        """Return the stored tensors, [rows, *shape] each. columns: tensors in the order of `signature`."""
+        # Attach the check to an identity. TensorFlow drops a reshape that changes nothing, and its control dependencies
+        # too.
         with tf.control_dependencies([self._same_rows(columns)]):
             columns = [tf.identity(column) for column in columns]
         columns = [
@@ -81,7 +83,7 @@ class RawInputs:
         return tf.debugging.Assert(~tf.reduce_any(other), [message, names[other]])
 
     def _tensor(self, spec: TensorSpec, columns: Sequence[Any]) -> Any:
-        """One stored tensor: its numbers together, then what else is in it, each then put into its place."""
+        """Return one stored tensor: numbers together, then the other columns, then each value moved to its place."""
         dtype = tf.as_dtype(spec.dtype)
         inside = [pair for pair in zip(self._features, columns, strict=True) if pair[0].tensor == spec.name]
         numbers = [(feature, column) for feature, column in inside if isinstance(feature, Number)]
@@ -104,7 +106,7 @@ class RawInputs:
         return tf.reshape(flat, (-1, *spec.shape))
 
     def _encoded(self, feature: Feature, column: Any) -> Any:
-        """[rows, values] of a date, category or text."""
+        """Return the stored values of a date, category or text, [rows, values]."""
         if isinstance(feature, Date):
             return _dates(feature, column)[:, None]
         if isinstance(feature, Text):
@@ -128,8 +130,10 @@ def _table(vocabulary: list[str]) -> Any:
 
 
 def _numbers(values: Any, dtype: Any, names: list[str]) -> Any:
-    """Numbers [rows, K] in their stored dtype, with its missing value for NaN; what makes a bad row in `preprocess` is
-    an error here. names: the column of each of the K"""
+    """Return numbers [rows, K] in their stored dtype, with the dtype's missing value for NaN.
+
+    A value that is a bad row in `preprocess` is an error here. names: the column of each of the K numbers.
+    """
     missing = tf.math.is_nan(values)
     if dtype.is_floating:
         wanted, whole = f"finite numbers of {dtype.name}", tf.cast(values, dtype)
@@ -138,7 +142,7 @@ def _numbers(values: Any, dtype: Any, names: list[str]) -> Any:
         limits, least = np.iinfo(dtype.as_numpy_dtype), missing_value(dtype.as_numpy_dtype)
         lowest = limits.min if least is None else limits.min + 1
         wanted = f"whole numbers from {lowest} to {limits.max}"
-        # One below the lowest number, and one above the greatest, are a power of two or -1, and so a float64.
+        # lowest - 1 and max + 1 are powers of two (up to the sign) or -1, so float64 holds them exactly.
         wrong = (values <= float(lowest - 1)) | (values >= float(limits.max + 1)) | (values != tf.floor(values))
         wrong = wrong | missing if least is None else wrong & ~missing
         whole = tf.cast(tf.where(missing | wrong, tf.constant(0.0, tf.float64), values), dtype)
@@ -150,7 +154,7 @@ def _numbers(values: Any, dtype: Any, names: list[str]) -> Any:
 
 
 def _tokens(feature: Text, texts: Any) -> Any:
-    """The first tokens, [rows, feature.values] of string, "" behind the last one."""
+    """Return the first tokens as strings, [rows, feature.values], with "" after the last token."""
     if feature.lowercase:
         texts = tf.strings.lower(texts)
     if feature.unit == "characters":
@@ -161,7 +165,7 @@ def _tokens(feature: Text, texts: Any) -> Any:
 
 
 def _dates(feature: Date, texts: Any) -> Any:
-    """Days in int32 or microseconds in int64, [rows]: as `times.parsed`."""
+    """Return days (int32) or microseconds (int64) since 1970, [rows], like `times.parsed`."""
     pattern = times.pattern(feature.moment, feature.format)
     names = times.groups(pattern)
     matched = tf.strings.regex_full_match(texts, pattern)

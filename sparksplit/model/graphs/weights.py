@@ -1,4 +1,4 @@
-"""What each row counts in the loss and in the metrics, inside TensorFlow graphs."""
+"""Each row's weight in the loss and in the metrics, inside TensorFlow graphs."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from sparksplit.dataset.description import WEIGHT, Description
 
 
 class Weights:
-    """A row's weight in training: its class's, times its own, where the data set has a tensor of that name.
+    """The weights of rows. In training, a row's weight is its class weight times its own weight.
 
-    Validation and test rows count by their own alone: how good a model is should not depend on how it was trained.
+    Rows have their own weights if the data set has the tensor WEIGHT. Class weights do not apply to validation and test
+    rows, because a model's score should not depend on how the model was trained.
 
-    description: of the data set. by_class: the classes' weights by index; None: each class counts 1.
+    description: description of the data set. by_class: class weights by index; None: each class has weight 1.
     """
 
     def __init__(self, description: Description | None = None, by_class: Sequence[float] | None = None) -> None:
@@ -37,7 +38,10 @@ class Weights:
         return self.of_rows or self._by_class is not None
 
     def training(self, columns: Sequence[Any]) -> Any:
-        """Keras's float type [rows], from stored columns (tensors, then the label); None where each row counts 1."""
+        """Return the weights of training rows, [rows] in Keras's float type. None: each row has weight 1.
+
+        columns: stored columns, first the tensors, then the label.
+        """
         own = self.evaluation(columns)
         if self._by_class is None:
             return own
@@ -46,9 +50,9 @@ class Weights:
         return of_class if own is None else of_class * own
 
     def evaluation(self, columns: Sequence[Any]) -> Any:
-        """The weights of validation and test rows, as Keras's float type [rows]; None where each row counts 1.
+        """Return the weights of validation and test rows, [rows] in Keras's float type. None: each row has weight 1.
 
-        Weights of classes do not count here.
+        Class weights do not count here.
         """
         if self._place is None:
             return None

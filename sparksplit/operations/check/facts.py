@@ -1,4 +1,4 @@
-"""What is known about one process: the driver, or an executor's Python."""
+"""Facts about one process: the driver, or an executor's Python."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ class Facts:
     """`driver`, or `executor N`"""
     host: str
     address: str
-    """Its own address, on the network that leads to the driver"""
+    """The process's address on the network that leads to the driver"""
     python: str
     """major.minor.patch"""
     versions: dict[str, str | None]
     """Versions of packages by name; None for a missing package"""
     available_mebibytes: int
-    """Free memory of the host"""
+    """Free memory of the host in MiB"""
     clock: float | None = None
-    """How many seconds the host's clock is ahead of the driver's; None if that could not be measured"""
+    """Seconds that the host's clock is ahead of the driver's clock; None if they could not be measured"""
     folder: str | None = None
-    """What is wrong with the folder; None if nothing is, or none was asked about"""
+    """The problem with the folder; None without a problem, or if no folder was tested"""
     writes_as: str | None = None
-    """The user whose is what it has written into a folder on HDFS; None if it has not"""
+    """The user that owns the process's test file in a folder on HDFS; None if the process wrote no file there"""
     unreachable: dict[str, str] = field(default_factory=dict)
-    """Which other processes' ports could not be reached, and why"""
+    """The processes whose ports could not be reached, and the reasons"""
     gpus: list[str] = field(default_factory=list)
-    """Addresses of the GPUs that Spark has assigned to its task"""
+    """Addresses of the GPUs that Spark has assigned to the process's task"""
     disks: dict[str, list[int]] = field(default_factory=dict)
-    """Its local disks by folder: the device's number, and how many MiB are free"""
+    """The process's local disks by folder: number of the device, and free space in MiB"""
     slot_of: str = ""
     """Equal for all task slots of one executor"""

@@ -1,4 +1,4 @@
-"""From facts to findings: pure, and tested without Spark."""
+"""Turns facts into findings. All functions are pure, and tested without Spark."""
 
 from __future__ import annotations
 
@@ -15,21 +15,29 @@ from sparksplit.spark.settings.requirements import (
 )
 
 CLOCK_SECONDS = 5.0
-"""Hosts whose clocks differ by more than this are named: their logs cannot be read together, and tickets and tokens
-expire early or late. No result of a run depends on a clock."""
+"""Hosts whose clocks differ by more seconds are named.
+
+Their logs cannot be read together, and tickets and tokens expire early or late. No result of a run depends on a clock.
+"""
 
 SAME_CODE = "ship the driver's own sparksplit.zip with --py-files (sparksplit package)"
 
 
 def setting_findings(settings: Mapping[str, str], nodes: int, spare: int = 0) -> list[Problem]:
-    """What Spark's settings alone tell. settings: including `spark.master`. spare: executors that feed the nodes."""
+    """Return the findings from Spark's settings alone.
+
+    settings: including `spark.master`. spare: number of executors that feed the nodes.
+    """
     return [*run_problems(settings, nodes, spare), *comfort_problems(settings)]
 
 
 def fact_findings(
     settings: Mapping[str, str], driver: Facts, executors: Sequence[Facts], spooled: Sequence[int] = ()
 ) -> list[Problem]:
-    """What the driver and the executors tell. spooled: the bytes that each node will spool, by rank."""
+    """Return the findings from the facts of the driver and the executors.
+
+    spooled: bytes that each node will spool, by rank.
+    """
     everyone = [driver, *executors]
     return [
         *_versions(driver, executors),
@@ -76,7 +84,10 @@ def _minor(python: str) -> list[str]:
 
 
 def _memory(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator[Problem]:
-    """For hosts without containers, where no setting limits anything."""
+    """Yield the hosts with too little free memory for their nodes.
+
+    On YARN, yield nothing: settings limit the containers.
+    """
     if settings.get("spark.master") == "yarn":
         return
     for host, on_host in _by_host(executors).items():
@@ -87,7 +98,11 @@ def _memory(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator
 
 
 def _disks(settings: Mapping[str, str], executors: Sequence[Facts], spooled: Sequence[int]) -> Iterator[Problem]:
-    """Which nodes a host will get is not known: as many as it has executors, or as there are, each with the most."""
+    """Yield the disks with too little space for the rows that nodes spool.
+
+    It is unknown which nodes a host will get. Each executor of a host counts as a node, up to the number of nodes, with
+    the bytes of the largest node.
+    """
     if not spooled:
         return
     each = -(-max(spooled) // 2**20)
@@ -106,7 +121,7 @@ def _disks(settings: Mapping[str, str], executors: Sequence[Facts], spooled: Seq
 
 
 def _disk_key(settings: Mapping[str, str]) -> str:
-    """What says where an executor's local disks are."""
+    """Return the setting that names an executor's local disks."""
     if settings.get("spark.master") == "yarn":
         return "yarn.nodemanager.local-dirs"
     return "SPARK_LOCAL_DIRS" if is_standalone(settings) else "spark.local.dir"

@@ -1,4 +1,4 @@
-"""How a process learns about itself and about its way to the others; runs on the driver and in every executor."""
+"""Collects facts about a process and its connections to other processes, on the driver and in every executor."""
 
 from __future__ import annotations
 
@@ -47,14 +47,17 @@ Address = tuple[str, int]
 
 @dataclass(frozen=True)
 class Probe:
-    """What every executor is asked. driver: where its port is. folder: to be tried; file: left there by the driver."""
+    """The questions to every executor.
+
+    driver: address of the driver's port. folder: folder to test. file: file that the driver has left in the folder.
+    """
 
     driver: Address
     folder: str | None
     file: str | None
 
     def __call__(self, _: Iterable[Any]) -> Iterator[str]:
-        """One task of a barrier stage: the facts as JSON."""
+        """Run one task of a barrier stage, and yield its facts as JSON."""
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
@@ -72,7 +75,7 @@ class Probe:
                     unreachable[f"{other} at {host}:{number}"] = str(error)
                     continue
                 clock = ahead if other == "driver" else clock
-            # Nobody closes its port before all have tried it.
+            # Keep the port open until all processes have tried it.
             context.barrier()
         gpu = context.resources().get("gpu")
         tried = Tried(None) if self.folder is None else try_folder(self.folder, self.file)
@@ -85,8 +88,8 @@ class Probe:
                     unreachable=unreachable,
                     clock=None if clock is None else round(-clock, 3),
                     gpus=list(gpu.addresses) if gpu is not None else [],
-                    # Spark's Python daemon: there is one in each executor.
                     disks=local_disks(),
+                    # The parent process is Spark's Python daemon. There is one in each executor.
                     slot_of=f"{address} {os.getppid()}",
                     **own_facts(address),
                 )
@@ -95,7 +98,7 @@ class Probe:
 
 
 def own_facts(address: str) -> dict[str, Any]:
-    """The fields of Facts that a process can know by itself."""
+    """Return the fields of Facts that a process can find by itself."""
     import pyspark
 
     versions: dict[str, str | None] = {"sparksplit": own_version(), "pyspark": pyspark.__version__}
@@ -114,7 +117,10 @@ def own_facts(address: str) -> dict[str, Any]:
 
 
 def own_version() -> str:
-    """The version of sparksplit, and a digest of its code: an archive from before a change has the same number."""
+    """Return the version of sparksplit, and a digest of its code.
+
+    An archive from before a change of the code has the same version number.
+    """
     digest = hashlib.sha256()
     for package in ("hdfs_io", "sparksplit"):
         for name, content in sorted(_modules(importlib.resources.files(package), package)):
@@ -123,8 +129,10 @@ def own_version() -> str:
 
 
 def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
-    """(name, content) of a package's modules, also where it was imported from a .zip; not of what is shipped with it,
-    which a checkout has elsewhere."""
+    """Yield (name, content) of a package's modules, also if the package was imported from a .zip.
+
+    Leave out the files that are shipped with the package, because a checkout has these files elsewhere.
+    """
     for entry in folder.iterdir():
         if entry.name.endswith(".py"):
             yield f"{name}/{entry.name}", entry.read_bytes()
@@ -133,7 +141,7 @@ def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def local_disks() -> dict[str, list[int]]:
-    """Facts.disks, of an executor's Python; where nodes put what they spool (cluster/launcher.py)."""
+    """Return `Facts.disks` of an executor's Python: the disks on which nodes spool rows (cluster/launcher.py)."""
     found = {}
     for folder in os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(","):
         there = next(path for path in (Path(folder), *Path(folder).parents) if path.exists())
@@ -143,16 +151,19 @@ def local_disks() -> dict[str, list[int]]:
 
 @dataclass(frozen=True)
 class Tried:
-    """What came of a small file. wrong: what went wrong, None if nothing did. owner: on HDFS, the user that had it."""
+    """The result of writing and reading a small file.
+
+    wrong: the problem; None without a problem. owner: on HDFS, the user that owned the file.
+    """
 
     wrong: str | None
     owner: str | None = None
 
 
 def try_folder(folder: str, file: str | None = None) -> Tried:
-    """Write a small file into `folder`, read it back, remove it.
+    """Write a small file into `folder`, read the file back, and remove the file.
 
-    file: another process's file, which must be there; if not, this is not the same folder here.
+    file: another process's file, which must exist. If the file is missing, `folder` is another folder in this process.
     """
     content = uuid.uuid4().hex.encode()
     own = filesystem.join(folder, f".sparksplit-check-{content.decode()[:8]}")
@@ -171,7 +182,7 @@ def try_folder(folder: str, file: str | None = None) -> Tried:
             return Tried(None, _owner(own))
         finally:
             filesystem.remove(own)
-    except Exception as error:  # whatever a file system raises is the finding
+    except Exception as error:  # any error of a file system is a finding
         return Tried(" ".join(str(error).split()) or type(error).__name__)
 
 
@@ -182,7 +193,7 @@ def _owner(path: str) -> str | None:
 
 @contextmanager
 def port(address: str) -> Iterator[Address]:
-    """A port on `address` that tells its host's time to whoever connects."""
+    """Open a port on `address` that sends the host's time to every connection."""
     with socket.create_server((address, 0), backlog=128) as server:
         closing = threading.Event()
 
@@ -201,13 +212,16 @@ def port(address: str) -> Iterator[Address]:
             yield server.getsockname()[:2]
         finally:
             closing.set()
-            # Closing alone would leave `accept` waiting.
+            # Closing alone would not end `accept`.
             server.shutdown(socket.SHUT_RDWR)
             thread.join(1)
 
 
 def reach(address: Address) -> float:
-    """Seconds that the clock behind `address` is ahead of this one. Raises OSError if it cannot be reached in time."""
+    """Return the seconds that the clock behind `address` is ahead of this host's clock.
+
+    Raise OSError if `address` does not answer in time.
+    """
     before = time.time()
     with socket.create_connection(address, REACH_SECONDS) as connection, connection.makefile("rb") as file:
         text = file.readline(64)

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_EXECUTORS = 2
-"""Executors of the local cluster that is started if neither a master nor a number of nodes is given."""
+"""Executors of the local cluster. It starts if neither a master nor a number of nodes is given."""
 JOB_SECONDS = 120.0
 """Seconds within which the executors must answer."""
 SETTLE_SECONDS = 3.0
-"""After the last executor, where their number is not known."""
+"""Seconds to wait after the last executor if the number of executors is unknown."""
 
-_HARMLESS_HERE = ("spark.speculation", "spark.task.cpus")  # harmless to a look at the executors, unlike to a run
+_HARMLESS_HERE = ("spark.speculation", "spark.task.cpus")  # harmless for this check, but not for a run
 
 
 @dataclass
 class Report:
-    """What was seen, and what is wrong with it."""
+    """The facts, and the problems that were found."""
 
     settings: dict[str, str]
     driver: Facts | None = None
@@ -51,7 +51,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Planned:
-    """A run that is to be: its nodes, the executors that feed them, and the bytes that each node spools, by rank."""
+    """A planned run.
+
+    nodes: number of nodes. spare: executors that feed the nodes. spooled: bytes that each node spools, by rank.
+    """
 
     nodes: int | None
     spare: int = 0
@@ -59,12 +62,15 @@ class Planned:
 
 
 def check(config: CheckConfig, planned: Planned) -> Report:
-    """Look at the settings, then at the driver and every executor; never longer than the configuration's limit."""
+    """Check the settings, then the driver and every executor.
+
+    The configuration's `timeout` limits the wait for executors. JOB_SECONDS limits the wait for their answers.
+    """
     known = known_settings()
     unreadable = list(value_problems(known))
     fatal = [one for one in start_problems(known) if one.key not in _HARMLESS_HERE or one in unreadable]
     if fatal:
-        # Under some of them Spark would not start, and under others no barrier stage would run.
+        # With some of these settings Spark would not start. With the rest, no barrier stage would run.
         own = probe.own_facts(_address(known))
         tried = probe.Tried(None) if config.path is None else probe.try_folder(config.path)
         driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own)
@@ -84,7 +90,7 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
     sc = spark.sparkContext
     wanted, spare = planned.nodes or most_executors(report.settings) or 1, planned.spare
     if any(problem.key == "nodes" for problem in report.problems):
-        # There will never be more than Spark was asked for.
+        # Spark never starts more executors than the settings ask for.
         wanted, spare = most_executors(report.settings) or 1, 0
     try:
         requirements.await_executors(sc, wanted, Patience(config.timeout), spare)
@@ -109,7 +115,7 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
 
 
 def _settle(sc: SparkContext) -> None:
-    """Return when no other executor has come for a while: nothing says how many there will be."""
+    """Wait until the number of executors has not changed for SETTLE_SECONDS, because the final number is unknown."""
     seen, since = 0, time.monotonic()
     while time.monotonic() - since < SETTLE_SECONDS:
         if (now := executors.executors_of(sc)) != seen:
@@ -118,7 +124,7 @@ def _settle(sc: SparkContext) -> None:
 
 
 def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[Facts], Problem | None]:
-    """The facts of each executor, or what kept the executors from telling them."""
+    """Return (the facts of each executor, the problem that kept the executors from answering)."""
     sc = spark.sparkContext
     group = f"sparksplit-check-{uuid.uuid4().hex[:8]}"
     texts: list[str] = []
@@ -131,7 +137,7 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         except Exception as error:
             failures.append(str(error))
 
-    # In a thread, because of the time limit, and because the job's group stays with the thread.
+    # Use a thread, because of the time limit, and because a job group belongs to a thread.
     collecting = threading.Thread(target=collect, name="check", daemon=True)
     collecting.start()
     collecting.join(JOB_SECONDS)
@@ -157,7 +163,7 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
 
 
 def _address(settings: dict[str, str]) -> str:
-    """The driver's address as executors know it."""
+    """Return the driver's address for executors. Raise ConfigError for an unknown host."""
     host = settings.get("spark.driver.host") or socket.gethostname()
     try:
         return socket.gethostbyname(host)
@@ -167,7 +173,7 @@ def _address(settings: dict[str, str]) -> str:
 
 @contextmanager
 def _left(folder: str | None) -> Iterator[str | None]:
-    """A file in `folder` for the executors to look for."""
+    """Write a file into `folder` for the executors to look for, and yield its path. Remove the file afterwards."""
     if folder is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""The report for people."""
+"""Prints the report as a table for people."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sparksplit.operations.check.run import Report
 from sparksplit.spark.settings.requirements import overhead_mebibytes
 
 WIDTH = 140
-"""Columns where there is no terminal."""
+"""Width in columns without a terminal."""
 
 
 def show(report: Report, path: str | None) -> None:
@@ -48,7 +48,7 @@ def _row(report: Report, facts: Facts, path: str | None) -> list[str]:
         facts.python,
         f"other: {', '.join(other)}" if other else f"{sum(v is not None for v in facts.versions.values())} the same",
         "not asked"
-        if path is None or (driver.folder and facts is not driver)  # executors look where the driver could write
+        if path is None or (driver.folder and facts is not driver)  # executors test only where the driver could write
         else "NO"
         if facts.folder
         else "read, written" + (f" as {facts.writes_as}" if facts.writes_as else ""),

@@ -1,5 +1,6 @@
-"""`devices`: what devices the driver and the executors have, what they can do, and what a training step does on them.
+"""`devices`: the devices of the driver and the executors, their speed, and the work of a training step on them.
 
-`run` is the driver's part, `ask` starts a fresh interpreter and listens to it, `node/` is what runs there and alone
-imports TensorFlow; `host`, `sizes` and `summary` are arithmetic and parsers without side effects.
+`run` is the driver's part. `ask` starts a fresh interpreter and reads its answers. `node/` runs in this interpreter,
+and only `node/` imports TensorFlow. `host` asks the system about its hardware. `sizes` and `summary` are pure
+arithmetic.
 """

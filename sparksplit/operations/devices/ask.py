@@ -1,6 +1,7 @@
-"""Asks a fresh interpreter to measure, within a time limit, and cleans up after it; on the driver and in executors.
+"""Starts a fresh interpreter that measures within a time limit, and cleans up afterwards. Runs on the driver and in
+executors.
 
-Spark's Python worker must not import TensorFlow, and a fork of it would hold Arrow's and gRPC's threads.
+Spark's Python worker must not import TensorFlow. A fork of the worker would hold the threads of Arrow and gRPC.
 """
 
 from __future__ import annotations
@@ -27,20 +28,22 @@ from sparksplit.base.records import JsonObject
 from sparksplit.operations.devices import host
 
 MODULE = "sparksplit.operations.devices.node.process"
-"""What the interpreter runs."""
+"""The module that the interpreter runs."""
 
 _NO_GPU = re.compile(
     r"(Could not find cuda drivers[^.]*|Cannot dlopen some GPU libraries[^.]*|failed call to cuInit.*)"
 )
-"""What TensorFlow writes where it sees no GPU."""
+"""TensorFlow's messages if it sees no GPU."""
 _LOG_LINES = 200
 
 
 @dataclass(frozen=True)
 class Order:
-    """What the interpreter is to do. parent: the process that asks. gpu_mebibytes: what is free on each GPU. cores,
-    cpu: how many processors compute at once, and what they are. training: what `node.step.look` takes; None: measure
-    the devices.
+    """The order for the interpreter.
+
+    parent: id of the process that asks. threads: TensorFlow's threads per operation. gpu_mebibytes: free memory on each
+    GPU in MiB. cores: number of cores that compute at once. cpu: the host's processors. training: the argument of
+    `node.step.look`; None: measure the devices.
     """
 
     parent: int
@@ -53,8 +56,11 @@ class Order:
 
 @dataclass
 class Answer:
-    """parts: what was found, by name. problem: why the rest was not. usage: whether that is the user's mistake.
-    log: the last lines that the interpreter wrote."""
+    """The answer of the interpreter.
+
+    parts: the measurements, by name. problem: why measurements are missing. usage: whether the user caused the problem.
+    log: the last lines that the interpreter wrote.
+    """
 
     parts: dict[str, Any] = field(default_factory=dict)
     problem: str | None = None
@@ -70,10 +76,10 @@ def look(
     training: JsonObject | None,
     skip: str | None = None,
 ) -> JsonObject:
-    """One process's ProcessRecord as JSON, and `usage` beside it: a mistake of the user's, or None.
+    """Return a process's ProcessRecord as JSON. The extra key `usage` holds the user's mistake, or None.
 
-    given: the GPUs that Spark has assigned. seconds: the limit of each interpreter. training: also look at a step of
-    this model. skip: why nothing is to be measured here.
+    given: GPUs that Spark has assigned. seconds: time limit of each interpreter. training: also measure a step of this
+    model. skip: the reason to measure nothing here.
     """
     cpu = host.cpu()
     total, free = host.memory()
@@ -113,7 +119,10 @@ def look(
 
 
 def _ask(order: Order, visible: str | None, seconds: float) -> Answer:
-    """Start the interpreter, and take what it finds until its end or the limit. visible: the GPUs that it sees."""
+    """Start the interpreter, and collect its parts until its end or the time limit.
+
+    visible: GPUs that the interpreter sees.
+    """
     answer = Answer()
     lines: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
     scratch = tempfile.mkdtemp(prefix="sparksplit-devices-", dir=_local_folder())
@@ -122,7 +131,8 @@ def _ask(order: Order, visible: str | None, seconds: float) -> Answer:
         environment["CUDA_VISIBLE_DEVICES"] = visible
     try:
         process = subprocess.Popen(
-            # -P: the working directory holds what users ship with their application, not our modules.
+            # -P: import nothing from the working directory, which holds the files that users ship with their
+            # application.
             [sys.executable, "-P", "-u", "-m", MODULE],
             env=environment,
             stdin=subprocess.PIPE,
@@ -202,7 +212,10 @@ def _why_no_gpu(log: Sequence[str]) -> str:
 
 
 def _local_folder() -> str | None:
-    """A folder of Spark's local disks, which Spark removes with the application; None on the driver: the system's."""
+    """Return a folder on Spark's local disks, which Spark removes with the application.
+
+    On the driver, return None, which means the system's temporary folder.
+    """
     folders = os.environ.get("SPARK_LOCAL_DIRS")
     if not folders:
         return None
@@ -212,5 +225,5 @@ def _local_folder() -> str | None:
 
 
 def _python_path() -> str:
-    """This process's import path, so that --py-files archives and a source checkout work there as here."""
+    """Return this process's import path. With it, the interpreter finds --py-files archives and a source checkout."""
     return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))

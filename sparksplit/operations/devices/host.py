@@ -1,4 +1,4 @@
-"""A host's processors, memory and GPUs by the system's own word; without TensorFlow."""
+"""A host's processors, memory and GPUs, as the system reports them, without TensorFlow."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 from sparksplit.operations.devices.record import Cpu, Smi, SmiGpu
 
 SMI_SECONDS = 20.0
-"""How long nvidia-smi may take: a driver that hangs must not hold the command."""
+"""Seconds that nvidia-smi may take, so that a hanging GPU driver does not block the command."""
 _SMI_FIELDS = ("index", "name", "uuid", "memory.total", "memory.used", "driver_version")
 _INSTRUCTIONS = re.compile(r"sse4_[12]|sse2|avx\w*|fma|f16c|amx_\w+|neon|asimd\w*|sve\w*|bf16|i8mm")
 
 
 def cpu() -> Cpu:
-    """This host's processors, and how many of them this process may use."""
+    """Return this host's processors, and how many of them this process may use."""
     usable = sorted(os.sched_getaffinity(0))
     highest = _read("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
     quota = _read("/sys/fs/cgroup/cpu.max")
@@ -27,11 +27,14 @@ def cpu() -> Cpu:
 
 
 def parse_cpu(text: str, usable: list[int], highest: str = "", quota: str = "") -> Cpu:
-    """From /proc/cpuinfo, the usable processors' numbers, cpuinfo_max_freq (kHz) and cpu.max of the control group."""
+    """Parse the content of /proc/cpuinfo.
+
+    usable: numbers of the usable processors. highest: cpuinfo_max_freq in kHz. quota: cpu.max of the control group.
+    """
     processors = [_pairs(part) for part in text.split("\n\n") if part.strip()]
     numbered = {int(one["processor"]): one for one in processors if one.get("processor", "").isdecimal()}
     known = [numbered[number] for number in usable if number in numbered]
-    # Where cores have no numbers (ARM), each processor is one.
+    # Without core numbers (ARM), each processor counts as a core.
     cores = {(one.get("physical id"), one.get("core id", one["processor"])) for one in known}
     first = known[0] if known else {}
     words = (first.get("flags") or first.get("Features") or "").split()
@@ -53,14 +56,14 @@ def parse_cpu(text: str, usable: list[int], highest: str = "", quota: str = "") 
 
 
 def memory() -> tuple[int, int]:
-    """(MiB of the host, MiB of it that are free)."""
+    """Return (the host's memory in MiB, its free memory in MiB)."""
     pairs = _pairs(_read("/proc/meminfo"))
     total, free = (int(pairs.get(name, "0").split()[0]) // 1024 for name in ("MemTotal", "MemAvailable"))
     return total, free
 
 
 def nvidia_smi() -> Smi:
-    """What nvidia-smi says, within a time limit."""
+    """Return the answer of nvidia-smi. The call has a time limit."""
     command = ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=SMI_SECONDS, check=False)
@@ -77,7 +80,7 @@ def nvidia_smi() -> Smi:
 
 
 def parse_smi(text: str) -> Smi:
-    """From nvidia-smi's lines of values."""
+    """Parse nvidia-smi's lines of values."""
     gpus, driver = [], None
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
@@ -91,7 +94,10 @@ def parse_smi(text: str) -> Smi:
 
 
 def _parse_quota(text: str) -> float | None:
-    """How many processors at a time "200000 100000" allows; None for "max 100000" and where nothing is said."""
+    """Return the number of processors that a quota such as "200000 100000" allows.
+
+    None: no limit, or an unknown format.
+    """
     with suppress(ValueError, ZeroDivisionError):
         quota, period = text.split()
         return round(int(quota) / int(period), 2)
@@ -99,7 +105,7 @@ def _parse_quota(text: str) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """A number; None for "[N/A]"."""
+    """Return the number; None for "[N/A]"."""
     with suppress(ValueError):
         return float(text)
     return None
@@ -111,7 +117,7 @@ def _pairs(text: str) -> Mapping[str, str]:
 
 
 def _read(path: str) -> str:
-    """A file of the system's; "" where there is none."""
+    """Return the content of a system file; "" if the file cannot be read."""
     with suppress(OSError):
         return Path(path).read_text(encoding="utf-8", errors="replace")
     return ""

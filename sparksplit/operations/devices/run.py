@@ -1,4 +1,4 @@
-"""Gathers what the driver's and the executors' processes find out about their devices, and leaves devices.json."""
+"""Gathers the measurements of the driver's and the executors' devices, and writes devices.json."""
 
 from __future__ import annotations
 
@@ -36,34 +36,37 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOCAL_EXECUTORS = 2
-"""Executors of the local cluster that is started if neither a master nor a number of nodes is given."""
+"""Executors of the local cluster. It starts if neither a master nor a number of nodes is given."""
 SPARK_SECONDS = 60.0
-"""How much longer than its interpreters an executor may take to answer."""
+"""Extra seconds for an executor to answer, beyond the time limits of its interpreters."""
 
 
 @dataclass(frozen=True)
 class _Ask:
-    """What every executor is asked; the arguments of `ask.look`."""
+    """The arguments of `ask.look` for every executor."""
 
     threads: int
     seconds: float
     training: JsonObject | None
 
     def __call__(self, _: Iterable[Any]) -> Iterator[str]:
-        """One task of a barrier stage: a ProcessRecord as JSON."""
+        """Run one task of a barrier stage, and yield a ProcessRecord as JSON."""
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
         gpu = context.resources().get("gpu")
-        # At the same time, as the nodes of a run compute.
+        # Measure on all executors at the same time, because the nodes of a run also compute at the same time.
         context.barrier()
         given = list(gpu.addresses) if gpu is not None else []
         yield json.dumps(look(f"executor {context.partitionId()}", self.threads, given, self.seconds, self.training))
 
 
 def devices(config: DevicesConfig) -> DevicesRecord:
-    """Measure, within the configuration's limits. Raises UsageError for mistakes, before Spark starts if they can be
-    known by then; RunError where executors do not come or do not answer."""
+    """Measure the devices within the configuration's time limits.
+
+    Raise UsageError for mistakes, before Spark starts if possible. Raise RunError if executors do not come or do not
+    answer.
+    """
     _check_output(config)
     training = None if config.train is None else _training(config, config.train)
     with spark_session("sparksplit devices", config.nodes or LOCAL_EXECUTORS) as spark:
@@ -94,14 +97,14 @@ def devices(config: DevicesConfig) -> DevicesRecord:
 
 
 def leave(record: DevicesRecord, output: str) -> str:
-    """Write devices.json, by rename; returns its path."""
+    """Write the record to `output` by rename, and return the absolute path."""
     path = filesystem.absolute(output)
     filesystem.write_json(path, record.to_json())
     return path
 
 
 def _check_output(config: DevicesConfig) -> None:
-    """Raise ConfigError if the output is a folder, or a file that is not this command's."""
+    """Raise ConfigError if the output is a folder, or a file that `devices` did not write."""
     path = filesystem.absolute(config.output)
     if filesystem.is_folder(path):
         raise config.error("output", f"{path} is a folder; name a file in it, such as {filesystem.join(path, DEVICES)}")
@@ -113,7 +116,7 @@ def _check_output(config: DevicesConfig) -> None:
 
 
 def _training(config: DevicesConfig, file: str) -> JsonObject:
-    """What `node.step.look` takes. Raises UsageError for mistakes in the file, and in what it names."""
+    """Return the argument of `node.step.look`. Raise UsageError for mistakes in the file and in its data."""
     overrides = [] if config.data is None else [f"data={json.dumps(config.data)}"]
     wanted = load(TrainConfig, file, overrides)
     data = open_data(wanted)
@@ -127,7 +130,7 @@ def _training(config: DevicesConfig, file: str) -> JsonObject:
 
 
 def _await_executors(spark: SparkSession, config: DevicesConfig, settings: dict[str, str]) -> int:
-    """Wait for the executors; returns how many are to be measured."""
+    """Wait for the executors. Return the number of executors to measure."""
     sc = spark.sparkContext
     wanted = config.nodes or most_executors(settings) or 1
     requirements.check_settings(settings, wanted)
@@ -136,7 +139,7 @@ def _await_executors(spark: SparkSession, config: DevicesConfig, settings: dict[
 
 
 def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
-    """The answers of `count` executors."""
+    """Return the answers of `count` executors. Raise RunError if they do not answer."""
     sc = spark.sparkContext
     group = f"sparksplit-devices-{uuid.uuid4().hex[:8]}"
     texts: list[str] = []
@@ -149,7 +152,7 @@ def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
         except Exception as error:
             reasons.append(spark_reason(str(error)))
 
-    # In a thread, because of the time limit, and because the job's group stays with the thread.
+    # Use a thread, because of the time limit, and because a job group belongs to a thread.
     seconds = ask.seconds * (1 if ask.training is None else 2) + SPARK_SECONDS
     collecting = threading.Thread(target=collect, name="devices", daemon=True)
     collecting.start()
@@ -169,14 +172,16 @@ def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
 
 
 def _threads(settings: dict[str, str]) -> int:
-    """How many threads TensorFlow uses per operation in an executor: the cores that it would have in a run, in which
-    spark.task.cpus is all of them; here it need not be."""
+    """Return TensorFlow's threads per operation in an executor: the cores that a node would have in a run.
+
+    In a run, spark.task.cpus is the number of all cores. Here spark.task.cpus may be smaller.
+    """
     local = re.match(r"local-cluster\[\s*\d+\s*,\s*(\d+)", settings.get("spark.master", ""))
     return max(granted_cores(settings), int(local[1]) if local else int(settings.get("spark.executor.cores", "1")))
 
 
 def _too_small(settings: dict[str, str]) -> str | None:
-    """Why the driver's devices are not measured: its container would be killed; None where there is no such limit."""
+    """Return why the driver's devices are not measured: YARN would kill the driver's container. None: measure them."""
     if settings.get("spark.master") != "yarn" or settings.get("spark.submit.deployMode") != "cluster":
         return None
     given = settings.get("spark.driver.memoryOverhead")

@@ -1,4 +1,4 @@
-"""What to measure, and what figures mean: sizes that fit a device, and the arithmetic of its speed. Pure."""
+"""Sizes of measurements that fit a device, and the arithmetic of the device's speed. All functions are pure."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Sequence
 FIRST_SIZE = 64
 LARGEST_SIZE = 16384
 PRODUCT_SECONDS = 0.1
-"""No larger product is tried once one has taken this long."""
+"""After a product that took this many seconds, no larger product is tried."""
 EXPONENT = 10
 LARGEST_POWER = 10_000
-"""The matrices of A^n + B^n in the chapter on devices."""
+"""Rows of the matrices of A^n + B^n in the chapter on devices."""
 
 _FLOPS_PER_CYCLE = (
     ("avx512f", 64, "AVX-512 with two units"),
@@ -19,13 +19,13 @@ _FLOPS_PER_CYCLE = (
     ("sse2", 8, "SSE"),
     ("asimd", 16, "NEON with two units"),
 )
-"""An instruction set to a core's float32 operations in a cycle, the widest first."""
+"""By instruction set, the widest first: float32 operations of a core per cycle, and a description."""
 
 
 def next_size(n: int, seconds: float, free_bytes: float) -> int | None:
-    """The size to try after products of n x n that took `seconds` each; None where that was the last.
+    """Return the size to try after products of n x n that took `seconds` each. None: there is no larger size to try.
 
-    Sizes double. free_bytes: of the device; three matrices take at most a quarter of it.
+    Sizes double. free_bytes: free bytes of the device. Three matrices take at most a quarter of them.
     """
     larger = 2 * n
     if seconds > PRODUCT_SECONDS or larger > LARGEST_SIZE or 3 * 4 * larger**2 > free_bytes / 4:
@@ -34,19 +34,19 @@ def next_size(n: int, seconds: float, free_bytes: float) -> int | None:
 
 
 def repeats(seconds: float, budget: float, least: int = 2, most: int = 200) -> int:
-    """How often to measure what takes `seconds`, to fill about `budget` seconds."""
+    """Return how often to repeat a measurement of `seconds` to fill about `budget` seconds."""
     return max(least, min(most, int(budget / max(seconds, 1e-9))))
 
 
 def product_gflops(n: int, seconds: float) -> float:
-    """GFLOP/s of a product of two n x n matrices."""
+    """Return the GFLOP/s of a product of two n x n matrices."""
     return 2 * n**3 / seconds / 1e9
 
 
 def power_size(gflops: float, seconds: float, free_bytes: float) -> int:
-    """The largest n, a multiple of 50, for which A^10 + B^10 take `seconds` on a device of so many GFLOP/s.
+    """Return the largest n so that A^10 + B^10 take `seconds` on a device of `gflops` GFLOP/s. n is a multiple of 50.
 
-    At most the chapter's 10,000, and at most a quarter of the free memory for eight matrices.
+    n is at most the chapter's 10,000 and at least 50. Eight matrices take at most a quarter of the free memory.
     """
     operations = gflops * 1e9 * seconds / (2 * (EXPONENT - 1))
     by_time = (operations / 2) ** (1 / 3)
@@ -55,14 +55,15 @@ def power_size(gflops: float, seconds: float, free_bytes: float) -> int:
 
 
 def copy_sizes(free_bytes: float, most: int = 64 << 20) -> list[int]:
-    """Bytes to copy: 4 KiB, 64 KiB, 1 MiB, 16 MiB, `most`; none above an eighth of the free memory."""
+    """Return the bytes to copy: 4 KiB, and 64 KiB, 1 MiB, 16 MiB, `most` up to an eighth of the free memory."""
     return [size for size in (4 << 10, 64 << 10, 1 << 20, 16 << 20, most) if size <= max(4 << 10, free_bytes / 8)]
 
 
 def cpu_peak(instructions: Sequence[str], cores: int, gigahertz: float | None) -> tuple[float | None, str]:
-    """(float32 GFLOP/s of so many cores by their instruction set and clock, how that was computed).
+    """Return (peak float32 GFLOP/s of `cores` cores, how the peak was computed). The peak is None if it is unknown.
 
-    What a set allows at most: some processors have one unit instead of two, and clocks change under load.
+    The peak is the most that the instruction set and the clock rate allow. Some processors have one unit instead of
+    two, and clock rates change under load.
     """
     if gigahertz is None:
         return None, "unknown: the system does not report the clock rate"
@@ -74,5 +75,5 @@ def cpu_peak(instructions: Sequence[str], cores: int, gigahertz: float | None) -
 
 
 def median(values: Sequence[float]) -> float:
-    """The middle value; of an even number of them the upper middle."""
+    """Return the middle value. For an even number of values, return the upper middle value."""
     return sorted(values)[len(values) // 2]

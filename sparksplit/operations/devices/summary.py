@@ -1,4 +1,4 @@
-"""From a graph's nodes and a profile's events to counts and shares: pure, and without TensorFlow's classes."""
+"""Turns a graph's nodes and a profile's events into counts and shares. Pure, and without TensorFlow's classes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sparksplit.operations.devices.sizes import median
 MATRIX_PRODUCTS = re.compile(r"\w*MatMul\w*|Einsum|CudnnRNN\w*")
 CONVOLUTIONS = re.compile(r"\w*Conv[123]D\w*|\w*FusedConv\w*|\w*DepthwiseConv\w*")
 CROSSING = frozenset(("_Recv", "_HostRecv"))
-"""Nodes that take a tensor from another device."""
+"""Nodes that receive a tensor from another device."""
 STRUCTURE = re.compile(
     "_Arg|_Retval|_DeviceArg|_DeviceRetval|_Send|_Recv|_HostSend|_HostRecv|NoOp|Const|Enter|Exit|Merge|Switch|"
     "NextIteration|LoopCond|Identity|IdentityN|ControlTrigger"
 )
-"""Operations that compute nothing: where they are does not matter."""
+"""Operations that compute nothing. Their device does not matter."""
 
 # `model/dense/MatMul:MatMul`: the node and its operation, as TensorFlow's profiler names them.
 _EVENT = re.compile(r"(?P<node>[\w./\-]+):(?P<operation>_?[A-Z]\w*)")
@@ -26,7 +26,7 @@ _EVENT = re.compile(r"(?P<node>[\w./\-]+):(?P<operation>_?[A-Z]\w*)")
 
 @dataclass(frozen=True)
 class Node:
-    """A node of a graph. types: the attributes of it that are types, by name."""
+    """A node of a graph. types: the node's attributes that are types, by name."""
 
     device: str
     operation: str
@@ -35,8 +35,11 @@ class Node:
 
 @dataclass(frozen=True)
 class Kernel:
-    """An implementation of an operation for one kind of device. types: what it takes by attribute; all if empty.
-    on_host: whether some of its tensors must be in the host's memory."""
+    """An implementation of an operation for one kind of device.
+
+    types: allowed types by attribute; an attribute that is not listed allows all types. on_host: whether some of the
+    kernel's tensors must be in the host's memory.
+    """
 
     device: str
     types: dict[str, frozenset[str]]
@@ -45,7 +48,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Event:
-    """What one thread, or one stream of a GPU, did from `begin` to `end`, in any unit."""
+    """The work of one thread, or of one stream of a GPU, from `begin` to `end`, in any unit."""
 
     name: str
     begin: float
@@ -53,12 +56,15 @@ class Event:
 
 
 def short(device: str) -> str:
-    """`/job:localhost/replica:0/task:0/device:GPU:0` as `GPU:0`."""
+    """Return `/job:localhost/replica:0/task:0/device:GPU:0` as `GPU:0`."""
     return device.rpartition("device:")[2] or "not placed"
 
 
 def placed(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
-    """Device to operation to count, the most frequent first; without those that compute nothing."""
+    """Return the number of operations by device and type, the most frequent first.
+
+    Operations that compute nothing are left out.
+    """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for node in nodes:
         if not STRUCTURE.fullmatch(node.operation):
@@ -67,7 +73,7 @@ def placed(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
 
 
 def fallen_back(nodes: Iterable[Node], kernels: dict[str, Sequence[Kernel]]) -> list[OnCpu]:
-    """The operations on a CPU, with why they are not on a GPU; the most frequent first."""
+    """Return the operations on a CPU, and why they are not on a GPU, the most frequent first."""
     found: Counter[tuple[str, str]] = Counter()
     for node in nodes:
         if short(node.device).startswith("CPU") and not STRUCTURE.fullmatch(node.operation):
@@ -76,7 +82,7 @@ def fallen_back(nodes: Iterable[Node], kernels: dict[str, Sequence[Kernel]]) -> 
 
 
 def why_on_cpu(node: Node, kernels: Sequence[Kernel]) -> str:
-    """Why a node may be on the CPU of a process that has a GPU. kernels: of its operation."""
+    """Return why a node may be on the CPU of a process that has a GPU. kernels: the kernels of the node's operation."""
     on_gpu = [kernel for kernel in kernels if kernel.device in ("GPU", "DEFAULT")]
     if not on_gpu:
         return "TensorFlow has no GPU kernel for it"
@@ -94,9 +100,9 @@ def _takes(kernel: Kernel, node: Node) -> bool:
 
 
 def self_times(events: Sequence[Event]) -> list[tuple[str, float]]:
-    """(name, time without what is inside) of the events of one thread, each of which lies within another or apart."""
+    """Return (name, time without nested events) of one thread's events. Two events are nested, or do not overlap."""
     found: list[tuple[str, float]] = []
-    above: list[tuple[Event, float]] = []  # those that are going on, with the time of what was inside them
+    above: list[tuple[Event, float]] = []  # open events, with the time of their nested events
 
     def close() -> None:
         event, inside = above.pop()
@@ -114,14 +120,17 @@ def self_times(events: Sequence[Event]) -> list[tuple[str, float]]:
 
 
 def operation_of(name: str) -> str | None:
-    """The operation in an event's name; None for what is not one operation of a graph."""
+    """Return the operation in an event's name; None if the event is not one operation of a graph."""
     match = _EVENT.fullmatch(name)
     return match["operation"] if match else None
 
 
 @dataclass(frozen=True)
 class Shares:
-    """seconds: of all operations of an update, in the events' unit. operations: the longest first."""
+    """Shares of the time of an update.
+
+    seconds: time of all operations of an update, in the events' unit. operations: the longest first.
+    """
 
     seconds: float
     matrix_products: float
@@ -130,10 +139,10 @@ class Shares:
 
 
 def shares(timed: Iterable[tuple[str, float]], updates: int, most: int = 12) -> Shares:
-    """Shares of the time of all operations. timed: (name of the event, its own time), of `updates` updates.
+    """Return the shares of the time of all operations. timed: (name of the event, its own time), of `updates` updates.
 
-    Each call of a node counts as the middle one of its calls: a thread that the host stops for a while is no slow
-    operation.
+    Each call of a node counts with the median time of the node's calls. A thread that the host stops for a while is
+    then not taken for a slow operation.
     """
     by_node: dict[str, list[float]] = defaultdict(list)
     for name, seconds in timed:

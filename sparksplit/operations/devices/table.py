@@ -1,4 +1,4 @@
-"""The record for people."""
+"""Prints the record as tables for people."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.table import Table
 from sparksplit.operations.devices.record import Copy, DevicesRecord, ProcessRecord
 
 WIDTH = 140
-"""Columns where there is no terminal."""
+"""Width in columns without a terminal."""
 OPERATIONS = 4
-"""How many kinds of operations a row names."""
+"""Number of operation types that a row names."""
 
 
 def show(record: DevicesRecord) -> None:
@@ -125,7 +125,7 @@ def _steps(everyone: Sequence[ProcessRecord]) -> Iterator[list[str]]:
 
 
 def _words(one: ProcessRecord) -> Iterator[str]:
-    """What the tables do not hold."""
+    """Yield the facts that the tables do not hold."""
     if one.nvidia_smi.problem is not None:
         yield f"nvidia-smi finds no GPU: {one.nvidia_smi.problem}"
     if one.tensorflow is not None and one.tensorflow.no_gpu is not None:

@@ -1,1 +1,1 @@
-"""Passes over all rows, as Spark jobs: rows are numbered, counted, cut into splits, fitted on and dealt into lanes."""
+"""Passes over all rows, as Spark jobs: they number, count and cut rows, fit on rows, and deal rows into lanes."""

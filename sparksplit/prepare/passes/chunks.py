@@ -1,9 +1,9 @@
-"""Rows packed into chunks of bytes, which is how Spark keeps and shuffles them: it then moves a few thousand bytes at a
-time instead of single rows with all their columns.
+"""Packs rows into chunks of bytes, in which Spark keeps and shuffles them. Spark then moves a few thousand bytes at a
+time, instead of single rows with all their columns.
 
-A row is a record of fixed length: its numbers, its tensors, and how long its texts are. The texts, and whatever else is
-not of the same length in all rows, lie beside the records, one after the other. A chunk is a stretch of records, and of
-each such column. Packing and unpacking cost no work for each chunk: those of a record batch are one stretch of memory.
+A row is a record of fixed length: its numbers, its tensors and the lengths of its texts. Texts, and other values of
+variable length, are outside the records, one after another. A chunk is a range of records, and a range of each such
+column. All chunks of a record batch are one range of memory, so packing and unpacking cost no work for each chunk.
 """
 
 from __future__ import annotations
@@ -34,37 +34,39 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Codec:
-    """Packs the columns of `schema`: numbers, texts and bytes that may be null, and bytes of which all values have the
-    same number, which are fixed_size_binary here and binary where they are packed and unpacked.
+    """Packs the columns of `schema`: numbers, texts or bytes that may be null, and bytes of fixed size.
+
+    Bytes of fixed size are fixed_size_binary in `schema`, but binary before packing and after unpacking.
     """
 
     schema: pa.Schema
 
     @cached_property
     def record(self) -> np.dtype[np.void]:
-        """The fields of a record, one for each column (f0, f1, ...); of a text its length, -1 for a null."""
+        """The fields of a record, one for each column (f0, f1, ...). A text's field is its length, or -1 for a null."""
         return np.dtype([(f"f{place}", _field(field.type)) for place, field in enumerate(self.schema)])
 
     @cached_property
     def texts(self) -> list[int]:
-        """The places of the columns of texts and bytes."""
+        """The places of the columns of texts and bytes of variable length."""
         return [place for place, field in enumerate(self.schema) if _varies(field.type)]
 
     @cached_property
     def unpacked(self) -> pa.Schema:
-        """The schema of what is packed and unpacked."""
+        """The schema before packing and after unpacking."""
         kinds = [pa.binary() if pa.types.is_fixed_size_binary(field.type) else field.type for field in self.schema]
         return pa.schema([(field.name, kind) for field, kind in zip(self.schema, kinds, strict=True)])
 
     def pack(
         self, columns: Sequence[pa.Array], chunk_bytes: int, group: npt.NDArray[Any] | None = None
     ) -> tuple[Order, list[pa.Array]]:
-        """(a row of each chunk; a binary column of the chunks' records, and one of each text column).
+        """Return (the first row of each chunk; a binary column of the chunks' records, and one of each text column).
 
-        columns: as the schema has them. chunk_bytes: of a chunk, roughly; it has a row at least. group: rows of
-        different groups do not share a chunk: integers from 0 [rows]
+        columns: as in the schema.
+        chunk_bytes: approximate bytes of a chunk. A chunk has at least one row.
+        group: integers from 0 [rows]. Rows of different groups do not share a chunk.
 
-        Raises ValueError where a binary value does not have the bytes that it should have, or for 2 GiB at a time.
+        Raise ValueError if a binary value has a wrong size, or for 2 GiB of rows or more at a time.
         """
         rows = len(columns[0])
         order = np.arange(rows) if group is None else np.argsort(_narrow(group), kind="stable")
@@ -88,9 +90,9 @@ class Codec:
         return order[starts], packed
 
     def unpack(self, chunks: Sequence[pa.Array]) -> Part:
-        """The rows of chunks, as views of them. chunks: the binary columns that `pack` makes
+        """Return the rows of chunks, as views of the chunks. chunks: the binary columns that `pack` makes
 
-        Raises ValueError where the texts are not as long as the records say.
+        Raise ValueError if the texts do not have the length that the records say.
         """
         offsets, data = _buffers(chunks[0])
         count = int(offsets[-1] - offsets[0]) // self.record.itemsize
@@ -109,7 +111,7 @@ class Codec:
         return Part(records, texts)
 
     def columns(self, part: Part) -> list[pa.Array]:
-        """The columns of the rows, as `unpacked` has them."""
+        """Return the columns of the rows, as in `unpacked`."""
         texts = iter(part.texts)
         return [
             next(texts) if _varies(field.type) else _fixed(np.ascontiguousarray(part.records[f"f{place}"]))
@@ -117,14 +119,14 @@ class Codec:
         ]
 
     def taken(self, parts: Sequence[Part], starts: Order, chosen: Order) -> Part:
-        """Rows by their places among those of all parts. starts: the place of each part's first row"""
+        """Return rows by their places among the rows of all parts. starts: the place of each part's first row"""
         part = np.searchsorted(starts, chosen, side="right") - 1
         order = np.argsort(part, kind="stable")
         numbers, first = np.unique(part[order], return_index=True)
         records, texts = [], []
         for number, rows in zip(numbers.tolist(), np.split(order, first[1:]), strict=True):
             own = chosen[rows] - starts[number]
-            # Without their fields, records are copied whole.
+            # Viewed without fields, so that NumPy copies each record whole.
             records.append(parts[number].records.view(f"V{self.record.itemsize}")[own])
             texts.append([column.take(pa.array(own)) for column in parts[number].texts])
         back = np.empty_like(order)
@@ -134,17 +136,17 @@ class Codec:
 
 
 def chunk_bytes(batch_rows: int) -> int:
-    """How long a chunk may be, where Spark puts `batch_rows` into a record batch."""
+    """Return how large a chunk may be in bytes, if a record batch of Spark has `batch_rows` rows."""
     return max(1, BATCH_BYTES // batch_rows)
 
 
 def joined(pieces: Iterable[Sequence[pa.Array]]) -> list[pa.Array]:
-    """The columns of several record batches, each as one."""
+    """Return the columns of several record batches, each joined into one."""
     return [pa.concat_arrays(columns) for columns in zip(*pieces, strict=True)]
 
 
 def _varies(kind: pa.DataType) -> bool:
-    """Whether values are not all of the same number of bytes."""
+    """Return whether the values have different numbers of bytes."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 
 
@@ -155,7 +157,7 @@ def _field(kind: pa.DataType) -> Any:
 
 
 def _values(column: pa.Array, field: pa.Field) -> npt.NDArray[Any]:
-    """The values of a column of numbers, without nulls, or of bytes."""
+    """Return the values of a column of numbers without nulls, or of bytes of fixed size."""
     if not pa.types.is_fixed_size_binary(field.type):
         numbers: npt.NDArray[Any] = column.to_numpy()
         return numbers
@@ -165,7 +167,7 @@ def _values(column: pa.Array, field: pa.Field) -> npt.NDArray[Any]:
 
 
 def _fixed(values: npt.NDArray[Any]) -> pa.Array:
-    """A column of numbers, or of values of the same number of bytes."""
+    """Return a column of numbers, or of bytes of fixed size."""
     if values.dtype.kind != "V":
         return pa.array(values)
     offsets = np.arange(len(values) + 1, dtype=np.int64) * values.dtype.itemsize
@@ -173,12 +175,15 @@ def _fixed(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def _narrow(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """`numbers`, from 0, in few bits: NumPy sorts 16 of them in the time that it takes to count."""
+    """Return `numbers`, from 0, in the smallest dtype. NumPy sorts up to 16 bits in linear time (radix sort)."""
     return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def _starts(group: npt.NDArray[Any] | None, ends: Order, size: int) -> Order:
-    """Where chunks begin: at a new group, and where one is full. group: ascending. ends: bytes up to each row's end"""
+    """Return where chunks begin: at a new group, and where the chunk before is full.
+
+    group: ascending. ends: bytes up to each row's end. size: bytes of a chunk
+    """
     fresh = np.zeros(len(ends), np.bool_) if group is None else np.diff(group.astype(np.int64), prepend=-1) != 0
     fresh[:1] = True
     first = np.flatnonzero(fresh)
@@ -189,7 +194,7 @@ def _starts(group: npt.NDArray[Any] | None, ends: Order, size: int) -> Order:
 
 
 def _buffers(column: pa.Array) -> tuple[Order, pa.Buffer]:
-    """(offsets [values + 1], bytes) of a column of bytes or text without nulls."""
+    """Return (offsets [values + 1], bytes) of a column of bytes or text without nulls."""
     _, offsets, data = column.buffers()
     if not len(column):
         return np.zeros(1, np.int64), pa.py_buffer(b"")

@@ -1,4 +1,4 @@
-"""Rows counted before any is written: by split, by label, bad ones; and what follows from the counts."""
+"""Counts rows by split and label before any row is written, and checks the counts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 CHECKSUM, WIDE = "checksum", "wide"
 _SUMS = (ROWS, CHECKSUM, WIDE)
 _GROUPED = 1 << 17
-"""Counts that a task collects before it adds up those of the same label."""
+"""Largest number of counts that a task collects before it adds up the counts of equal labels."""
 
 
 class Group(NamedTuple):
-    """Rows of a split and label. checksum: of their ids, as the ledger has it."""
+    """Rows of a split and label. checksum: of their ids, as in the ledger"""
 
     rows: int
     checksum: int
@@ -41,39 +41,43 @@ class Group(NamedTuple):
 
 @dataclass
 class Counts:
-    """Good rows by split and, where labels are classes, by label; otherwise all under the label None. wide: whether
-    there are labels that are numbers which float32 does not hold."""
+    """Good rows by split and label. If labels are not classes, all rows have the label None.
+
+    wide: whether some labels are numbers that float32 does not hold
+    """
 
     groups: dict[str, dict[Any, Group]]
     wide: bool = False
 
     @property
     def rows(self) -> dict[str, int]:
-        """Of each split."""
+        """Rows of each split."""
         return {name: sum(group.rows for group in groups.values()) for name, groups in self.groups.items()}
 
     @property
     def checksums(self) -> dict[str, int]:
-        """Of each split."""
+        """Checksum of each split."""
         return {name: sum(group.checksum for group in groups.values()) % 2**64 for name, groups in self.groups.items()}
 
     @property
     def labels(self) -> dict[str, dict[Any, int]]:
-        """Rows of each label of each split."""
+        """Rows of each label, by split."""
         found = {name: {label: group.rows for label, group in groups.items()} for name, groups in self.groups.items()}
         return {name: {label: rows for label, rows in of.items() if label is not None} for name, of in found.items()}
 
     def keep(self, known: Collection[Any]) -> None:
-        """Leave out all labels but these."""
+        """Leave out all labels except the `known` ones."""
         for name, groups in self.groups.items():
             self.groups[name] = {label: group for label, group in groups.items() if label in known}
 
 
 @described("count")
 def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool = True) -> Counts:
-    """Count the rows of `keys` (part, content hash, label, kept columns, `cut`) by split and, if `labels`, label.
+    """Count the rows of `keys` by split and, if `labels`, by label.
 
-    Raises InputError where there are too many labels to be classes.
+    keys: part, content hash, label, kept columns and `cut`
+
+    Raise InputError if there are too many labels for classes.
     """
     from pyspark.sql import functions as sql
 
@@ -84,9 +88,9 @@ def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool
     schema = pa.schema([*((name, kinds[name]) for name in counted), *sums])
     stage = _Count(identify, cut, schema, labels and source.label_kind == "number")
     parts = keys.through(stage)
-    # In more digits, since some sessions take an overflow for an error.
+    # As decimals, because an overflow is an error in some sessions.
     added = sql.sum(ROWS), sql.sum(sql.col(CHECKSUM).cast("decimal(20)")), sql.sum(WIDE)
-    # More groups than this have too many labels: a label's rows may lie in every split.
+    # More groups than this are too many labels, because a label's rows may lie in every split.
     found = parts.groupBy(*counted).agg(*added).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
     if by_label:
         check_number_of_labels(len({row[LABEL] for row in found}), source.place)
@@ -98,7 +102,7 @@ def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool
 
 @dataclass(frozen=True)
 class _Count:
-    """Adds up, in a task, the rows of each split and label; see `Stage`. numbers: whether labels are some."""
+    """Adds up the rows of each split and label, in a task; see `Stage`. numbers: whether labels are numbers"""
 
     identify: Identify
     cut: Cut
@@ -122,7 +126,8 @@ class _Count:
             yield from self._added(pa.concat_tables(pending)).to_batches(max_chunksize=10_000)
 
     def _wide(self, found: Identified) -> npt.NDArray[np.int64]:
-        """How many of a batch's labels are numbers that float32 does not hold, at its first row [rows]."""
+        """Return how many labels of a batch are numbers that float32 does not hold. The count is at the first row
+        [rows]."""
         counted = np.zeros(len(found.ids), np.int64)
         if self.numbers and len(counted):
             counted[0] = wide(parsed_numbers(found.rows.column(LABEL))).sum()
@@ -135,7 +140,7 @@ class _Count:
 
 
 def without_rows(rows: dict[str, int], has_test: bool) -> str:
-    """Why there is nothing to train on. has_test: whether the test rows come from other files."""
+    """Return why there are no rows to train on. has_test: whether the test rows come from other files"""
     dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
     if not dealt:
         return "has no rows to train on"
@@ -144,9 +149,10 @@ def without_rows(rows: dict[str, int], has_test: bool) -> str:
 
 
 def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) -> None:
-    """Raise RunError where other rows were written than were counted before: they were computed twice, differently.
+    """Raise RunError if the written rows differ from the counted rows. Spark then computed the rows twice, with
+    different results.
 
-    checksums: whether the rows have the ids that they had when they were counted
+    checksums: whether the rows still have the ids that they had when they were counted
     """
     for name, rows in counted.rows.items():
         split = manifest.splits[name]
@@ -157,9 +163,10 @@ def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) ->
 
 
 def left_between(config: PreprocessConfig, every: int, rows: Mapping[str, int]) -> int:
-    """How many rows were left out at the cut's boundaries. every: all rows. rows: of each split
+    """Return how many rows were left out at the boundaries of the cut. every: number of all rows. rows: rows of each
+    split
 
-    Raises InputError where that leaves nothing of a split that was asked for.
+    Raise InputError if rows were left out and a wanted split has none.
     """
     between, cut = every - sum(rows.values()), config.cut
     asked = {"validation": config.validation or cut.validation_from, "test": config.test or cut.test_from, "train": 1}

@@ -1,8 +1,8 @@
-"""The cut into train, validation and test: which split each row falls to, by the way that the configuration names.
+"""The cut: assigns each row to train, validation or test, by the rule in the configuration.
 
-`Cut.splits` is arithmetic on arrays, which executors apply. What must be known of all rows first (boundaries in time
-where shares are asked for, thresholds of every class) is fitted from the rows' keys. It is exact, not an estimate, so
-that the same rows are cut the same way whatever files and tasks they come in.
+`Cut.splits` is arithmetic on arrays, and runs in executors. Boundaries in time (from fractions) and thresholds of every
+class are first fitted on the rows' keys. The fit is exact, not an estimate. So the cut of a row does not depend on
+files and tasks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ F64 = npt.NDArray[np.float64]
 
 
 def outside(time: npt.NDArray[np.int64], stretches: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
-    """Which times are in none of the stretches, each from one up to another; see `Cut.left_out`."""
+    """Return which times are outside all `stretches` [start, stop): bool [rows]. See `Cut.left_out`."""
     found = np.ones(len(time), np.bool_)
     for start, stop in stretches:
         found &= (time < start) | (time >= stop)
@@ -37,9 +37,10 @@ def outside(time: npt.NDArray[np.int64], stretches: Sequence[tuple[int, int]]) -
 
 @dataclass(frozen=True, eq=False)
 class Strata:
-    """For each class, the fractions up to which its rows are test, and up to which they are test or validation.
+    """The thresholds of each class. Rows with a fraction up to `test` are test. Rows up to `held` are test or
+    validation.
 
-    labels: the classes, as Arrow holds raw labels [classes]. test, held: float64 [classes]; below 0: none
+    labels: the classes, as Arrow holds raw labels [classes]. test, held: float64 [classes]. Below 0: no rows.
     """
 
     labels: pa.Array
@@ -49,11 +50,11 @@ class Strata:
 
 @dataclass(frozen=True)
 class Cut:
-    """How training rows are dealt to the splits.
+    """Assigns training rows to the splits.
 
-    validation, test: shares of the rows (by row), of the groups (features, key) or of the latest rows (time).
-    validation_from, test_from: with by: time, the int64 from which on rows are validation, and test; fitted where
-    shares are given. strata: fitted where `stratify` asks for them.
+    validation, test: fractions of the rows (by row), of the groups (features, key) or of the latest rows (time).
+    validation_from, test_from: for by: time, the first int64 time of the split. Fitted if fractions are given.
+    strata: fitted if `stratify` is set.
     """
 
     seed: int = 0
@@ -65,12 +66,11 @@ class Cut:
     test_from: int | None = None
     strata: Strata | None = None
     reach: int = 0
-    """With by: time, how far back from its time a row knows what is to be predicted: the label of a window over time
-    begins there."""
+    """For by: time, how far a label reaches back from the row's time. The label of a window over time begins there."""
 
     @classmethod
     def of(cls, config: PreprocessConfig, brought: Sequence[str] = ()) -> Cut:
-        """The cut that `config` asks for. brought: the splits that the source brings, which get no share."""
+        """Return the cut of `config`. brought: the splits that the source brings, which get no fraction"""
         cut = config.cut
         shares = {name: getattr(config, name) for name in SPLITS[1:]}
         if cut.boundaries or cut.by == "column":
@@ -91,13 +91,13 @@ class Cut:
 
     @property
     def fits(self) -> bool:
-        """Whether `fitted` has to ask for something."""
+        """Whether the cut must be fitted on all rows (cut_fit.py)."""
         return self.validation + self.test > 0 and (self.by == "time" or self.stratify)
 
     @property
     def left_out(self) -> tuple[tuple[int, int], ...]:
-        """The times, each from one up to another, whose rows fall to no split: what they know reaches into the labels
-        of the split that begins there."""
+        """Ranges of times [start, stop) whose rows belong to no split. Their labels overlap labels of the split that
+        starts at stop."""
         starts = [start for start in (self.validation_from, self.test_from) if start is not None]
         return tuple((start - self.reach, start) for start in starts) if self.reach else ()
 
@@ -109,12 +109,13 @@ class Cut:
         cut: npt.NDArray[np.int64] | None = None,
         label: Any = None,
     ) -> npt.NDArray[np.int32]:
-        """The index in SPLITS of each row: int32 [rows].
+        """Return the index in SPLITS of each row: int32 [rows].
 
-        content: uint64 [rows, 2]. number: each row's number among equal rows of the whole source, from 0 [rows]. part:
-        index in SPLITS of the part that the source puts the row in; only train is cut. cut: int64 [rows], what the cut
-        goes by: a hash of the features or the key, a time, an index in SPLITS; anything by row. label: raw labels
-        [rows] that Arrow can hold; only where it stratifies
+        content: uint64 [rows, 2].
+        number: each row's number among equal rows of the whole source, from 0 [rows].
+        part: index in SPLITS of the part that the source puts the row in. Only the part train is cut.
+        cut: int64 [rows]: a hash of the features or the key, a time, or an index in SPLITS. By row, any value.
+        label: raw labels [rows] that Arrow can hold. Needed only for `stratify`.
         """
         if self.by == "row":
             fraction = row_ids.split_fraction(content, number, self.seed)

@@ -1,7 +1,7 @@
-"""What a cut has to know of all rows: boundaries in time, thresholds of every class.
+"""Fits a cut on all rows: boundaries in time, or thresholds of every class.
 
-Both are order statistics, asked for in two steps that Spark does well: first about where they are, then every value
-close to them. So they are exact, though neither the driver nor a task sorts or holds more than a few of the values.
+Both are order statistics, found in two steps. The first step finds roughly where they are, the second reads every value
+close to them. So they are exact, but neither the driver nor a task sorts or holds more than a few values.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 TRAIN = SPLITS.index("train")
 _ACCURACY = 100_000
-"""Of Spark's percentile_approx: ranks are off by at most this part of the rows."""
+"""Accuracy of Spark's percentile_approx: a rank is wrong by at most 1 / 100,000 of the rows."""
 _SIGMAS = 8.0
-"""Far enough from the mean for the odds of a miss to be 1e-15; it costs a second look."""
+"""Standard deviations from the mean within which to search. A miss has probability 1e-15, and costs a second search."""
 
 
 @described("count")
 def fitted(cut: Cut, keys: DataFrame, identify: Identify) -> Cut:
-    """`cut` with what all rows must be asked for; itself where there is nothing to ask.
+    """Return `cut`, fitted on all rows. If there is nothing to fit, return `cut` unchanged.
 
-    keys: the good rows' content hash, part, label and `cut`; read up to four times. identify: numbers them
+    keys: content hash, part, label and `cut` of the good rows. They are read up to five times.
+    identify: numbers the rows of `keys`.
 
-    Raises InputError where there are too few different times for the splits, or too many different labels.
+    Raise InputError if there are too few different times for the splits, or too many different labels.
     """
     if not cut.fits:
         return cut
@@ -58,7 +59,7 @@ def fitted(cut: Cut, keys: DataFrame, identify: Identify) -> Cut:
 
 @dataclass(frozen=True)
 class Times:
-    """Rows of one time, or of all times of a stretch (not `exact`) of which the first is known."""
+    """Rows of one time (`exact`), or of all times in a range, whose first time is known."""
 
     first: int
     rows: int
@@ -66,9 +67,9 @@ class Times:
 
 
 def boundaries(keys: DataFrame, validation: float, test: float) -> tuple[int | None, int | None]:
-    """(the first time that is validation, the first that is test); None for a share of 0.
+    """Return (first time of validation, first time of test). A time is None if the split's fraction is 0.
 
-    Raises InputError where the rows have too few different times.
+    Raise InputError if the rows have too few different times.
     """
     from pyspark.sql import functions as sql
 
@@ -81,19 +82,20 @@ def boundaries(keys: DataFrame, validation: float, test: float) -> tuple[int | N
         if found is not None:
             return found
     found = pick(_times(rows, [(-(2**63), 2**63 - 1)]), validation, test)
-    assert found is not None  # since all times are known
+    assert found is not None  # because all times are known
     return found
 
 
 def _cut(keys: DataFrame) -> DataFrame:
-    """The rows of `keys` that are cut: training rows."""
+    """Return the rows of `keys` that are cut: training rows."""
     from pyspark.sql import functions as sql
 
     return keys.where(sql.col(PART) == TRAIN)
 
 
 def _times(rows: DataFrame, around: Sequence[tuple[int, int]]) -> list[Times]:
-    """The rows by time within the stretches `around`, and of each gap between these together; in order."""
+    """Return the rows by time within the ranges `around`, and the rows of each gap between ranges together. Sorted by
+    time."""
     from pyspark.sql import functions as sql
 
     within, gap = sql.lit(False), sql.lit(0)
@@ -107,12 +109,14 @@ def _times(rows: DataFrame, around: Sequence[tuple[int, int]]) -> list[Times]:
 
 
 def pick(times: Sequence[Times], validation: float, test: float) -> tuple[int | None, int | None] | None:
-    """(the first time that is validation, the first that is test), None for a share of 0, where the rows have these
-    `times`, in order; None where a stretch of times would have to be known better.
+    """Return (first time of validation, first time of test) for rows with these sorted `times`.
 
-    A split gets its share of the latest rows, to the nearest whole time, and at least one time; so do those before it.
+    A time is None if the split's fraction is 0. Return None if the result depends on single times within a range.
 
-    Raises InputError where there are too few different times.
+    A split gets its fraction of the latest rows, to the nearest whole time, and at least one time. At least one time
+    also stays for each split before it.
+
+    Raise InputError if there are too few different times.
     """
     total, end = sum(each.rows for each in times), len(times)
     starts: dict[str, int | None] = {}
@@ -135,8 +139,10 @@ def pick(times: Sequence[Times], validation: float, test: float) -> tuple[int | 
 
 
 def _start(times: Sequence[Times], end: int, wanted: int) -> tuple[int, bool]:
-    """(where the last times before `end` begin that have `wanted` rows, as nearly as whole times allow, but at least
-    one time; whether that is known for sure)"""
+    """Return (place of a split's first time, whether this is certain).
+
+    The split has the last times before `end`, with about `wanted` rows. It has whole times only, and at least one time.
+    """
     rows = without = 0
     place = end
     while place > 0 and rows < wanted:
@@ -151,23 +157,28 @@ def _start(times: Sequence[Times], end: int, wanted: int) -> tuple[int, bool]:
 
 
 def ranks(rows: I64, validation: float, test: float) -> tuple[I64, I64]:
-    """(how many rows of each class are test, and how many test or validation), where it has `rows`: each share to the
-    nearest row, and a row left to train on; int64 [classes]."""
+    """Return (test rows of each class, test and validation rows of each class): int64 [classes] each.
+
+    rows: rows of each class. Fractions are rounded to the nearest row. One row of each class stays for training.
+    """
     held = np.minimum(np.floor(rows * (validation + test) + 0.5), rows - 1).astype(np.int64)
     return np.minimum(np.floor(rows * test + 0.5).astype(np.int64), held), held
 
 
 def around(rank: I64, rows: I64, sigmas: float = _SIGMAS) -> tuple[F64, F64]:
-    """Between which of `rows` uniform random numbers the one of this rank, from 1, lies: float64 [classes] each."""
+    """Return (low, high): limits of the random number with this rank, from 1, among `rows` uniform random numbers.
+
+    Both are float64 [classes].
+    """
     center = rank / rows
     slack = sigmas * (np.sqrt(center * (1 - center) / rows) + 1 / rows)
     return center - slack, center + slack
 
 
 def strata(keys: DataFrame, identify: Identify, seed: int, validation: float, test: float) -> Strata:
-    """The thresholds of every class of the training rows. identify: numbers the rows of `keys`
+    """Return the thresholds of every class of the training rows. identify: numbers the rows of `keys`
 
-    Raises InputError where there are more labels than a model may have classes.
+    Raise InputError if there are more labels than a model may have classes.
     """
     found = _cut(keys).groupBy(LABEL).count().limit(MAX_CLASSES + 1).collect()
     check_number_of_labels(len(found), "input.label")
@@ -191,7 +202,7 @@ def strata(keys: DataFrame, identify: Identify, seed: int, validation: float, te
 def _ranked(
     keys: DataFrame, identify: Identify, seed: int, labels: pa.Array, bounds: Bounds
 ) -> list[tuple[int, int, float]]:
-    """(bound, class, the fraction that is looked for) of those that lie within the limits of `bounds`."""
+    """Return (bound, class, threshold) of each wanted threshold that lies within the limits of `bounds`."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -210,8 +221,10 @@ def _ranked(
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """What is looked for, by bound (test; test or validation) and class: arrays [2, classes]. wanted: a rank from 1, or
-    0 where nothing is. low, high: between which it lies."""
+    """The wanted thresholds, by bound (test; test or validation) and class: arrays [2, classes].
+
+    wanted: rank of the threshold, from 1. 0: no threshold is wanted. low, high: limits between which to search.
+    """
 
     wanted: I64
     low: F64
@@ -219,8 +232,10 @@ class Bounds:
 
 
 def _near(fraction: F64, place: I64, bounds: Bounds) -> Iterator[pa.RecordBatch]:
-    """For each bound, rows of (bound, class, fraction, rows, wanted): one for each fraction within the bound's limits,
-    and for each class one, of fraction -1, for all those that are lower."""
+    """Yield, for each bound, rows of (bound, class, fraction, rows, wanted), one for each fraction within the limits.
+
+    One more row for each class, with the fraction -1, counts all lower fractions.
+    """
     for bound in range(len(bounds.wanted)):
         wanted, low, high = (array[bound] for array in (bounds.wanted, bounds.low, bounds.high))
         looked_for = wanted[place] > 0

@@ -1,4 +1,5 @@
-"""What the training rows of a table settle: vocabularies, buckets and medians before rows are stored, scales after."""
+"""Fits a table's features on the training rows: vocabularies, buckets and medians before rows are stored, scales
+after."""
 
 from __future__ import annotations
 
@@ -25,17 +26,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fitting:
-    """encoder: stores rows; the scales of its features are not known yet. medians: by column, where they are wanted."""
+    """The fitted features of a table.
+
+    encoder: makes the stored rows. The scales of its features are not known yet.
+    medians: by column, for columns that need them.
+    """
 
     table: Table | None
     encoder: Encoder
     medians: Mapping[str, list[float]]
 
     def scaled(self, moments: Mapping[str, Moments], scaling: Scaling) -> list[Feature]:
-        """The features with their scales. moments: by column, of the stored training rows. scaling: of columns that say
-        nothing themselves; standard where it is none
+        """Return the features with their scales.
 
-        Raises InputError where there is no log(1 + x) of what a missing value becomes.
+        moments: statistics of the stored training rows, by column.
+        scaling: for columns without a scale of their own. For none, these columns use standard.
+
+        Raise InputError if log(1 + x) does not exist for the value that replaces a missing value.
         """
         if self.table is None:
             return []
@@ -60,9 +67,9 @@ def fitting(
     cut: Cut,
     names: Sequence[Sequence[str]],
 ) -> Fitting:
-    """Fit on the training rows what rows need to be stored.
+    """Fit on the training rows what is needed to store rows.
 
-    tensors: the parsed ones. names: what the tensors, and the columns of texts, are called among the kept `rows`
+    tensors: the parsed tensors. names: names of the tensors, and of the text columns, in the kept `rows`
     """
     if table is None:
         return Fitting(None, encoder_of(None, tensors, {}), {})
@@ -95,7 +102,7 @@ def fitting(
 
 
 def _want(column: Column, name: str) -> Want | None:
-    """The vocabulary that a column of texts needs."""
+    """Return the vocabulary that a text column needs, or None."""
     config = column.config
     if column.fitted is not None or config.hash is not None:
         return None

@@ -1,4 +1,4 @@
-"""Names parsed rows (`row_id`) and cuts them into splits."""
+"""Gives parsed rows their `row_id`, and assigns them to splits."""
 
 from __future__ import annotations
 
@@ -39,16 +39,18 @@ if TYPE_CHECKING:
 
 
 Key = tuple[int, int, int]
-"""A row: both words of its content's hash, and its number among equal rows."""
+"""A row: both words of its content hash, and its number among equal rows."""
 
 
 @dataclass(frozen=True)
 class Identify:
-    """Names rows in the task that parses them.
+    """Gives rows their row_id, in a Spark task.
 
-    numbering: None where the rows bring their numbers, in the column `number`. kept: the columns that tell equal rows
-    apart. moved: rows whose own id a different row has, and which of their others they get. bits: of an id; fewer than
-    64 are for tests, in which different rows get the same. labels: the raw labels whose rows are wanted; None: all.
+    numbering: numbers equal rows. None: the rows bring their numbers, in the column `number`.
+    kept: the columns that distinguish rows of equal content.
+    moved: rows whose first id belongs to a different row, with the number of the id that they get instead.
+    bits: bits of an id. Tests use fewer than 64, so that different rows get equal ids.
+    labels: raw labels of the rows that are wanted. None: all rows.
     left_out: times (from, to) of training rows that are not wanted; see Cut.left_out.
     """
 
@@ -60,7 +62,7 @@ class Identify:
     left_out: Sequence[tuple[int, int]] = ()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Identified]:
-        """The good rows of a partition's batches that are wanted. Raises RunError where they are not the rows that were
+        """Yield the wanted good rows of a partition's batches. Raise RunError if they are not the rows that were
         numbered."""
         numberer = None if self.numbering is None else self.numbering.of(partition_id())
         for batch in batches:
@@ -93,9 +95,10 @@ class Identify:
 
 @dataclass(frozen=True)
 class Identified:
-    """Good rows, with all of their columns, and what they are called.
+    """Good rows with all their columns, hashes, numbers and ids.
 
-    content: uint64 [rows, 2]. part: index in SPLITS [rows]. number: among equal rows, from 0 [rows]. ids: their row_id.
+    content: uint64 [rows, 2]. part: index in SPLITS [rows]. number: among equal rows, from 0 [rows]. ids: row_id
+        [rows].
     """
 
     rows: pa.RecordBatch
@@ -105,11 +108,11 @@ class Identified:
     ids: row_ids.U64
 
     def labelled(self, labels: pa.Array) -> Identified:
-        """Those with one of these raw labels."""
+        """Return the rows with one of these raw labels."""
         return self._only(pc.is_in(self.rows.column(LABEL), value_set=labels).to_numpy(zero_copy_only=False))
 
     def without(self, times: Sequence[tuple[int, int]]) -> Identified:
-        """Those but the rows to be cut that have one of the times (from, to)."""
+        """Return the rows without the training rows whose time is in one of the ranges (from, to)."""
         return self._only(outside(self.rows.column(CUT).to_numpy(), times) | (self.part != SPLITS.index("train")))
 
     def _only(self, mask: npt.NDArray[np.bool_]) -> Identified:
@@ -117,7 +120,7 @@ class Identified:
         return Identified(rows, self.content[mask], self.part[mask], self.number[mask], self.ids[mask])
 
     def splits(self, cut: Cut) -> npt.NDArray[np.int32]:
-        """The index in SPLITS of each row."""
+        """Return the index in SPLITS of each row."""
         names = self.rows.schema.names
         by, label = (self.rows.column(name) if name in names else None for name in (CUT, LABEL))
         known = None if by is None or by.null_count else by.to_numpy()
@@ -125,13 +128,13 @@ class Identified:
 
 
 def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
-    """`moved` of an Identify that gives different ids to those of the `rows` that have the same now.
+    """Return `moved` of an Identify that gives different ids to the `rows` that now share an id.
 
-    One of them keeps its id: which one depends on nothing but what the rows are. The others' new ids may be those of
-    yet other rows; then they are moved again.
+    One row of each group keeps its id. Which one depends only on the rows themselves. A new id may belong to yet
+    another row. Then a later call moves the row again.
 
-    Raises RunError where a row is there twice, or no two have the same id: these are not the rows that were numbered,
-    or that were found to have the same, and moving them would never end.
+    Raise RunError if a row occurs twice, or if no two rows have equal ids. Then these are not the rows that were
+    numbered or found to have equal ids, and moving them would never end.
     """
     moved = dict(identify.moved)
     same: dict[int, list[Key]] = {}
@@ -151,18 +154,21 @@ def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
 
 @described("digest")
 def rows_digest(good: DataFrame, bad: DataFrame, source: Source) -> str:
-    """A hash of the rows, whatever their order: of the good ones (parsed) with what they keep, what they are cut by and
-    their weights, of how many are bad, and why, of how `source` reads them, and of its columns' names."""
+    """Return a hash of the rows that does not depend on their order.
+
+    The hash covers the good rows (parsed) with their kept columns, cut values and weights. It covers the number of bad
+    rows, their reasons and texts. It also covers how `source` reads rows, and the names of its columns.
+    """
     from pyspark.sql import functions as sql
 
     cut = sql.col(CUT) if CUT in good.columns else sql.lit(None).cast("bigint")
     more = [sql.col(name) for name in (PART, *keep_names(len(source.keep)), *weight_names(source))] + [cut]
-    # Spark's hash skips a null: without saying where they are, (null, a) would be (a, null).
+    # Spark's hash skips nulls. Without the places of nulls, (null, a) would equal (a, null).
     gaps = [column.isNull() for column in more]
     hashes = sql.xxhash64(*CONTENT, *gaps, *more), sql.xxhash64("reason", "text")
     found: list[str] = []
     for frame, hashed in zip((good, bad), hashes, strict=True):
-        # Added up, since equal rows would cancel each other out in an exclusive or.
+        # A sum, because equal rows would cancel each other out in an exclusive or.
         row = (
             frame.select(hashed.cast("decimal(20)").alias("hash")).agg(sql.count("hash"), sql.sum("hash")).collect()[0]
         )
@@ -172,9 +178,11 @@ def rows_digest(good: DataFrame, bad: DataFrame, source: Source) -> str:
 
 
 def identified(frame: DataFrame, description: Description) -> DataFrame:
-    """A frame of stored rows (a binary column per tensor, and the label) with the `row_id`s that `preprocess` gives to
-    a source of just these rows: equal ones are numbered among themselves, in the order of their weights, whatever a cut
-    has dealt to other splits."""
+    """Return `frame` with the `row_id`s that `preprocess` gives to a source of only these rows.
+
+    frame: stored rows, with a binary column for each tensor, and the label. Equal rows are numbered among themselves,
+        in the order of their weights. Rows that a cut put into other splits do not count.
+    """
     from pyspark.sql import functions as sql
 
     tensors, label = description.tensors, description.label
@@ -212,17 +220,17 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark's expressions want it."""
+    """Return a column's name as Spark's expressions need it."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:
-    """The labels as the source had them, from class indices or numbers; tokens stay indices."""
+    """Return the labels as the source had them, from class indices or numbers. Tokens stay indices."""
     values = label_of(column, label)
     if label.kind in ("number", *TOKENS) or label.classes is None:
         return values
     if label.kind == "integer":
         names = [int(name) for name in (label.classes[:-1] if label.unknown else label.classes)]
-        # What a label was that no training row has is not known any more.
+        # The original label of the class `<unknown>` is no longer known.
         return np.array([*names, -(2**63)] if label.unknown else names, np.int64)[values]
     return [label.classes[index] for index in values.tolist()]

@@ -1,4 +1,4 @@
-"""Parsed rows that are kept for several passes, packed in chunks: in memory, and past that on disk."""
+"""Keeps parsed rows for several passes, packed in chunks: in memory, and on disk if memory is full."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ ROWS, GOOD = "rows", "good"
 
 @dataclass(frozen=True)
 class Pack:
-    """Packs the good rows of a partition, and passes the bad ones on; see `Stage`.
+    """Packs the good rows of a partition, and passes the bad rows on; see `Stage`.
 
-    Its record batches have the chunks (columns `rows`, and one of each text column), how many good rows a chunk has,
-    and `bad`, null but for a bad row, which has an empty chunk.
+    Columns of its record batches: the chunks (`rows`, and one for each text column), the good rows of a chunk, and
+    `bad`. `bad` is null except for a bad row, which has an empty chunk.
     """
 
     codec: Codec
@@ -39,7 +39,7 @@ class Pack:
 
     @property
     def chunks(self) -> list[str]:
-        """The columns of chunks."""
+        """The names of the columns of chunks."""
         return [ROWS, *(f"text_{place}" for place in range(len(self.codec.texts)))]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,18 +65,18 @@ class Kept:
         self._frame, self._pack = frame, pack
 
     def persist(self) -> Kept:
-        """Keep the rows."""
+        """Keep the rows in memory, or on disk."""
         from pyspark import StorageLevel
 
         self._frame.persist(StorageLevel.MEMORY_AND_DISK)
         return self
 
     def unpersist(self) -> None:
-        """Forget them."""
+        """Release the rows."""
         self._frame.unpersist()
 
     def count(self) -> tuple[int, int, float]:
-        """(good rows, bad rows, bytes of a good row's texts on average, of those that stay texts)"""
+        """Return (good rows, bad rows, mean bytes of a good row's texts, without texts that become indices)."""
         from pyspark.sql import functions as sql
 
         codec = self._pack.codec
@@ -88,7 +88,7 @@ class Kept:
 
     @property
     def bad(self) -> DataFrame:
-        """The bad rows: with the fields of base.BAD as columns."""
+        """The bad rows, with the fields of `source.BAD` as columns."""
         return self._frame.where(f"{BAD} is not null").select(f"{BAD}.*")
 
     @property
@@ -97,13 +97,13 @@ class Kept:
         return self.map(lambda batches: batches, self._pack.codec.unpacked)
 
     def through(self, stage: Stage) -> DataFrame:
-        """What `stage` makes of the good rows."""
+        """Return what `stage` makes of the good rows."""
         return self.map(stage, stage.schema)
 
     def map(
         self, function: Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]], schema: pa.Schema
     ) -> DataFrame:
-        """What `function` makes of the good rows of each partition. schema: of its record batches"""
+        """Return what `function` makes of the good rows of each partition. schema: of the function's record batches"""
         codec = self._pack.codec
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -113,7 +113,7 @@ class Kept:
 
 
 def unpacked(batches: Iterable[pa.RecordBatch], codec: Codec) -> Iterator[pa.RecordBatch]:
-    """The rows of record batches of chunks, in batches that are as small as those that were packed."""
+    """Yield the rows of record batches of chunks, in batches as small as the packed batches."""
     for batch in batches:
         step = max(1, batch.num_rows * BATCH_BYTES // max(batch.nbytes, 1))
         for start in range(0, batch.num_rows, step):
@@ -123,8 +123,10 @@ def unpacked(batches: Iterable[pa.RecordBatch], codec: Codec) -> Iterator[pa.Rec
 
 
 def codec_of(schema: pa.Schema, names: Sequence[str], sizes: dict[str, int]) -> Codec:
-    """Packs the columns `names` of parsed rows. schema: theirs. sizes: of binary columns whose values all have so many
-    bytes"""
+    """Return the codec of the columns `names` of parsed rows.
+
+    schema: of the parsed rows. sizes: bytes of each binary column whose values all have this size
+    """
     kinds = ((name, schema.field(name).type) for name in names)
     fixed = {name: pa.binary(size) for name, size in sizes.items()}
     return Codec(pa.schema([(name, fixed.get(name, kind) if kind == pa.binary() else kind) for name, kind in kinds]))

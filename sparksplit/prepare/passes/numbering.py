@@ -1,13 +1,15 @@
-"""The number of each row among equal ones of the whole source, known where the row is parsed: without a join, a window
-or a shuffle of the rows.
+"""Numbers each row among equal rows of the whole source, in the task that has the row. No join, window or shuffle of
+rows.
 
-A first pass over the rows' keys (16 bytes of content hash, part, kept columns, weight) finds the contents that occur
-more than once, and how often in which partition. That is usually little, and is sent to every task of the second pass:
-the number is what comes before this partition, and a running count within it. Equal rows are numbered through the
-training files, then validation's, then test's, in the order of the kept columns, of what the cut goes by and of their
-weights (`parse.told_apart`); rows that are equal in these too are the same row.
+A first pass reads the rows' keys: 16 bytes of content hash, part, kept columns, weight. It finds the contents that
+occur more than once, and their counts in each partition (entries). Entries are usually few, and every task of the
+second pass gets them. A row's number is the count of equal rows in earlier entries, plus a running count within the
+partition.
 
-It needs the same partitions in both passes. Where equal rows are too many to be sent, Spark numbers the whole rows.
+Equal rows are numbered through the files of train, then validation, then test. Within these, the order is by kept
+columns, cut value and weight (`parse.told_apart`). Rows that are equal in these too are interchangeable.
+
+Both passes need the same partitions. If equal rows are too many to send, Spark numbers the whole rows instead.
 """
 
 from __future__ import annotations
@@ -37,24 +39,28 @@ if TYPE_CHECKING:
 
 I64 = npt.NDArray[np.int64]
 MAX_ENTRIES = 2_000_000
-"""Of equal rows in a partition: some 40 bytes each, in every task."""
+"""Largest number of entries (see `Numbering`). An entry takes about 40 bytes in every task."""
 MAX_BYTES = 128 * 2**20
-"""Of all entries, with their kept columns, on the driver; and in a task."""
+"""Largest size in bytes of all entries with their kept columns, on the driver and in a task."""
 _GROUPED_BYTES = 32 * 2**20
-"""Of entries, that a task collects before it puts equal ones together."""
+"""Bytes of entries that a task collects before it joins equal entries."""
 PARTITION, ROWS = "partition", "rows"
 _PACKED = "packed"
 _SHUFFLED_BYTES = 16 * 2**20
-"""Of contents, that a task looks for equal ones in."""
+"""Bytes of contents in which one task searches for equal contents."""
 
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """How often each row that is not the only one of its content occurs in which partition, by partition.
+    """For each partition: how many copies it holds of each repeated row.
 
-    An entry is a content, a part and the kept columns' values in a partition. starts: where each partition's entries
-    begin, int64 [partitions + 1]. prints: what they are found by, ascending in a partition, uint64 [entries]. content:
-    uint64 [entries, 2]. base: the number of its first row. rows: how many it has. salt: makes the prints differ.
+    An entry is a content, a part and the kept columns' values in a partition.
+    starts: place of each partition's first entry, int64 [partitions + 1].
+    prints: hashes by which entries are found, ascending in a partition, uint64 [entries].
+    content: uint64 [entries, 2].
+    base: number of the entry's first row [entries].
+    rows: number of the entry's rows [entries].
+    salt: changes the prints, so that they differ within a partition.
     """
 
     starts: I64
@@ -66,12 +72,12 @@ class Numbering:
 
     @classmethod
     def none(cls) -> Numbering:
-        """Of rows that are all different."""
+        """Return the numbering of rows that are all different."""
         empty = np.zeros(0, np.int64)
         return cls(np.zeros(1, np.int64), empty.view(np.uint64), np.zeros((0, 2), np.uint64), empty, empty)
 
     def of(self, partition: int) -> Numberer:
-        """What numbers the rows of a partition."""
+        """Return the numberer of a partition's rows."""
         if partition + 1 >= len(self.starts):
             return Numberer(Numbering.none())
         mine = slice(self.starts[partition], self.starts[partition + 1])
@@ -90,9 +96,10 @@ class Numberer:
         self._first = np.unique(entries.content[:, 0])
 
     def numbers(self, content: row_ids.U64, part: npt.NDArray[np.int32], keep: Sequence[pa.Array] = ()) -> I64:
-        """The number, from 0, of each row: int64 [rows].
+        """Return the number, from 0, of each row: int64 [rows].
 
-        content: uint64 [rows, 2]. part: index in SPLITS [rows]. keep: what tells equal rows apart [rows]
+        content: uint64 [rows, 2]. part: index in SPLITS [rows]. keep: columns that distinguish rows of equal content
+            [rows]
         """
         numbers = np.zeros(len(content), np.int64)
         if not len(self._first):
@@ -117,14 +124,16 @@ class Numberer:
         return numbers
 
     def check(self) -> None:
-        """Raise RunError where the partition did not have the rows that were counted in it."""
+        """Raise RunError if the partition did not have the rows that were counted in it."""
         if (self._seen != self._entries.rows).any():
             raise RunError(CHANGED)
 
 
 def number(entries: pa.Table, kept: Sequence[str]) -> Numbering:
-    """The numbering of what `_entries` counts: its columns are partition, part, content_a, content_b, those of `kept`,
-    rows; in any order, each entry once."""
+    """Return the numbering of the entries that `_Entries` counts, in any order, each entry once.
+
+    entries: columns partition, part, content_a, content_b, the `kept` columns, rows
+    """
     if not entries.num_rows:
         return Numbering.none()
     part, partition, rows = (entries.column(name).to_numpy() for name in (PART, PARTITION, ROWS))
@@ -155,7 +164,8 @@ def _content(table: pa.Table | pa.RecordBatch) -> row_ids.U64:
 
 
 def _rank(column: pa.Array) -> I64:
-    """The place of each value among the different ones, texts by code points and bytes as such; a null comes first."""
+    """Return the place of each value among the different values. Null comes first. Texts sort by code points, bytes as
+    bytes."""
     known = pc.unique(column.drop_null()).sort()
     found = pc.index_in(column, value_set=known).fill_null(-1)
     ranks: I64 = found.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -169,7 +179,7 @@ def _texts(columns: Sequence[pa.Array]) -> list[tuple[Any, ...]] | None:
 def _prints(
     content: row_ids.U64, part: npt.NDArray[np.int32], texts: Sequence[tuple[Any, ...]] | None, salt: int
 ) -> row_ids.U64:
-    """What an entry is found by: a hash of all that makes it, uint64 [rows]."""
+    """Return the hash by which an entry is found, made of all parts of the entry: uint64 [rows]."""
     mixed = row_ids.mix64(row_ids.mix64(content[:, 0] + np.uint64(salt)) ^ content[:, 1]) + part.astype(np.uint64)
     if texts is not None:
         key = str(salt).encode()
@@ -182,11 +192,11 @@ def _prints(
 
 
 def numbering(keys: Kept, kept: Sequence[str], rows: int, batch_rows: int) -> Numbering | None:
-    """The numbering of the rows of `keys`; None where equal rows, or what they keep, are too much for the driver and
-    every task.
+    """Return the numbering of the rows of `keys`. Return None if equal rows, or their kept columns, are too large for
+    the driver and every task.
 
-    keys: part, content hash and the kept columns, in the partitions that the rows will have. rows: how many there are.
-    batch_rows: of Spark's record batches
+    keys: part, content hash and the kept columns, in the partitions that the rows will have.
+    rows: number of rows. batch_rows: rows in one of Spark's record batches.
     """
     from pyspark.sql import functions as sql
 
@@ -197,7 +207,7 @@ def numbering(keys: Kept, kept: Sequence[str], rows: int, batch_rows: int) -> Nu
         return None
     frame = keys.through(_Entries(_content(several), [PART, *CONTENT, *kept])).persist()
     try:
-        # Looked at before they are on the driver: what it may be sent, and may hold, is bounded.
+        # Check the size before the entries go to the driver, which can receive and hold only so much.
         entries, size = frame.agg(sql.sum(ROWS), sql.sum(sql.length(_PACKED))).collect()[0]
         if _too_many(entries or 0, size or 0):
             return None
@@ -212,9 +222,9 @@ def _too_many(entries: int, size: int) -> bool:
 
 
 def _several(keys: Kept, rows: int, batch_rows: int) -> pa.Table:
-    """The contents that occur more than once; not all of them where they are more than MAX_ENTRIES.
+    """Return the contents that occur more than once. If there are more than MAX_ENTRIES, return only some of them.
 
-    Of the rows, 16 bytes are shuffled.
+    The shuffle moves 16 bytes of each row.
     """
     partitions = max(1, -(-rows * 16 // _SHUFFLED_BYTES))
     spread = Spread(partition_keys(partitions), chunk_bytes(batch_rows))
@@ -227,10 +237,10 @@ _CONTENTS = Codec(pa.schema([(word, pa.int64()) for word in CONTENT]))
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """Sends every content of a partition to the partition that all of its rows go to; see `Stage`.
+    """Sends all rows of a content to one partition; see `Stage`.
 
-    Twice those that a record batch has several times, so that many equal rows cost no more than few.
-    keys: by partition, the int that Spark puts there.
+    A content that a record batch has several times is sent only twice. So many equal rows cost no more than few.
+    keys: for each partition, the int that Spark puts into this partition.
     """
 
     keys: npt.NDArray[np.int32]
@@ -238,7 +248,7 @@ class Spread:
 
     @property
     def schema(self) -> pa.Schema:
-        """Which partition, and a chunk of contents."""
+        """The key of the partition, and a chunk of contents."""
         return pa.schema([(PARTITION, pa.int32()), (ROWS, pa.binary())])
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -253,7 +263,7 @@ class Spread:
 
 
 def several(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The contents that the chunks of a partition have more than once, each once."""
+    """Yield the contents that occur more than once in the chunks of a partition, each content once."""
     parts = [_CONTENTS.unpack(batch.columns).records for batch in batches]
     if not parts:
         return
@@ -274,17 +284,17 @@ def _by_first_word(content: row_ids.U64) -> row_ids.U64:
 
 
 def _again(content: row_ids.U64) -> npt.NDArray[np.bool_]:
-    """Which contents are the same as those before them."""
+    """Return which contents equal the content before them."""
     same: npt.NDArray[np.bool_] = np.zeros(len(content), np.bool_)
     same[1:] = (content[1:] == content[:-1]).all(axis=1)
     return same
 
 
 class _Entries:
-    """Counts, in a task, the rows of `content` by all columns; see `Stage`. names: these columns
+    """Counts the rows of `content` by all columns, in a task; see `Stage`. names: these columns
 
-    Its record batches say how many entries they have, and have them packed. A task that has too many stops, and says no
-    more than that.
+    Each record batch has the number of its entries, and the packed entries. A task with too many entries stops, and
+    reports only that.
     """
 
     schema = pa.schema([(ROWS, pa.int64()), (_PACKED, pa.binary())])
@@ -327,7 +337,7 @@ class _Entries:
         return pa.RecordBatch.from_pydict({ROWS: [entries], _PACKED: [stream]}, schema=self.schema)
 
     def _several(self, content: row_ids.U64) -> npt.NDArray[np.bool_]:
-        """Whether each content may occur more than once, by its first word."""
+        """Return whether each content may occur more than once, by its first word."""
         known = self._content[:, 0]
         place = np.minimum(np.searchsorted(known, content[:, 0]), len(known) - 1)
         several: npt.NDArray[np.bool_] = known[place] == content[:, 0]
@@ -339,7 +349,7 @@ class _Entries:
 
 
 def collected(frame: DataFrame) -> pa.Table:
-    """The rows of a small frame."""
+    """Return the rows of a small frame."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -359,13 +369,15 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def unpacked(stream: bytes | bytearray) -> pa.Table:
-    """The rows of a packed table."""
+    """Return the rows of a packed table."""
     return pa.ipc.open_stream(bytes(stream)).read_all()
 
 
 def numbered_whole(frame: DataFrame, kept: Sequence[str]) -> DataFrame:
-    """A frame of parsed rows with `number` (bigint, from 0), by a window over the whole rows: two rows of the same
-    content meet in one task."""
+    """Return a frame of parsed rows with `number` (bigint, from 0), from a window over whole rows.
+
+    All rows of equal content go to one task.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 

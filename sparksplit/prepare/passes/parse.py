@@ -1,4 +1,4 @@
-"""Raw rows, good and bad, as a Spark DataFrame: parsed and hashed in executors."""
+"""Parses and hashes raw rows in executors, into a Spark DataFrame of good and bad rows."""
 
 from __future__ import annotations
 
@@ -32,52 +32,57 @@ _LABELS = {
 
 PART, CONTENT, CUT, BAD = "part", ("content_a", "content_b"), "cut", "bad"
 NUMBER, SPLIT = "number", "split"
-"""Columns of these frames, beside row_id and label. All columns have names of our own, with tensors and kept columns
-numbered, because a user's column may have the same name, or differ from it only in case, which Spark ignores."""
+"""Columns of these frames, besides row_id and label. All column names are ours, with numbers for tensors and kept
+columns. A user's column may have one of our names, or differ from one only in case, which Spark ignores."""
 
 
 def tensor_names(count: int) -> list[str]:
-    """What the tensors are called in a frame."""
+    """Return the names of the tensors in a frame."""
     return [f"tensor_{place}" for place in range(count)]
 
 
 def text_names(source: Source) -> list[str]:
-    """What a table's columns of texts are called in a frame."""
+    """Return the names of a table's text columns in a frame."""
     return [f"text_{place}" for place in range(len(source.table.texts) if source.table is not None else 0)]
 
 
 def is_text_name(name: str) -> bool:
-    """Whether one of `text_names`, which become indices."""
+    """Return whether `name` is one of `text_names`, whose texts become indices."""
     return name.startswith("text_")
 
 
 def weight_names(source: Source) -> list[str]:
-    """What the tensor of the rows' weights is called in a frame, if there is one."""
+    """Return the name of the weights' tensor in a frame, as a list. The list is empty without weights."""
     tensors = zip(tensor_names(len(source.tensors)), source.tensors, strict=True)
     return [name for name, tensor in tensors if tensor.name == WEIGHT]
 
 
 def keep_names(count: int) -> list[str]:
-    """What the kept columns are called in a frame."""
+    """Return the names of the kept columns in a frame."""
     return [f"keep_{place}" for place in range(count)]
 
 
 Item = ParsedRows | BadRow | BadRows
 _TOGETHER = 1000
-"""Bad rows."""
+"""Largest number of bad rows in one piece."""
 _LENGTH = TensorSpec(name="length", dtype="uint8", shape=[4])
 
 
 def told_apart(source: Source) -> list[str]:
-    """The columns that tell rows of equal content apart, in the order that they are numbered by: weights last, so that
-    rows have the same numbers by all else whether they have weights or not."""
-    own = source.cut_by in ("key", "time", "column")  # a hash of the features is the same for all of them
+    """Return the columns that distinguish rows of equal content, in the order in which they number the rows.
+
+    Weights come last. So they decide only between rows that are equal in all other columns.
+    """
+    own = source.cut_by in ("key", "time", "column")  # rows of equal content have equal hashes of the features
     return [*keep_names(len(source.keep)), *([CUT] if own else []), *weight_names(source)]
 
 
 def parsed_schema(source: Source) -> pa.Schema:
-    """The part, content hash (two words), tensors, label, kept columns, what the cut goes by; or `bad`, and nulls in
-    all but the part and the hash."""
+    """Return the schema of parsed rows: part, content hash (two words), tensors, texts, label, kept columns, cut value,
+    `bad`.
+
+    In a bad row, all columns except the part, the hash and `bad` are null.
+    """
     fields = [(PART, pa.int32()), *((word, pa.int64()) for word in CONTENT)]
     fields += [(name, pa.binary()) for name in tensor_names(len(source.tensors))]
     fields += [(name, pa.string()) for name in text_names(source)]
@@ -89,21 +94,23 @@ def parsed_schema(source: Source) -> pa.Schema:
 
 
 class Stage(Protocol):
-    """What executors do with record batches of parsed rows, in the Python task that parses them; picklable."""
+    """A step that executors run on record batches of parsed rows, in the Python task that parses or unpacks them.
+    Picklable."""
 
     @property
     def schema(self) -> pa.Schema:
-        """Of the record batches that it makes."""
+        """Schema of the record batches that the stage makes."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Record batches of `schema`, of those of one partition."""
+        """Yield record batches of `schema`, from the record batches of one partition."""
 
 
 def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, then: Stage | None = None) -> DataFrame:
-    """The source's rows, good and bad, with the columns of `parsed_schema`; a Spark task for each of its tasks.
+    """Return the source's good and bad rows, with the columns of `parsed_schema`. The partitions do not change.
 
-    wanted: the parts whose tensors but weights, and labels that are tokens, are needed; rows of the others are there
-        only to be counted. then: what is done with them at once; the columns are then its own.
+    wanted: the parts whose tensors, texts and labels of several values are needed. Rows of other parts are only
+        counted. They keep their weights.
+    then: stage that runs on the rows at once. The columns are then those of the stage.
     """
     frame, read = source.raw(spark)
     schema, read = parsed_schema(source), reader_of(source, read)
@@ -116,14 +123,14 @@ def parse(spark: SparkSession, source: Source, wanted: Sequence[str] = SPLITS, t
 
 
 def good_of(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The good rows of a batch; all, where it has no column `bad`."""
+    """Return the good rows of a batch. Without a column `bad`, all rows are good."""
     if BAD not in batch.schema.names or batch.column(BAD).null_count == batch.num_rows:
         return batch
     return batch.filter(batch.column(BAD).is_null())
 
 
 def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
-    """`rows`, where single bad rows of a part that follow each other become pieces of up to 1,000 bad rows."""
+    """Yield `rows`, with consecutive single bad rows of a part joined into pieces of up to 1,000 bad rows."""
     for (name, single), items in groupby(rows, lambda each: (each[0], isinstance(each[1], BadRow))):
         while some := [item for _, item in islice(items, _TOGETHER)] if single else []:
             yield name, BadRows.of(some)  # type: ignore[arg-type]
@@ -131,7 +138,8 @@ def together(rows: Iterable[tuple[str, Item]]) -> Iterator[tuple[str, Item]]:
 
 
 def reader_of(source: Source, read: Reader) -> Reader:
-    """`read`, the reader of `source`, with what its rows are cut by, and single bad rows together."""
+    """Return `read`, the reader of `source`, with two changes. Single bad rows are joined. Rows cut by features get
+    their hash."""
     by_features = source.cut_by == "features"
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, Item]]:
@@ -147,8 +155,10 @@ def reader_of(source: Source, read: Reader) -> Reader:
 def features_hash(
     tensors: Sequence[np.ndarray[Any, Any]], texts: Sequence[pa.Array] = ()
 ) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """A hash of the tensors and texts of each row, the same where they are equal, as 0.0 and -0.0 are, and null and the
-    empty text, which are both a missing value: int64 [rows]."""
+    """Return a hash of the tensors and texts of each row: int64 [rows]. Equal features have equal hashes.
+
+    0.0 and -0.0 are equal. Null and the empty text are equal, because both are a missing value.
+    """
     fixed = [
         _bytes(tensor + tensor.dtype.type(0)) if tensor.dtype.kind == "f" else _bytes(tensor) for tensor in tensors
     ]
@@ -159,7 +169,8 @@ def features_hash(
 def _hashed(
     fixed: Sequence[np.ndarray[Any, np.dtype[np.uint8]]], texts: Sequence[pa.Array], last: Sequence[str] | None = None
 ) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], list[bytes] | None]:
-    """What `content_hash` takes. texts: each enters with its length before it. last: a label that is text"""
+    """Return the arguments of `content_hash`. texts: each text enters with its length in front. last: labels that are
+    texts"""
     rows = len(fixed[0] if fixed else texts[0])
     whole = fixed[0] if len(fixed) == 1 else np.concatenate([np.zeros((rows, 0), np.uint8), *fixed], axis=1)
     tails = None if last is None else [text.encode() for text in last]
@@ -174,12 +185,14 @@ def _hashed(
 
 
 def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """What a source read of the part `name`, as a record batch of `schema`; without tensors (but weights), and labels
-    that are tokens, unless `wanted`."""
+    """Return `item`, which a source read of the part `name`, as a record batch of `schema`.
+
+    Unless `wanted`, tensors (except weights), texts and labels of several values are null.
+    """
     part = SPLITS.index(name)
     if isinstance(item, BadRow | BadRows):
         bad = item if isinstance(item, BadRows) else BadRows.of([item])
-        # Numbers, since good rows have some: a null would turn the whole column into floats on its way to pandas.
+        # Zeros, not nulls: a null would turn the whole column into floats on the way to pandas.
         known = {PART: part, **dict.fromkeys(CONTENT, 0)}
         arrays = [
             bad.rows
@@ -213,19 +226,18 @@ def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> p
 
 
 def content_of(rows: ParsedRows) -> row_ids.U64:
-    """The content hash of each row: uint64 [rows, 2]. Of its tensors, texts and label: a row is the same one with
-    another weight, and without any."""
+    """Return the content hash of each row: uint64 [rows, 2]. It covers tensors, texts and label, but not the weight."""
     fixed = [_bytes(tensor) for tensor in rows.tensors]
     if isinstance(rows.label, list):
         return row_ids.content_hash(*_hashed(fixed, rows.texts, rows.label))
     if rows.label is not None:
-        # The same whatever float type numbers are stored in.
+        # Rounded, so that the hash does not depend on the float type in which numbers are stored.
         fixed.append(_bytes(rounded(rows.label) if rows.label.dtype.kind == "f" else rows.label))
     return row_ids.content_hash(*_hashed(fixed, rows.texts))
 
 
 def spark_schema(schema: pa.Schema) -> Any:
-    """Spark's type for `schema`."""
+    """Return Spark's type for `schema`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)

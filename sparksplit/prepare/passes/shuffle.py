@@ -1,4 +1,4 @@
-"""The one shuffle of the rows: what the tasks that parse them send, and what those that write a file make of it."""
+"""The one shuffle of the rows: tasks pack rows into chunks and send them, and other tasks write each chunk's file."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from sparksplit.prepare.source import Source
 from sparksplit.spark.batches import BATCH_BYTES
 
 FILE, ROWS = "file", "rows"
-"""The columns of chunks in the shuffle, beside those of texts: which partition they go to, and their records."""
+"""Columns of a chunk in the shuffle, besides text columns: the partition to send it to, and its records."""
 
 
 @dataclass(frozen=True, eq=False)
 class Place:
-    """Packs rows, in the task that parses them, for the file that each goes to; see `Stage`.
+    """Packs rows into chunks for the file of each row; see `Stage`.
 
-    encoder: makes the stored tensors. tensors, texts, rest: what its columns, and the others of a file, are called
-    where they come from. partitions: by file, an int that Spark puts
-    into the file's partition. batch_rows: of Spark's record batches.
+    encoder: makes the stored tensors.
+    tensors, texts, rest: names in the parsed rows of the encoder's columns, and of a file's other columns.
+    partitions: for each file, an int that Spark puts into the file's partition.
+    batch_rows: rows in one of Spark's record batches.
     """
 
     identify: Identify
@@ -57,7 +58,7 @@ class Place:
         encoder: Encoder,
         batch_rows: int,
     ) -> Place:
-        """See the class."""
+        """Return the stage; see the class."""
         tensors, texts = tensor_names(len(source.tensors)), text_names(source)
         rest = [*([] if source.label_kind is None else [LABEL]), *keep_names(len(source.keep))]
         keys = plan.partition_keys(where.files)
@@ -65,23 +66,23 @@ class Place:
 
     @property
     def codec(self) -> Codec:
-        """Packs the columns of a file."""
+        """The codec of a file's columns."""
         return file_codec(self.layout)
 
     @property
     def schema(self) -> pa.Schema:
-        """That of chunks."""
+        """The schema of chunks."""
         return pa.schema([(FILE, pa.int32()), (ROWS, pa.binary()), *((name, pa.binary()) for name in self._texts)])
 
     @property
     def _texts(self) -> list[str]:
-        # Not by the user's names, which may differ in case alone.
+        # Not the user's names, which may differ only in case.
         return [f"text_{place}" for place in range(len(self.layout.keep))]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         layout = self.layout
         classes = labels.known_values(layout.label)
-        # With many files, the rows of a single batch would make chunks of a row or two.
+        # With many files, the rows of a single batch would give chunks of one or two rows.
         enough = min(BATCH_BYTES, self.plan.files * chunk_bytes(self.batch_rows))
         pending: list[tuple[npt.NDArray[np.int64], list[pa.Array]]] = []
         size = 0
@@ -105,7 +106,7 @@ class Place:
             yield self._packed(pending)
 
     def files(self, found: Identified) -> npt.NDArray[np.int64]:
-        """The file of each row."""
+        """Return the file of each row."""
         return self.plan.file(found.splits(self.cut), row_ids.lane_of(found.ids, self.plan.lanes), found.ids)
 
     def _packed(self, pending: Sequence[tuple[npt.NDArray[np.int64], list[pa.Array]]]) -> pa.RecordBatch:
@@ -116,7 +117,7 @@ class Place:
 
 
 def file_codec(layout: Layout) -> Codec:
-    """Packs the columns of a file."""
+    """Return the codec of a file's columns."""
     sizes = {tensor.name: tensor.row_bytes for tensor in layout.tensors}
     if layout.label is not None:
         sizes[LABEL] = layout.label.row_bytes
@@ -126,30 +127,29 @@ def file_codec(layout: Layout) -> Codec:
 
 @dataclass(frozen=True, eq=False)
 class Writing:
-    """Where and how tasks write the rows that they get. offsets: by file, rows of its first lane that are in earlier
-    files."""
+    """Writes the rows that a task gets. offsets: for each file, the rows of its first lane that are in earlier files"""
 
     folder: str
     place: Place
     offsets: npt.NDArray[np.int64]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[FileFacts]:
-        """What a task does with the chunks of its partition."""
+        """Write the chunks of a task's partition."""
         from pyspark import TaskContext
 
         context = TaskContext.get()
         return self.write(batches, 0 if context is None else context.taskAttemptId())
 
     def write(self, batches: Iterable[pa.RecordBatch], attempt: int) -> Iterator[FileFacts]:
-        """Write the files that the chunks belong to, under the attempt's names, and give the facts of each.
+        """Write the files of the chunks, under the attempt's names. Yield the facts of each file.
 
-        Holds all of these rows in memory: a file's.
+        Holds all rows of the chunks in memory, which are the rows of one file.
         """
         codec, numbers = self.place.codec, {key: file for file, key in enumerate(self.place.partitions.tolist())}
         parts: dict[int, list[Part]] = {}
         for batch in batches:
             keys = batch.column(FILE).unique().to_pylist()
-            for key in keys:  # one, as Spark deals them
+            for key in keys:  # usually one, because Spark gives each file its own partition
                 own = batch if len(keys) == 1 else batch.filter(pc.equal(batch.column(FILE), key))
                 parts.setdefault(numbers[key], []).append(codec.unpack(own.columns[1:]))
         for file in sorted(parts):
@@ -164,7 +164,7 @@ class Writing:
             yield facts
 
     def _file(self, number: int, attempt: int) -> LaneFile:
-        """A file, under the attempt's name."""
+        """Return the writer of a file, under the attempt's name."""
         where = self.place.plan
         path = _attempt_name(where.path(number), attempt)
         split, first = where.split_of(number), where.first_lane(number)
@@ -178,20 +178,20 @@ def _attempt_name(path: str, attempt: int) -> str:
 
 
 def final_name(path: str) -> str:
-    """The name of a file without its attempt's."""
+    """Return the name of a file without its attempt."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/{name[1:].rpartition('.')[0]}"
 
 
 def in_order(layout: Layout, codec: Codec, parts: Sequence[Part], lanes: int) -> Iterator[tuple[int, pa.Table]]:
-    """(lane, its next rows: at most a block) of all rows of a file, by lane and row_id as unsigned number.
+    """Yield (lane, its next rows: at most a block) for all rows of a file, by lane and row_id as an unsigned number.
 
-    parts: as they have come; they are not copied whole
+    parts: the rows in any order. They are not copied whole
     """
     starts = np.cumsum([0, *(len(part.records) for part in parts)])
     ids = np.concatenate([part.records["f0"] for part in parts]).view(np.uint64)  # a file's first column is row_id
     by_id = np.argsort(ids)
-    # Few bits are sorted in the time that it takes to count them.
+    # In few bits, because NumPy sorts up to 16 bits in linear time (radix sort).
     lane = row_ids.lane_of(ids, lanes)[by_id].astype(np.min_scalar_type(lanes))
     by_lane = np.argsort(lane, kind="stable")
     order, lane = by_id[by_lane], lane[by_lane]

@@ -1,5 +1,5 @@
-"""A source's rows, parsed once and kept, packed, for the passes over them: they are numbered, counted and cut before
-they can be written."""
+"""Parses a source's rows once, and keeps them packed for several passes. Rows are numbered, counted and cut before they
+can be written."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _ROW_BYTES = 64
-"""Of a row in a shuffle, beside its tensors."""
+"""Bytes of a row in a shuffle, besides its tensors."""
 
 
 class Passes:
-    """Made by `passes`. Call `count`, then `identify`, then `rows.through`.
+    """The kept rows of a source, made by `passes`. Call `count`, then `identify`, then `rows.through`.
 
     rows: the good rows, as parsed.
     """
 
     def __init__(self, spark: SparkSession, source: Source, wanted: Sequence[str], batch_rows: int) -> None:
         self._spark, self._source, self._batch_rows = spark, source, batch_rows
-        # Of parts that nobody wants, rows have no tensors.
+        # Rows of unwanted parts have no tensors, so tensors then have no fixed size.
         self._fixed = set(source.parts()) <= set(wanted)
         pack = Pack(_codec(source, fixed=self._fixed), batch_rows)
         self.rows = self._first = Kept(parse(spark, source, wanted, pack), pack).persist()
@@ -57,19 +57,19 @@ class Passes:
 
     @described("parse")
     def count(self) -> tuple[int, int, float]:
-        """(good rows, bad rows, bytes of a good row's texts on average: what is kept, and a label that is text)"""
+        """Return (good rows, bad rows, mean bytes of a good row's texts: kept columns, and a label that is text)."""
         found = self.rows.count()
         self._count = found[0]
         return found
 
     @property
     def bad(self) -> DataFrame:
-        """The bad rows, with the fields of base.BAD as columns."""
+        """The bad rows, with the fields of `source.BAD` as columns."""
         return self._first.bad
 
     @described("number")
     def identify(self) -> Identify:
-        """What gives `rows` their numbers and ids."""
+        """Return the stage that gives `rows` their numbers and ids."""
         kept = told_apart(self._source)
         found = numbering(self.rows, kept, self._count, self._batch_rows)
         if found is None:
@@ -85,15 +85,18 @@ class Passes:
             self.rows.count()
 
     def close(self) -> None:
-        """Forget what was kept."""
+        """Release the kept rows."""
         self.rows.unpersist()
         self._first.unpersist()
 
 
 def _codec(source: Source, *, tensors: bool = True, numbered: bool = False, fixed: bool = True) -> Codec:
-    """Packs parsed rows. tensors: whether with tensors other than weights, and labels of several values. numbered:
-    whether with numbers.
-    fixed: whether all rows have tensors"""
+    """Return the codec of parsed rows.
+
+    tensors: whether to pack tensors, texts and labels of several values. Weights are always packed.
+    numbered: whether to pack the rows' numbers.
+    fixed: whether all rows have tensors.
+    """
     places = source.label_places
     own = tensor_names(len(source.tensors))
     names = [PART, *CONTENT, *([NUMBER] if numbered else [])]
@@ -104,15 +107,15 @@ def _codec(source: Source, *, tensors: bool = True, numbered: bool = False, fixe
     if not fixed:
         return codec_of(schema, names, {})
     sizes = {name: tensor.row_bytes for name, tensor in zip(own, source.tensors, strict=True)}
-    # A token is as large as those of the input, and a number has eight bytes.
+    # A label's token is as large as a token of the input. A number has 8 bytes.
     each = source.tensors[0].numpy_dtype.itemsize if source.label_kind in TOKENS else 8
     return codec_of(schema, names, {**sizes, **({} if places is None else {LABEL: each * places})})
 
 
 @contextmanager
 def passes(spark: SparkSession, source: Source, batch_rows: int, wanted: Sequence[str] = SPLITS) -> Iterator[Passes]:
-    """The rows of `source`, kept inside the block. batch_rows: of Spark's record batches. wanted: the parts whose
-    tensors are needed."""
+    """Keep the rows of `source` inside the block. batch_rows: rows in one of Spark's record batches. wanted: the parts
+    whose tensors are needed"""
     made = Passes(spark, source, wanted, batch_rows)
     try:
         yield made
@@ -121,7 +124,7 @@ def passes(spark: SparkSession, source: Source, batch_rows: int, wanted: Sequenc
 
 
 def digest_now(spark: SparkSession, source: Source) -> str:
-    """`rows_digest` of a source as it is now; reads all of it."""
+    """Return the `rows_digest` of a source as it is now. Reads all rows."""
     batch_rows = rows_per_batch(max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes))
     pack = Pack(_codec(source, tensors=False), batch_rows)
     with bounded_batches(spark, batch_rows):

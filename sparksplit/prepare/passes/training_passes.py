@@ -1,7 +1,7 @@
-"""What a pass over the training rows fits: vocabularies of text columns, medians and buckets of number columns.
+"""Passes over the training rows: fit vocabularies of text columns, and medians and buckets of number columns.
 
-Rows are counted in the tasks that have them, and the counts merged in executors: the driver gets the vocabularies and
-the quantiles alone. Neither depends on the number of tasks. Rows of validation and test are looked at by nobody.
+Tasks count their own rows, and executors merge the counts. The driver gets only the vocabularies and the quantiles.
+Neither depends on the number of tasks. Rows of validation and test are not used.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Tokens = Callable[[pa.Array], pa.Array]
 COLUMN, TEXT, RANK, SHIFT, VALUE = "column", "text", "rank", "shift", "value"
 _TRAIN = SPLITS.index("train")
 _COUNTED_BYTES = 64 * 2**20
-"""Of the texts that a task counts before it hands them on."""
+"""Bytes of texts that a task counts before it sends them on."""
 _ROWS = 10_000
-"""Of a record batch."""
+"""Rows in a record batch."""
 
 
 # Vocabularies.
@@ -44,9 +44,11 @@ _ROWS = 10_000
 class Want:
     """A vocabulary that is wanted.
 
-    column: of the kept rows, texts. min_count: how often an entry must occur. max_size: how many entries there are at
-    most. tokens: makes the entries of a column of texts, list<string> [rows], null or empty for none; picklable. None:
-    an entry is a whole text.
+    column: text column of the kept rows.
+    min_count: smallest number of occurrences of an entry.
+    max_size: largest number of entries.
+    tokens: makes the entries of a text column, list<string> [rows], null or empty for no entries. Picklable. None: an
+        entry is a whole text.
     """
 
     column: str
@@ -56,8 +58,10 @@ class Want:
 
 
 def fitted_texts(rows: Kept, identify: Identify, cut: Cut, wants: Sequence[Want]) -> list[list[str]]:
-    """The vocabulary of each of `wants`: what the training rows have, the most frequent first, and of equally frequent
-    ones the lower code points. The empty text is in none."""
+    """Return the vocabulary of each of `wants`, from the training rows. The empty text is in no vocabulary.
+
+    The most frequent entries come first. In a tie, the entry with the lower code points comes first.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -69,12 +73,12 @@ def fitted_texts(rows: Kept, identify: Identify, cut: Cut, wants: Sequence[Want]
         for numbers in ([want.min_count for want in wants], [want.max_size for want in wants])
     )
     longest = max(want.max_size for want in wants)
-    # Strings are compared as bytes of UTF-8, which have the order of code points.
+    # Spark compares strings as bytes of UTF-8, which sort like code points.
     order = Window.partitionBy(COLUMN).orderBy(sql.col(ROWS).desc(), sql.col(TEXT))
     counted = rows.through(TextCounts(identify, cut, wants)).groupBy(COLUMN, TEXT).agg(sql.sum(ROWS).alias(ROWS))
     ranked = counted.where(sql.col(ROWS) >= least).withColumn(RANK, sql.row_number().over(order))
     chosen = ranked.where((sql.col(RANK) <= longest) & (sql.col(RANK) <= most)).select(COLUMN, RANK, TEXT)
-    # Tasks then send no more than `longest` entries of a column to the one that ranks them.
+    # With this setting, a task sends at most `longest` entries of a column to the task that ranks them.
     with settings(counted.sparkSession, {"spark.sql.optimizer.windowGroupLimitThreshold": str(longest)}):
         for column, _, text in sorted(chosen.collect()):
             found[column].append(text)
@@ -83,7 +87,7 @@ def fitted_texts(rows: Kept, identify: Identify, cut: Cut, wants: Sequence[Want]
 
 @dataclass(frozen=True)
 class TextCounts:
-    """Counts, in a task, how often training rows have each entry; see `Stage`. An entry may come more than once."""
+    """Counts the entries of the training rows, in a task; see `Stage`. An entry may have several counts."""
 
     identify: Identify
     cut: Cut
@@ -108,7 +112,7 @@ class TextCounts:
 
 
 class _Counts:
-    """How often each of some texts has occurred. size: bytes of texts and counts that may pile up"""
+    """Counts how often texts occur. size: largest number of bytes of texts and counts to collect"""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -116,20 +120,21 @@ class _Counts:
         self._bytes = 0
 
     def add(self, texts: pa.Array) -> pa.Table:
-        """Count texts, which may be null; returns what there is no more room for, mostly nothing."""
+        """Count texts, which may be null. Return the counts if there is no more room for them, usually an empty
+        table."""
         counted = pc.value_counts(texts.filter(pc.greater(pc.binary_length(texts), 0)))
         self._parts.append(pa.table([counted.field(0), counted.field(1)], [TEXT, ROWS]))
         self._bytes += self._parts[-1].nbytes
         if self._bytes > self._size:
             whole = self._added()
-            # Where few texts are new, there is room again.
+            # If few texts are new, there is room again.
             if whole.nbytes > self._size // 2:
                 return whole
             self._parts, self._bytes = [whole], whole.nbytes
         return _NOTHING
 
     def taken(self) -> pa.Table:
-        """All that is left."""
+        """Return the counts that are left."""
         return self._added() if self._parts else _NOTHING
 
     def _added(self) -> pa.Table:
@@ -147,8 +152,10 @@ _NOTHING = pa.table({TEXT: pa.array([], pa.string()), ROWS: pa.array([], pa.int6
 
 @dataclass(frozen=True)
 class NumberColumn:
-    """Numbers of which something is wanted: the values at `place` of a row of a tensor. tensor: the column of the kept
-    rows. buckets: how many; None: the median."""
+    """A number column to fit: the values at `place` in each row of a tensor.
+
+    tensor: the tensor's column in the kept rows. buckets: number of buckets. None: the median is wanted.
+    """
 
     tensor: str
     spec: TensorSpec
@@ -157,10 +164,11 @@ class NumberColumn:
 
 
 def fitted_quantiles(rows: Kept, identify: Identify, cut: Cut, columns: Sequence[NumberColumn]) -> list[list[float]]:
-    """Of each column the boundaries of its buckets, or its median, by the training rows; none where all are missing.
+    """Return the bucket boundaries or the median of each column, from the training rows. Empty if all values are
+    missing.
 
-    How far they may be off: see `quantiles`, with 65,536 bins for each of up to 64 columns, and fewer, but at least
-    4,096, where there are more: a task holds them all.
+    A task holds the bins of all columns: 65,536 for each of up to 64 columns. With more columns, each has fewer bins,
+    but at least 4,096. features/quantiles.py says how large the error may be.
     """
     found: list[list[float]] = [[] for _ in columns]
     if not columns:
@@ -182,7 +190,8 @@ _BINS_IN_ROW = 64
 
 @dataclass(frozen=True)
 class NumberCounts:
-    """Counts, in a task, the training rows' values by bins; see `Stage`. Its rows have some bins of a column each."""
+    """Counts the training rows' values by bin, in a task; see `Stage`. Each row of the result has some bins of one
+    column."""
 
     identify: Identify
     cut: Cut
@@ -217,7 +226,7 @@ class NumberCounts:
 
 @dataclass(frozen=True)
 class Merge:
-    """What is wanted of the columns whose bins a partition has."""
+    """Merges the bins of the columns in a partition, into bucket boundaries or medians."""
 
     columns: Sequence[NumberColumn]
     bins: int
@@ -239,5 +248,5 @@ class Merge:
 
 
 def _training(found: Identified, cut: Cut) -> pa.Array:
-    """Which rows are training rows: boolean [rows]."""
+    """Return which rows are training rows: boolean [rows]."""
     return pa.array(found.splits(cut) == _TRAIN)

@@ -1,17 +1,14 @@
-"""Raw rows of every format behind one small interface; sparksplit/prepare/formats.py is their table.
+"""Raw rows of every format behind one small interface. The table of formats is sparksplit/prepare/formats.py.
 
-base.Source     what each gives: a DataFrame, and what makes rows of it in executors
-readers         what Spark reads: a DataFrame of raw columns for each format; csv, json_lines, same_columns and
-                unlike_files (Parquet and ORC), tfrecord and images have files of their own
-folders         the columns that the names of folders give
-contents        whether a file of lines is what its name says
-label_kinds     whether labels are classes or numbers to predict
-columns         raw columns to rows; also for a program's own DataFrame, or what a user's function returns
-idx, csv, text  the formats whose files our own tasks read
-windows         rows over time to rows of arrays
-parse           rows with their hashes; identify gives them their numbers, row_ids and splits
-passes, kept    rows that are parsed once and kept, packed, while they are numbered, counted and cut
-raw             the DataFrame that predict starts from
+prepare/source.py  the interface `Source`: a DataFrame, and a reader that makes rows of it in executors
+idx, text          the formats whose files only our own tasks read (text_tokens: the tokens of a text)
+csv, json_lines    formats that Spark reads
+tfrecord, images   formats that Spark finds and our own tasks parse (examples: tf.train.Example)
+windows            rows over time to windows (window_places: where windows begin)
+contents, snappy   whether a file is what its name says
+raw                the rows that predict starts from
+prepare/tables/    the other readers, and raw columns to rows; also for a DataFrame of a program or a user's function
+prepare/passes/    rows with their hashes, kept and packed, numbered, counted, and cut into splits
 """
 
 from __future__ import annotations
@@ -55,11 +52,12 @@ __all__ = [
 
 
 def raw_digest(config: InputConfig) -> str | None:
-    """A hash of what can be seen of the raw files without opening them: names, bytes, times of change.
+    """Return a hash of what is known of the raw files without opening them: names, bytes, modification times.
 
-    None where the files are gone, so that nothing could have changed since, and where only Spark can look at them.
+    Return None if the files are gone, so nothing could have changed since. Also return None if only Spark can list
+    them.
 
-    Raises InputError where the folder holds something that cannot be read.
+    Raise InputError if the folder holds something that cannot be read.
     """
     if not config.listed:
         return None
@@ -68,7 +66,7 @@ def raw_digest(config: InputConfig) -> str | None:
     roots = [root for path in paths for root in (expand(path) if format_.patterns else [filesystem.absolute(path)])]
     if not roots or not all(filesystem.exists(root) for root in roots):
         return None
-    # A pattern may match other folders with the same files in them, so there the whole path counts.
+    # A pattern may match other folders with the same file names, so hash the whole path.
     whole = len(roots) > len(paths)
     found = [files_in(root) if format_.patterns else format_.load().facts(root, config) for root in roots]
     return digest(
@@ -80,12 +78,14 @@ def raw_digest(config: InputConfig) -> str | None:
 
 
 _PACKED = (".zip", ".xz", ".lzma", ".7z", ".rar", ".Z", ".lzo", ".tar", ".tgz", ".tar.gz", ".tar.bz2")
-"""How files of text end that Spark's readers would take for text as they are."""
+"""Endings of packed files that Spark's readers would read as plain text."""
 
 
 def check_paths(config: InputConfig) -> None:
-    """Raise InputError where a path of files that Spark is to read names nothing, or something packed or binary in
-    place of text, as far as we can see without it."""
+    """Raise InputError if a path for Spark's readers matches nothing, or if a file of text is packed or binary.
+
+    Paths that only Spark can list are not checked.
+    """
     format_ = format_of(config.format)
     for key in ("path", "validation", "test") if config.listed else ():
         found = find(config.paths_of(key)).files if config.paths_of(key) else []
@@ -99,12 +99,12 @@ def check_paths(config: InputConfig) -> None:
 def open_source(
     config: InputConfig, description: Description | None = None, *, validation: float = 0.0, test: float = 0.0
 ) -> FileSource:
-    """The source of files that our own tasks read, checked on the driver as far as that is cheap.
+    """Return the source of files that our own tasks read, after cheap checks on the driver.
 
-    description: of the data set that a model was trained on, where rows are to be predicted: they must match it.
-    validation, test: the shares that a text cuts off itself, since it is not cut by a hash
+    description: of earlier data, such as a model's training data. The rows must match it.
+    validation, test: fractions of a text, which is not cut by a hash.
 
-    Raises ConfigError and InputError.
+    Raise ConfigError or InputError if a check fails.
     """
     source: FileSource = format_of(config.format).load().of(config, description, validation, test)
     if description is not None:
@@ -119,8 +119,10 @@ def open_with_spark(
     cut: CutConfig | None = None,
     features: Features | None = None,
 ) -> Source:
-    """The source of rows that Spark reads; like `open_source`. cut: whose columns are no features. features: what is to
-    become of columns, where it is known beforehand."""
+    """Return the source of rows that Spark reads; like `open_source`.
+
+    cut: its columns are not features. features: what becomes of columns, as far as the user says so
+    """
     check_input(config)
     config = turned_like(config, description)
     raw = read(spark, config, columns_asked_for(config, description, cut, features))
@@ -135,7 +137,7 @@ def open_frame(
     cut: CutConfig | None = None,
     features: Features | None = None,
 ) -> Source:
-    """The source of the rows of a DataFrame; like `open_with_spark`."""
+    """Return the source of the rows of a DataFrame; like `open_with_spark`."""
     return _opened(config, Raw({"train": RawFrame(frame)}), description, cut, features)
 
 
@@ -148,9 +150,10 @@ def _opened(
 ) -> Source:
     said: list[str] = []
     if description is not None:
-        named_by = labelled_by if cut is not None else named_like  # rows to predict are cut by nobody
+        named_by = labelled_by if cut is not None else named_like  # rows to predict have no cut
         config, said = named_by(config, description, raw.parts["train"])
-    # Timestamps become text, for keys and what is kept, and their clock time numbers: the same ones everywhere.
+    # Timestamps become text (for keys and kept columns), and clock times become numbers. UTC makes them equal
+    # everywhere.
     with settings(raw.parts["train"].frame.sparkSession, {"spark.sql.session.timeZone": "UTC"}):
         source: Source
         if config.windows is not None or (description is not None and description.windows is not None):
@@ -164,7 +167,8 @@ def _opened(
 
 
 def turned_like(config: InputConfig, description: Description | None) -> InputConfig:
-    """`config` for images that are turned as those of `description` were; ConfigError where it says otherwise."""
+    """Return `config` with the EXIF setting of the training images. Raise ConfigError if `config` sets another
+    value."""
     if description is None or description.exif is None or config.exif == description.exif:
         return config
     if "exif" in config.model_fields_set:
@@ -174,8 +178,11 @@ def turned_like(config: InputConfig, description: Description | None) -> InputCo
 
 
 def named_like(config: InputConfig, description: Description, raw: RawFrame) -> tuple[InputConfig, list[str]]:
-    """(`config` of rows to predict, with the label and the kept columns of the rows that a model was trained on as far
-    as it names none and they are there; what to tell of those that are not)."""
+    """Return (`config` for rows to predict, messages for the user).
+
+    Unset keys for the label and the kept columns get the columns of the training data, if the input has them. Messages
+    name the missing columns.
+    """
     if not (format_of(config.format).columns and raw.named) or description.windows is not None:
         return config, []
     names = {name for name, _ in raw.types}
@@ -194,8 +201,10 @@ def named_like(config: InputConfig, description: Description, raw: RawFrame) -> 
 
 
 def labelled_by(config: InputConfig, description: Description, raw: RawFrame) -> tuple[InputConfig, list[str]]:
-    """(`config` of rows to prepare by what is fitted already, with its label where it names none; nothing to tell): the
-    last column of a CSV may be another one by now."""
+    """Return (`config` with the label column of the fitted data, no messages). A label that `config` sets stays.
+
+    The default label of a CSV, its last column, may now be another column.
+    """
     named = format_of(config.format).columns and raw.named and description.windows is None
     if not named or description.label_name is None or "label" in config.model_fields_set:
         return config, []
@@ -203,7 +212,7 @@ def labelled_by(config: InputConfig, description: Description, raw: RawFrame) ->
 
 
 def check_like(source: Source, description: Description, place: str) -> None:
-    """Raise InputError where the tensors are not those that a model was trained on; a table's are, by its features."""
+    """Raise InputError if dtypes or shapes of tensors differ from the model's. A table's features already match."""
     if source.table is not None:
         return
     own = [tensor for tensor in source.tensors if tensor.name != WEIGHT]

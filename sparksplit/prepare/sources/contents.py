@@ -1,6 +1,6 @@
-"""What a file holds that should hold lines of text, by its name and its first bytes.
+"""Checks by name and first bytes whether a file holds lines of text, as it should.
 
-Spark's readers unpack a file by its name. They would take the bytes of any other packed or binary file for columns.
+Spark's readers unpack a file by its name. They would read the bytes of any other packed or binary file as columns.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 
 FIRST = 64
-"""Bytes that tell."""
+"""Number of first bytes that are checked."""
 _FILES, _THREADS = 1000, 16
-"""Files whose first bytes are read, on the driver; and how many at a time."""
+"""Largest number of files whose first bytes the driver reads, and how many it reads at a time."""
 _SUFFIXES = {"gzip": ".gz", "bzip2": ".bz2"}
-"""What Spark's readers unpack everywhere, and how its name must end."""
+"""Packed formats that all of Spark's readers unpack, and the ending that the file's name must have."""
 _CONTROLS = re.compile(rb"[\x00\x02-\x08\x0e-\x1f]")
 """Bytes that no text has."""
 _UNPACK = "unpack it, or pack it with gzip"
@@ -34,20 +34,21 @@ _KINDS = (
     (b"ORC", "an ORC file", "use input.format: orc"),
     (b"Obj\x01", "an Avro file", "use input.format: avro"),
 )
-"""First bytes, what they are of, and what to do about it."""
+"""First bytes, the kind of file, and what the user should do."""
 
 
 def problem(name: str, first: bytes, encoding: str = "UTF-8", ours: bool = False) -> str | None:
-    """Why a file of this name that begins with these bytes is not read as text, and what to do; None where it is text,
-    or packed as its name says.
+    """Return why a file with this name and these first bytes is not read as text, and what to do.
 
-    encoding: that of the text, as the user gave it. ours: our own tasks read the file, which unpack gzip alone, by its
-    content
+    Return None if the file is text, or is packed as its name says.
+
+    encoding: of the text, as the user gave it.
+    ours: our own tasks read the file. They unpack only gzip, by its content.
     """
     suffix = PurePosixPath(name).suffix
     known = _CONTROLS.search(first) is not None  # a text may begin with the letters ORC
     kind, cure = next(((kind, cure) for begin, kind, cure in _KINDS if known and first.startswith(begin)), ("", ""))
-    if kind == "bzip2" and first[4:10] != b"1AY&SY":  # of a block; there is no other sign that is not text
+    if kind == "bzip2" and first[4:10] != b"1AY&SY":  # the mark of a block, because a text may begin with BZh
         kind = ""
     if ours and kind in _SUFFIXES:
         return None if kind == "gzip" else f"is packed with {kind}: {_UNPACK}"
@@ -64,7 +65,7 @@ def problem(name: str, first: bytes, encoding: str = "UTF-8", ours: bool = False
 
 
 def _utf16(first: bytes) -> bool:
-    """Whether text is UTF-16: it has a byte order mark, or every other byte is zero, as in English text."""
+    """Return whether text is UTF-16: it has a byte order mark, or every other byte is zero, as in English text."""
     if first.startswith((b"\xff\xfe", b"\xfe\xff")):
         return True
     even, odd = first[0::2], first[1::2]
@@ -72,9 +73,9 @@ def _utf16(first: bytes) -> bool:
 
 
 def check(paths: Sequence[str], encoding: str = "UTF-8", ours: bool = False) -> None:
-    """Raise InputError for the first of the files that is not read as text; of many files only the first are looked at.
+    """Raise InputError for the first file that is not read as text. Of many files, only the first 1,000 are checked.
 
-    encoding, ours: as `problem` takes them
+    encoding, ours: as in `problem`
     """
 
     def found(path: str) -> str | None:

@@ -1,8 +1,8 @@
-"""CSV and Hive's text files: every column as text, and the text of a record that does not fit.
+"""CSV and Hive's text files: every column as text, and the whole text of a record that does not fit.
 
-The first records of one file are looked at on the driver: the names of the columns, or how many there are, and what
-the labels look like. Every other file's header is compared with these names when the file is read: by Spark's reader,
-or where lines are split in the task that parses them (csv_lines.py), which takes less time.
+The driver reads the first records of one file, to find the number or names of the columns, and the look of the labels.
+Every other file's header is compared with these names when the file is read. Spark's reader does this, or csv_lines.py,
+which splits lines in the task that parses them and takes less time.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 _PROBE_ROWS = 200
 _BROKEN, _FILE = "sparksplit: the record", "sparksplit: the file"
-"""The columns of a record that does not fit, and of its file; no user's column is called so."""
+"""Our columns for a record that does not fit, and for its file. No user's column has these names."""
 _BAD = (
     f"CASE WHEN `{_BROKEN}` IS NOT NULL THEN named_struct('r', CAST(NULL AS STRING), 't', `{_BROKEN}`, 'f', false) END"
 )
 _MAX_COLUMNS = 1_000_000
 _HIVE: Mapping[str, object] = {"header": False, "delimiter": "\x01", "quote": None, "nulls": ["\\N", ""]}
-"""What Hive's text files are, where the configuration does not say otherwise."""
+"""Defaults for Hive's text files, if the configuration does not set these keys."""
 
 
 def hive_text(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """The files of a Hive table that is stored as text."""
+    """Read the files of a Hive table that is stored as text."""
     preset = {key: value for key, value in _HIVE.items() if key not in config.model_fields_set}
     return rows(spark, config.model_copy(update=preset), found)
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Files of delimited text."""
+    """Read files of delimited text."""
     from pyspark.sql import functions as sql
 
     file, records = _first_records(spark, config, found)
@@ -66,13 +66,13 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     )
     reader = spark.read.options(**_options(config, len(names)), header=config.header, enforceSchema=False)
     lines = _lines(spark, found)
-    # Names that differ in case alone are two.
+    # Names that differ only in case are two columns.
     with settings(spark, {"spark.sql.caseSensitive": "true"}):
         frame = reader.options(**EVERY_FOLDER).schema(_schema(names)).csv(found.roots)
         frame = frame.select("*", sql.expr(METADATA).alias(_FILE))
         if config.delimiter <= " " and len(names) > 1 and not config.multiline:
             frame = frame.unionAll(_of_empty_cells(lines, names, config.delimiter))
-    # After a file's own columns come those of folders, and which the label is has to be said.
+    # The columns of folders come after a file's own columns. Then the user must name the label.
     label = None if found.columns else names[-1]
     return RawFrame(
         frame, f"`{_FILE}`", bad=_BAD, hidden=(_BROKEN, _FILE), label=label, cells=cells,
@@ -82,7 +82,8 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 
 
 def _is_plain(config: InputConfig, names: Sequence[str]) -> bool:
-    """Whether a line is a record, in an encoding that needs no other look at it."""
+    """Return whether csv_lines.py can split the lines: UTF-8, one record a line, no comments, no own escape, several
+    columns."""
     try:
         encoding = codecs.lookup(config.encoding).name
     except LookupError:
@@ -99,8 +100,10 @@ def _lines(spark: SparkSession, found: Found) -> DataFrame:
 
 
 def _of_empty_cells(lines: DataFrame, names: Sequence[str], delimiter: str) -> DataFrame:
-    """The rows of lines that Spark's reader takes for blank ones, because their delimiters are white space to it; bad
-    ones where a line has another number of cells."""
+    """Return the rows of lines that Spark's reader skips as blank, because their delimiters are white space.
+
+    A line with another number of cells is a bad row.
+    """
     from pyspark.sql import functions as sql
 
     line = sql.col(f"`{LINE}`")
@@ -112,7 +115,7 @@ def _of_empty_cells(lines: DataFrame, names: Sequence[str], delimiter: str) -> D
 
 
 def _options(config: InputConfig, columns: int) -> dict[str, str | bool | int]:
-    """Spark's options for files as `config` describes them."""
+    """Return Spark's options for files as `config` describes them."""
     options: dict[str, str | bool | int] = {
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": _BROKEN,
@@ -133,8 +136,11 @@ def _schema(names: Sequence[str]) -> StructType:
 
 
 def _first_records(spark: SparkSession, config: InputConfig, found: Found) -> tuple[str, list[str]]:
-    """(the first file that has records, their text: as many as tell what the columns are). Where that has nothing but
-    a header, as Spark writes for an empty partition, the largest that has more. Raises InputError."""
+    """Return (the first file that has rows, the text of its first records).
+
+    After a file with only a header, as Spark writes for an empty partition, the largest files come first. If no file
+    has rows, return the header. Raise InputError if all files are empty.
+    """
     header: tuple[str, list[str]] | None = None
     left = deque(file for file, _ in found.files)
     while left:
@@ -152,7 +158,7 @@ def _first_records(spark: SparkSession, config: InputConfig, found: Found) -> tu
 
 
 def _records(spark: SparkSession, config: InputConfig, file: str) -> list[str]:
-    # With a single column each record that has more comes as its whole text.
+    # With a schema of one column, a record with more columns arrives as its whole text.
     reader = spark.read.options(**_options(config, _MAX_COLUMNS // 2), header=False).schema(_schema(["one"]))
     return [row[1] if row[1] is not None else row[0] or "" for row in _head(reader.csv(for_spark(file)))]
 
@@ -162,14 +168,15 @@ def _head(frame: DataFrame) -> list[tuple[str | None, str | None]]:
 
 
 def _record_bytes(file: str, records: Sequence[str]) -> float:
-    """How many bytes of the file a record takes, as the first ones tell."""
+    """Estimate the bytes that a record takes in the file, from the first records."""
     text = "\n".join([*records, ""]).encode()
     packed = file.endswith((".gz", ".bz2", ".zst", ".snappy", ".deflate", ".xz"))
     return (len(zlib.compress(text)) if packed else len(text)) / len(records)
 
 
 def _sample(records: Sequence[str], config: InputConfig, columns: int) -> Iterator[list[str]]:
-    """The fields of the records that have as many as there are columns: what labels look like."""
+    """Yield the fields of the records that have the right number of columns. They show what labels and features look
+    like."""
     for record in records:
         with suppress(InputError):
             fields = split(record, config.delimiter, config.quote)
@@ -178,7 +185,8 @@ def _sample(records: Sequence[str], config: InputConfig, columns: int) -> Iterat
 
 
 def _names(config: InputConfig, file: str, record: str) -> list[str]:
-    """The columns' names. Raises InputError and ConfigError where these cannot be names, or are too few."""
+    """Return the names of the columns. Raise InputError or ConfigError if they cannot be names, or their number is
+    wrong."""
     try:
         fields = split(record.removeprefix("\ufeff"), config.delimiter, config.quote)
     except InputError as error:

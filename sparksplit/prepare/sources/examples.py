@@ -1,7 +1,7 @@
 """tf.train.Example without TensorFlow: serialised Examples become Arrow columns.
 
-The messages are described here and read by protobuf itself. A packed list of floats is read as the bytes that it is on
-the wire, which is twice as fast as a list of Python floats.
+This module describes the messages, and protobuf reads them. A packed list of floats is read as its raw bytes, which is
+twice as fast as a list of Python floats.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _MISSING = {"float": b"\0" * 4, "int64": (0,), "text": (b"",), "binary": (b"",)}
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature of all Examples. kind: float, int64, text (bytes in UTF-8) or binary; several: whether it may have more
-    than one value."""
+    """A feature of all Examples.
+
+    kind: float, int64, text (bytes in UTF-8) or binary.
+    several: whether it may have more than one value.
+    """
 
     name: str
     kind: str
@@ -34,12 +37,12 @@ class Feature:
 
     @property
     def type(self) -> pa.DataType:
-        """The type of its column; a list has a value for each of the feature's."""
+        """The type of the feature's column. With several values, a list."""
         return pa.list_(_TYPES[self.kind]) if self.several else _TYPES[self.kind]
 
 
 def _messages(floats_as_bytes: bool) -> Any:
-    """The class of tf.train.Example, as tensorflow/core/example/example.proto describes it."""
+    """Return the class of tf.train.Example, as tensorflow/core/example/example.proto describes it."""
     kinds = descriptor_pb2.FieldDescriptorProto
     package = "sparksplit.packed" if floats_as_bytes else "sparksplit.plain"
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto3")
@@ -75,9 +78,11 @@ _Plain, _Packed = _messages(floats_as_bytes=False), _messages(floats_as_bytes=Tr
 
 
 def features_of(records: Iterable[bytes]) -> list[Feature]:
-    """The features of the serialised Examples, by name (f2 before f10). What is no Example is passed over.
+    """Return the features of the serialised Examples, by name (f2 before f10). Records that are no Examples are
+    skipped.
 
-    A feature has the kind that it has first, and several values if it ever has more than one.
+    A feature has the kind of its first values. A text becomes binary if later bytes are not UTF-8. A feature has
+    several values if any record has more than one.
     """
     kinds: dict[str, str] = {}
     several: set[str] = set()
@@ -92,12 +97,13 @@ def features_of(records: Iterable[bytes]) -> list[Feature]:
 
 
 def _natural(name: str) -> list[Any]:
-    """The sorting key of a name: the numbers in it count as numbers."""
+    """Return the sorting key of a name, in which digits count as numbers."""
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)] + [(-1, name)]
 
 
 def _read(record: bytes) -> list[tuple[str, str, Sequence[Any]]]:
-    """(name, kind, values) of each feature that has values; none of what is no Example."""
+    """Return (name, kind, values) of each feature that has values. Return an empty list for a record that is no
+    Example."""
     try:
         found = _Plain.FromString(record).features.feature
     except DecodeError:
@@ -124,9 +130,9 @@ def _is_text(value: bytes) -> bool:
 
 
 def columns(records: Sequence[bytes], features: Sequence[Feature]) -> tuple[list[pa.Array], dict[int, str]]:
-    """(a column of each feature's type, what is wrong with a record by its place in `records`).
+    """Return (a column for each feature, what is wrong with a record by its place in `records`).
 
-    A feature that a record has not got, or has without values, is null; the columns of wrong records hold anything.
+    A feature that a record lacks, or has without values, is null. The rows of wrong records hold arbitrary values.
     """
     wrong: dict[int, str] = {}
     found: dict[str, list[Any]] = {field: [] for field in _LISTS.values()}
@@ -140,7 +146,7 @@ def columns(records: Sequence[bytes], features: Sequence[Feature]) -> tuple[list
         except DecodeError:
             wrong[place] = "is not a tf.train.Example"
             given = _Packed().features.feature
-        # To ask for a feature that is not there adds an empty one.
+        # Reading a missing feature adds an empty one.
         found["float_list"].extend([given[name].float_list.value for name in floats])
         found["int64_list"].extend([given[name].int64_list.value for name in ints])
         found["bytes_list"].extend([given[name].bytes_list.value for name in texts])
@@ -158,7 +164,7 @@ def columns(records: Sequence[bytes], features: Sequence[Feature]) -> tuple[list
 
 
 def _column(feature: Feature, values: list[Any], records: Sequence[bytes], wrong: dict[int, str]) -> pa.Array:
-    """The column of `values`: for each record packed floats, or a list of the rest. Adds to what is `wrong`."""
+    """Return the column of `values`: for each record, packed floats or a list. Add problems to `wrong`."""
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     null = lengths == 0
     for place in np.flatnonzero(null).tolist():
@@ -181,7 +187,7 @@ def _column(feature: Feature, values: list[Any], records: Sequence[bytes], wrong
 
 
 def _flat(feature: Feature, values: list[Any], wrong: dict[int, str]) -> npt.NDArray[Any]:
-    """All values, one after the other."""
+    """Return all values in one array."""
     if feature.kind == "float":
         return np.frombuffer(b"".join(values), "<f4")
     flat = list(chain.from_iterable(values))
@@ -191,9 +197,9 @@ def _flat(feature: Feature, values: list[Any], wrong: dict[int, str]) -> npt.NDA
 
 
 def _second_look(feature: Feature, record: bytes) -> tuple[Any, str]:
-    """(the values of a feature that seems to have none, what is wrong with it).
+    """Return (the values of a feature that seems to have none, what is wrong with it).
 
-    Floats may be written one by one, not packed; then there are some after all.
+    Floats that are written one by one, not packed, seem to be missing at first.
     """
     empty: Any = b"" if feature.kind == "float" else ()
     for name, kind, values in _read(record):

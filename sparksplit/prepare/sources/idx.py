@@ -1,4 +1,4 @@
-"""IDX: MNIST's format, a big-endian header and then plain values; four files with standard names in a folder."""
+"""IDX, the format of MNIST: a big-endian header, then plain values. A folder holds four files with standard names."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class IdxFile:
     path: str
     dtype: str
     shape: tuple[int, ...]
-    """Rows first"""
+    """The number of rows first."""
     compressed: bool
 
     @property
@@ -63,18 +63,18 @@ class IdxFile:
         return self.header_bytes + self.shape[0] * self.row_bytes
 
     def values(self, content: bytes) -> np.ndarray[Any, np.dtype[Any]]:
-        """Whole rows of `content` (after the header), little-endian: [n, *shape[1:]]."""
+        """Return `content` (whole rows, after the header), little-endian: [n, *shape[1:]]."""
         stored = np.frombuffer(content, dtype=np.dtype(self.dtype).newbyteorder(">"))
         return stored.astype(np.dtype(self.dtype).newbyteorder("<"), copy=False).reshape(-1, *self.shape[1:])
 
 
 def open_idx(path: str) -> IdxFile:
-    """Read and check the header of `path`, and that the file has the length that the header announces.
+    """Read and check the header of `path`, and check that the file has the length that the header gives.
 
-    For a gzip file, the length is taken from its last four bytes (RFC 1952, ISIZE); where those disagree, the file is
-    read through to say what is wrong.
+    The last four bytes of a gzip file hold the length (RFC 1952, ISIZE). If they disagree with the header, the whole
+    file is read, to say what is wrong.
 
-    Raises InputError for a file that cannot be read, is not IDX, or is truncated.
+    Raise InputError if the file cannot be read, is not IDX, or has another length.
     """
     try:
         with open_raw(path) as (stream, compressed):
@@ -115,9 +115,9 @@ def _count(stream: Any) -> int:
 
 
 class IdxSource(FileSource):
-    """An IDX folder. The labels' files are not looked at if the configuration says `label: null`.
+    """An IDX folder. With `label: null`, the files of labels are ignored.
 
-    need_train: whether the training files must be there; for predicting, t10k alone will do.
+    need_train: whether the training files must exist. For `predict`, t10k alone is enough.
     """
 
     @classmethod
@@ -128,7 +128,7 @@ class IdxSource(FileSource):
 
     @staticmethod
     def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
-        """Those of the four files that are there and are read."""
+        """Return (path, facts) of the standard files that exist and are read."""
         if not filesystem.is_folder(folder):
             return []
         kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if config.label is not None else [])]
@@ -167,7 +167,7 @@ class IdxSource(FileSource):
         self.files = [SourceFile(path=path, bytes=filesystem.size(path)) for path in paths]
 
     def tasks(self) -> list[Task]:
-        """Ranges of rows of plain files; one task for a pair with a gzip file in it, which cannot be split."""
+        """Return ranges of rows as tasks. A pair with a gzip file is one task, because gzip cannot be split."""
         tasks = []
         for part, (images, labels) in self._pairs.items():
             rows = images.shape[0]
@@ -180,14 +180,14 @@ class IdxSource(FileSource):
         return tasks
 
     def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
-        """The task's rows; a damaged file is a fatal BadRow."""
+        """Yield the task's rows. A damaged file gives a fatal BadRow."""
         images, labels = self._pairs[task.part]
         assert task.stop is not None
         step = max(1, BATCH_BYTES // max(images.row_bytes, 1))
         with open_raw(images.path) as (image_stream, _), open_raw((labels or images).path) as (label_stream, _):
             streams = [(images, image_stream)] + ([(labels, label_stream)] if labels else [])
             for file, stream in streams:
-                # Exact for gzip too, where a seek reads its way forward; such tasks start at row 0.
+                # Correct for gzip too, where a seek reads forward. Tasks with gzip start at row 0.
                 stream.seek(file.header_bytes + task.start * file.row_bytes)
             for start in range(task.start, task.stop, step):
                 count = min(step, task.stop - start)
@@ -217,7 +217,8 @@ class IdxSource(FileSource):
 
 
 def _ends_badly(stream: Any) -> bool:
-    """Whether a gzip stream lacks its end or has a wrong checksum: only reading past the last value shows it."""
+    """Return whether a gzip stream lacks its end or has a wrong checksum. Only reading past the last value shows
+    this."""
     try:
         return bool(stream.read(1))
     except GZIP_ERRORS:
@@ -225,7 +226,7 @@ def _ends_badly(stream: Any) -> bool:
 
 
 def _pair(folder: str, part: str, labelled: bool) -> tuple[IdxFile, IdxFile | None] | None:
-    """The checked images and labels of a part; None where the folder has neither."""
+    """Return the checked images and labels of a part, or None if the folder has neither."""
     prefix = _PREFIXES[part]
     images = _find(folder, f"{prefix}-images", "idx3-ubyte")
     labels = _find(folder, f"{prefix}-labels", "idx1-ubyte") if labelled else None

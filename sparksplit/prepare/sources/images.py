@@ -1,6 +1,6 @@
-"""Images: PNG and JPEG, in folders by class or in a column of encoded bytes; decoded and resized in executors.
+"""Reads PNG and JPEG images, in folders by class or in a column of encoded bytes. Executors decode and resize them.
 
-Rows hold pixels, not encoded bytes: all rows of a prepared data set have the same size, and nodes would decode every
+Rows hold pixels, not encoded bytes. All rows of a prepared data set have the same size, and nodes would decode every
 image again in each epoch.
 """
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LABEL, PATH = "class", "path"
-"""Columns of folders of images: the name of a file's folder, and the file's."""
+"""Columns of folders of images: the name of a file's folder, and the file's path."""
 _IMAGE, _FILE = "image", "the file"
 _IMAGE_BYTES = 128 * 1024
-"""Bytes of an encoded image of which nothing is known."""
+"""Assumed bytes of an encoded image of unknown size."""
 _FILE_COST = 64 * 1024
-"""What opening a file costs, in bytes that would be read meanwhile."""
+"""Cost of opening a file, in bytes that could be read in the same time."""
 _TASK_BYTES = 32 * 1024 * 1024
 
 _FORMATS = ("PNG", "JPEG")
@@ -49,16 +49,17 @@ _TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-"""By EXIF orientation, as Pillow's exif_transpose has them."""
+"""Transpositions by EXIF orientation, as in Pillow's exif_transpose."""
 _SIDEWAYS = {_TURNS[orientation] for orientation in (5, 6, 7, 8)}
 _EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr")
-"""Pillow's modes whose values are 8 bits or fewer; it would cut others off at 255."""
+"""Pillow's modes with values of at most 8 bits. Pillow would cut off other values at 255."""
 
 
 def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Files, each an image, whose class is the name of their folder; with `input.column`, a column of Parquet files.
+    """Read files, each an image whose class is the name of its folder. With `input.column`, read a column of Parquet
+    files.
 
-    Raises ConfigError where the column does not hold bytes, and InputError where a file lies beside folders of classes.
+    Raise ConfigError if the column does not hold bytes. Raise InputError if a file lies beside folders of classes.
     """
     decoder = _decoder(config)
     if config.column is not None:
@@ -72,7 +73,7 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     _check_folders(config.place, [path for path, _ in found.files])
     listed = spark.read.format("binaryFile").options(**EVERY_FOLDER).load(found.roots)
     columns, label = [], None
-    if not found.columns:  # columns of folders are labels, or kept
+    if not found.columns:  # the folders' columns are the label, or kept
         label = LABEL
         kind = {"integer": "bigint", "number": "double"}.get(config.label_type, "string")
         columns = [f"CAST(element_at(split(path, '/'), -2) AS {kind}) AS {LABEL}"]
@@ -91,7 +92,7 @@ def _decoder(config: InputConfig) -> Decoder:
 
 
 def _check_folders(place: str, files: Sequence[str]) -> None:
-    """Raise InputError where a folder that holds files has a folder of another class."""
+    """Raise InputError if a folder that holds files also holds a folder of another class."""
     folders = {path.rpartition("/")[0]: path for path in files}
     for folder, path in folders.items():
         outer = folder
@@ -104,27 +105,30 @@ def _check_folders(place: str, files: Sequence[str]) -> None:
 
 
 def _tasks(files: Sequence[tuple[str, FileFacts]], slots: int) -> int:
-    """How many tasks read these files."""
+    """Return how many tasks read these files."""
     size = sum(facts.bytes + _FILE_COST for _, facts in files)
     return max(1, min(len(files), max(2 * slots, -(-size // _TASK_BYTES))))
 
 
 class NoImage(Exception):
-    """What was to be decoded is no image that can be taken; the text says why."""
+    """The bytes are no image that can be decoded. The text says why."""
 
 
 def _turn(image: Image.Image) -> Image.Transpose | None:
-    """How an image becomes what a viewer of photos shows, by its EXIF orientation; None where it stays as it is."""
+    """Return the transposition for an image's EXIF orientation, or None if the image stays as it is."""
     try:
         return _TURNS.get(image.getexif().get(ExifTags.Base.Orientation, 1))
-    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error):  # Pillow's for EXIF that is damaged
+    except (OSError, SyntaxError, ValueError, TypeError, KeyError, struct.error):  # Pillow's errors for damaged EXIF
         return None
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """Makes pixels of a column of encoded images. channels: 1 (grey) or 3 (red, green, blue). exif: whether an image is
-    turned as its EXIF orientation says."""
+    """Decodes a column of images into pixels.
+
+    channels: 1 (grey) or 3 (red, green, blue).
+    exif: whether to rotate and mirror images by their EXIF orientation.
+    """
 
     height: int
     width: int
@@ -133,11 +137,11 @@ class Decoder:
 
     @property
     def tensor(self) -> TensorSpec:
-        """What an image becomes: uint8 [height, width, channels]."""
+        """The tensor of an image: uint8 [height, width, channels]."""
         return TensorSpec(name="x", dtype="uint8", shape=[self.height, self.width, self.channels])
 
     def values(self, encoded: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
-        """(the pixels, and which of them could not be had), both [rows, values]."""
+        """Return (the pixels, which of them could not be decoded), both [rows, values]."""
         values = np.zeros((len(encoded), self.tensor.values), np.uint8)
         wrong = np.zeros(values.shape, np.bool_)
         for row, content in enumerate(encoded):
@@ -148,7 +152,7 @@ class Decoder:
         return values, wrong
 
     def problem(self, content: bytes | None) -> tuple[str, str]:
-        """(why `content` has no pixels, the same without what is particular to it); empty where it has."""
+        """Return (why `content` cannot be decoded, the reason without details of this image). Empty if it can."""
         try:
             self.pixels(content)
         except NoImage as error:
@@ -156,7 +160,8 @@ class Decoder:
         return "", ""
 
     def pixels(self, content: bytes | None) -> npt.NDArray[np.uint8]:
-        """The image, decoded and resized: uint8 [height, width, channels]. Raises NoImage."""
+        """Return the decoded and resized image: uint8 [height, width, channels]. Raise NoImage if it cannot be
+        decoded."""
         if content is None:
             raise NoImage("is null")
         mode, size = _MODES[self.channels], (self.width, self.height)
@@ -165,16 +170,16 @@ class Decoder:
                 if image.mode not in _EIGHT_BITS:
                     raise NoImage(f"its pixels have more than 8 bits: Pillow's mode is {image.mode}")
                 if image.format == "PNG":
-                    image.load()  # its EXIF may stand behind the pixels, whose damage is no damaged EXIF
+                    image.load()  # EXIF may follow the pixels, and damaged pixels are no damaged EXIF
                 turn = _turn(image) if self.exif else None
-                # Decodes a large JPEG at the half, quarter or eighth that is large enough.
+                # Decodes a large JPEG at a half, a quarter or an eighth of its size, if that is large enough.
                 image.draft(mode, size[::-1] if turn in _SIDEWAYS else size)
                 pixels = image.convert(mode)
         except UnidentifiedImageError:
             raise NoImage("is not a PNG or JPEG image") from None
         except Image.DecompressionBombError as error:
             raise NoImage(f"is too large: {' '.join(str(error).split())}") from None
-        except (OSError, SyntaxError, ValueError, EOFError) as error:  # Pillow's for what is damaged
+        except (OSError, SyntaxError, ValueError, EOFError) as error:  # Pillow's errors for damaged images
             raise NoImage(f"is damaged: {' '.join(str(error).split())}") from None
         if turn is not None:
             pixels = pixels.transpose(turn)

@@ -1,6 +1,6 @@
-"""JSON, an object on each line: Python says which lines are one, Spark what is in them.
+"""JSON with an object on each line. Python checks which lines are one object, and Spark reads the values.
 
-Spark alone would leave out what follows a line's first value, and read a list as rows and `null` as nothing.
+Spark alone would leave out what follows a line's first value. It would also read a list as rows, and `null` as nothing.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _LINE, _FILE, _PROBLEM = "sparksplit: the line", "sparksplit: the file", "sparksplit: the problem"
 _BROKEN, _VALUES, _WHOLE = "sparksplit: broken", "sparksplit: the values", "sparksplit: whole"
-"""Columns of our own; no user's key is called so."""
+"""Our own columns. No user's key has these names."""
 _ROW = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN {line_mark_sql(f'`{_LINE}`')} END"
-# Decoded, because a line that is not UTF-8 would arrive as it is.
+# Decoded, because a line that is not UTF-8 would otherwise arrive unchanged.
 _TEXT = f"left(decode(CAST(`{_LINE}` AS BINARY), 'UTF-8'), {ROW_TEXT})"
 _BAD = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN named_struct('r', `{_PROBLEM}`, 't', {_TEXT}, 'f', false) END"
 
@@ -36,9 +36,9 @@ _UNFIT = "has a value of another type than its column, such as an empty text amo
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Files of JSON lines. Raises InputError where no line is an object.
+    """Read files of JSON lines. Raise InputError if no line is an object.
 
-    Keys that differ in case alone are columns of their own.
+    Keys that differ only in case are columns of their own.
     """
     from pyspark.sql import functions as sql
     from pyspark.sql.types import DoubleType, StringType, StructField, StructType
@@ -72,7 +72,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 
 
 def line_problem(line: bytes) -> str | None:
-    """Why a line is not one JSON object and nothing else; None where it is."""
+    """Return why a line is not exactly one JSON object, or None if it is."""
     try:
         text = line.decode().strip(_BLANK)
         if not text.startswith("{"):
@@ -86,11 +86,11 @@ def line_problem(line: bytes) -> str | None:
 
 
 class _TwiceError(Exception):
-    """A key that an object has twice."""
+    """An object has this key twice."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> None:
-    """Raises _TwiceError where a key is there twice."""
+    """Raise _TwiceError if a key occurs twice."""
     if len(dict(pairs)) < len(pairs):
         names = [name for name, _ in pairs]
         raise _TwiceError(next(name for name in names if names.count(name) > 1))
@@ -100,21 +100,21 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=str, parse_float=
 
 
 def _lines(spark: SparkSession, found: Found) -> DataFrame:
-    """The lines that are not blank, each with its file and problem."""
+    """Return the lines that are not blank, each with its file and problem."""
     from pyspark.sql import functions as sql
     from pyspark.sql.types import StringType, StructField, StructType
 
     reader = spark.read.options(**EVERY_FOLDER)
     frame = reader.schema(StructType([StructField(_LINE, StringType())])).text(found.roots)
     line = sql.col(_LINE)
-    # As bytes: a line that is not UTF-8 would have other characters in Python.
+    # As bytes, because a line that is not UTF-8 would have other characters in Python.
     problem = sql.udf(line_problem, StringType())(line.cast("binary"))
     lines = frame.select("*", sql.expr(METADATA).alias(_FILE)).where(sql.length(sql.translate(line, _BLANK, "")) > 0)
     return lines.select("*", problem.alias(_PROBLEM))
 
 
 def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
-    """What Spark finds in the objects."""
+    """Return the columns that Spark finds in the objects."""
     from pyspark.sql.types import StructType
 
     jvm: Any = spark._jvm
@@ -126,8 +126,10 @@ def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
 
 
 def _text(value: Any) -> Any:
-    """A text, of which Spark gives the numbers NaN and Infinity, beside texts, in quote marks. NaN is a missing value,
-    as it is in a column of numbers."""
+    """Return a text column without the quote marks that Spark puts around the numbers NaN and Infinity among texts.
+
+    NaN becomes null, because it is a missing value, as in a column of numbers.
+    """
     from pyspark.sql import functions as sql
 
     infinite = sql.when(value.isin('"Infinity"', '"-Infinity"'), sql.translate(value, '"', "")).otherwise(value)
@@ -135,7 +137,7 @@ def _text(value: Any) -> Any:
 
 
 def _whole(text: Any) -> Any:
-    """The text of a number that is written without a point or an exponent; null for any other."""
+    """Return the text of a number that is written without a point or an exponent, and null for any other number."""
     from pyspark.sql import functions as sql
 
     return sql.when(text.rlike("^-?[0-9]+$"), text)

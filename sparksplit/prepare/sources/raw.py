@@ -1,4 +1,4 @@
-"""Raw rows as a trained model wants them, for `predict`."""
+"""Raw rows in the form that a trained model needs, for `predict`."""
 
 from __future__ import annotations
 
@@ -38,19 +38,17 @@ def raw_rows(
     limit: Limit = NONE,
     parts: Sequence[str] = SPLITS,
 ) -> Iterator[Raw]:
-    """Raw rows as a model wants them.
+    """Yield raw rows in the form that a model needs. source: opened for the data of `description`
 
-    source: opened for the data that `description` belongs to.
+    A frame has `row_id` (bigint), a binary column for each tensor, `label` and the kept columns. `row_id` equals the
+    row_id in the data set that `preprocess` makes of this input. `label` is the class index as bigint, or a double. It
+    is null for a class that the model does not know, and binary if it has several values. With `label: null`, there is
+    no column `label`. The parsed rows are kept inside the block.
 
-    A frame has `row_id` (bigint; that of the data set that `preprocess` makes of the same input), a binary column for
-    each tensor, `label` (the class's index as bigint, or double; null for a class that the model does not know; binary
-    where it is a token at each position; no column where the configuration has `label: null`) and the columns to keep.
-    Its rows are read when it is used, unless the source keeps them.
+    parts: for an IDX folder, train and test (t10k). For CSV, the files of `path` and of `test`. Rows of the other parts
+        are read too, because equal rows are numbered over all parts.
 
-    parts: of an IDX folder, train and test (t10k); of CSV, the files of `path` and of `test`. Rows of the others are
-        read too, because equal rows are numbered over all of them.
-
-    Raises InputError for more bad rows than `limit` allows, and where all rows are bad.
+    Raise InputError for more bad rows than `limit` allows, or if all rows are bad.
     """
     row_bytes = max(sum(tensor.row_bytes for tensor in source.tensors), source.raw_bytes)
     batch_rows = rows_per_batch(row_bytes)
@@ -71,8 +69,12 @@ def raw_rows(
 
 
 class Raw(NamedTuple):
-    """Raw rows as a model wants them: frames and numbers of rows by part, the bad rows that were left out (for
-    `bad_rows.write`), and `rows_digest` where the source has no files."""
+    """Raw rows in the form that a model needs.
+
+    frames, rows: the frames and the numbers of rows, by part.
+    bad, tally: the bad rows that were left out, for `bad_rows.write`.
+    digest: the `rows_digest` if the source has no files.
+    """
 
     frames: dict[str, DataFrame]
     rows: dict[str, int]
@@ -83,10 +85,12 @@ class Raw(NamedTuple):
 
 @dataclass(frozen=True)
 class _ForModel:
-    """Names the rows of a part, and puts the model's classes for their labels; see `Stage`.
+    """Gives the rows of a part their row_id, and replaces labels by the model's class indices; see `Stage`.
 
-    encoder: makes the stored tensors, of the columns `tensors` and `texts`. rest: those that stay. classes: the
-    model's, as text; None where labels stay as they are. unknown: whether the model has a class for all others.
+    encoder: makes the stored tensors, from the columns `tensors` and `texts`.
+    rest: the columns that stay.
+    classes: the model's classes, as text. None: labels stay as they are.
+    unknown: whether the model has a class for all other labels.
     """
 
     part: int

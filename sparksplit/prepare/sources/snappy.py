@@ -1,6 +1,7 @@
-"""Files of Hadoop's snappy, of which Spark's readers take any end for the right one: they are looked through first.
+"""Checks files in Hadoop's snappy format before Spark reads them, because Spark's readers accept any end of a file.
 
-Of a truncated file they give the rows up to there, of one in another framing of snappy none, and no error.
+Of a truncated file, Spark gives the rows up to its end, without an error. Of a file in another snappy framing, Spark
+gives no rows, without an error.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _LONGEST = 256 * 2**20
-"""Bytes of a chunk at most; Hadoop's have 256 KiB unless it is told otherwise."""
+"""Largest size of a chunk in bytes. Hadoop's chunks have 256 KiB by default."""
 
 
 def check(spark: SparkSession, files: Sequence[str]) -> None:
-    """Raise InputError for the first of these files that is called .snappy and is not whole; executors read them."""
+    """Raise InputError for the first file with the ending .snappy that is not whole. Executors read the files."""
     packed = [path for path in files if path.endswith(".snappy") and filesystem.is_known(path)]
     if packed:
         looked = spark.sparkContext.parallelize(packed, min(len(packed), 1000)).filter(lambda path: not is_whole(path))
@@ -29,9 +30,10 @@ def check(spark: SparkSession, files: Sequence[str]) -> None:
 
 
 def is_whole(path: str) -> bool:
-    """Whether a file is blocks to its end, each the number of its bytes and chunks with so many bytes together.
+    """Return whether a file consists of whole blocks to its end.
 
-    A chunk is the number of its compressed bytes and these; numbers are big-endian, of 4 bytes.
+    A block is its unpacked size, then chunks with this many unpacked bytes together. A chunk is its packed size, then
+    its packed bytes. Sizes are big-endian numbers of 4 bytes.
     """
     with filesystem.open_input(path) as file:
         stream = io.BufferedReader(file, buffer_size=2**20)
@@ -49,7 +51,7 @@ def is_whole(path: str) -> bool:
 
 
 def _unpacked(chunk: bytes) -> int:
-    """How many bytes a chunk has when it is unpacked: its first number, 7 bits to a byte, the lowest first."""
+    """Return the bytes of a chunk after unpacking: its first number, 7 bits to a byte, the lowest bits first."""
     size = 0
     for place, byte in enumerate(chunk[:5]):
         size |= (byte & 127) << 7 * place

@@ -1,8 +1,8 @@
-"""Text: sequences of characters or words, and at each position the token that follows.
+"""Text: sequences of characters or words. The label is the next token at each position.
 
-The text is cut into contiguous stretches (train, validation, test, in this order) before it is cut into sequences, so
-that no sequence lies in two splits. Its tokens are counted, the vocabulary is fitted and the sequences are made range
-by range of the files: in executors, where there is more than one range.
+The text is cut into consecutive parts (train, validation, test) before it is cut into sequences. So no sequence lies in
+two splits. Tokens are counted, the vocabulary is fitted and sequences are made range by range of the files. Executors
+do this if there is more than one range.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _PATHS = ("path", "test")
 
 @dataclass(frozen=True)
 class _Stretch:
-    """What a split has of some files: the tokens `used` of those in `ranges`.
+    """A split's part of some files: the tokens `used` of the tokens in `ranges`.
 
-    starts: the number of the first token of each range, and the number of all tokens; int64 [ranges + 1]
+    starts: the number of the first token of each range, and the number of all tokens: int64 [ranges + 1].
     """
 
     ranges: list[Range]
@@ -44,17 +44,18 @@ class _Stretch:
 
 
 class TextSource(FileSource):
-    """A text file, or a folder of them as one text; its tokens as indices of the vocabulary, 0 for unknown ones.
+    """A text file, or a folder of text files as one text. Tokens become indices of the vocabulary; 0 is an unknown
+    token.
 
-    validation, test: the shares of the tokens that these stretches get
-    vocabulary: a trained model's, instead of one fitted on the training stretch
+    validation, test: fractions of the tokens for these splits.
+    vocabulary: a trained model's. None: fitted on the training part.
     """
 
     deals = True
 
     @classmethod
     def of(cls, config: InputConfig, description: Description | None, validation: float, test: float) -> TextSource:
-        """When predicting, the sequences are of the tokens that the model was trained on."""
+        """Return the source of `config`. With a description, use the model's unit, length and vocabulary."""
         check_input(config)
         if description is None:
             return cls(config, validation, test)
@@ -81,7 +82,7 @@ class TextSource(FileSource):
         self._length, self._stride, self._unit = config.length, config.stride or config.length, config.unit
         self._span = config.length + (config.label is not None)
         if self._stride > self._length:
-            # max_sequences would not hold either: with gaps, the three stretches may have more sequences than the whole
+            # max_sequences would not hold either: with gaps, the three parts may have more sequences than the whole
             # text.
             message = f"must be at most input.length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
@@ -120,7 +121,7 @@ class TextSource(FileSource):
         )
 
     def tasks(self) -> list[Task]:
-        """The sequences that begin in each range, split by split."""
+        """Return the sequences that begin in each range, split by split, as tasks."""
         tasks = []
         for split, stretch in self._stretches.items():
             count = sequences(len(stretch.used), self._span, self._stride)
@@ -134,7 +135,8 @@ class TextSource(FileSource):
         return tasks
 
     def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
-        """The task's sequences; none of them can be bad, but a file may have become so."""
+        """Yield the task's sequences. A sequence cannot be bad. A file that can no longer be read gives a fatal
+        BadRow."""
         try:
             yield from self._read(task)
         except UsageError as error:
@@ -161,9 +163,9 @@ class TextSource(FileSource):
         return ParsedRows([np.ascontiguousarray(found[:, : self._length])], label)
 
     def _codes(self, stretch: _Stretch, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
-        """The tokens first..last-1 of the files of `stretch`, as indices of the vocabulary.
+        """Yield the tokens first..last-1 of the files of `stretch`, as indices of the vocabulary.
 
-        Raises InputError where the files no longer have as many as they had.
+        Raise InputError if the files have fewer tokens than before.
         """
         assert self.vocabulary is not None
         if self._encoder is None:
@@ -180,13 +182,14 @@ class TextSource(FileSource):
         raise InputError(f"{stretch.ranges[number].path}: has fewer tokens than at first: it changed while it was read")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the encoder: it is made again, and is larger than all the rest."""
+        """Return the state without the encoder, which is larger than the rest and can be made again."""
         return {**self.__dict__, "_encoder": None}
 
     def _counted(self, files: list[tuple[str, int]], most: int | None) -> tuple[list[Range], npt.NDArray[np.int64]]:
-        """(ranges, the number of each one's first token and of all tokens), not beyond `most` tokens where it is given.
+        """Return (ranges, the number of each range's first token and of all tokens). With `most`, stop after that many
+        tokens.
 
-        Raises InputError for the first file that cannot be read.
+        Raise InputError for the first file that cannot be read.
         """
         ranges, unit = text_tokens.ranges_of(files), self._unit
         counts: list[int] = []
@@ -199,7 +202,7 @@ class TextSource(FileSource):
         return ranges[: len(counts)], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def _fitted(self, config: InputConfig) -> list[str]:
-        """The vocabulary of the training stretch. Raises InputError where it would have too many tokens."""
+        """Return the vocabulary of the training part. Raise InputError if it has too many tokens."""
         stretch, unit = self._stretches["train"], self._unit
         begin, end = stretch.used.start, stretch.used.stop
         parts = [
@@ -217,28 +220,29 @@ class TextSource(FileSource):
 
 
 def _files(config: InputConfig, key: str) -> list[tuple[str, int]]:
-    """(path, bytes) of the files that a key of `config` names. Raises InputError where one is no text."""
+    """Return (path, bytes) of the files that a key of `config` names. Raise InputError if a file is no text."""
     files = input_files(config.one_path(key))
     contents.check([path for path, _ in files], ours=True)
     return files
 
 
 def stretches(tokens: int, validation: float, test: float) -> dict[str, range]:
-    """Where train, validation and test lie in a text of this many tokens; the shares are rounded down."""
+    """Return where train, validation and test lie in a text of this many tokens. Validation and test are rounded down
+    to whole tokens."""
     ends = [int(tokens * validation), int(tokens * test)]
     first, second = tokens - sum(ends), tokens - ends[1]
     return {"train": range(first), "validation": range(first, second), "test": range(second, tokens)}
 
 
 def sequences(tokens: int, span: int, stride: int) -> int:
-    """How many sequences that take `span` tokens and begin at 0, stride, 2 stride, ... lie within `tokens`."""
+    """Return how many sequences of `span` tokens, which begin at 0, stride, 2 stride, ..., lie within `tokens`."""
     return max(0, (tokens - span) // stride + 1)
 
 
 def _spread(work: Callable[[Item], Result], items: Sequence[Item], in_order: bool = False) -> Iterator[Result]:
-    """`work` of each item: in Spark's executors where there are several and Spark runs, otherwise here, one by one.
+    """Yield `work` of each item. With several items and a running Spark, executors do the work, otherwise this process.
 
-    in_order: one by one in any case, because the caller may want the first ones only
+    in_order: do the work here, one by one, because the caller may want only the first results
     """
     context = None if in_order or len(items) < 2 else _spark_context()
     if context is None:
@@ -248,8 +252,10 @@ def _spread(work: Callable[[Item], Result], items: Sequence[Item], in_order: boo
 
 
 def _summed(work: Callable[[Item], list[tuple[str, int]]], items: Sequence[Item], limit: int | None) -> dict[str, int]:
-    """The counts that `work` gives for each item, summed by name: all, or the `limit` largest; of more than _MAX_TOKENS
-    names, more than that many."""
+    """Return the counts that `work` gives for each item, summed by name.
+
+    Spark returns only the largest counts: `limit` of them, or one more than _MAX_TOKENS.
+    """
     context = None if len(items) < 2 else _spark_context()
     if context is None:
         total: Counter[str] = Counter()

@@ -1,7 +1,8 @@
-"""The tokens of text files, streamed: byte ranges of files to pieces of text, cut between tokens, to counts and codes.
+"""Streams the tokens of text files: byte ranges of files become pieces of text, cut between tokens, then counts and
+codes.
 
-A token belongs to the range that its first byte is in, so that any number of tasks read each token once. Files follow
-one another as one text; a word ends where its file ends.
+A token belongs to the range that holds its first byte. So any number of tasks read each token once. Files follow one
+another as one text, but a word ends where its file ends.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from sparksplit.prepare.source import GZIP_ERRORS, gzip_problem, open_raw
 
 Codes = npt.NDArray[Any]
 RANGE_BYTES = 64 * 1024 * 1024
-"""How many bytes of a file one task reads."""
+"""Bytes of a file that one task reads."""
 PIECE_BYTES = 1024 * 1024
-"""How many bytes are read at a time."""
+"""Bytes to read at a time."""
 _SPACE = re.compile(rb"[ \t\n\r\f\v]")
 _WORD = re.compile(r"\w+|[^\w\s]")
 _CODE_POINTS = 0x110000
@@ -32,16 +33,17 @@ _CODE_POINTS = 0x110000
 
 @dataclass(frozen=True)
 class Range:
-    """The bytes start..stop-1 of a file; of a compressed file, all its content if `start` is 0, otherwise nothing."""
+    """The bytes start..stop-1 of a file. Of a compressed file, the range at 0 has all content, and other ranges have
+    none."""
 
     path: str
     start: int
     stop: int | None
-    """None: to the file's end"""
+    """None: the end of the file."""
 
 
 def ranges_of(files: Sequence[tuple[str, int]]) -> list[Range]:
-    """Ranges that cover `files` (path, bytes), in their order; no file is opened."""
+    """Return ranges that cover `files` (path, bytes), in their order. No file is opened."""
     return [
         Range(path, start, start + RANGE_BYTES if start + RANGE_BYTES < size else None)
         for path, size in files
@@ -50,9 +52,9 @@ def ranges_of(files: Sequence[tuple[str, int]]) -> list[Range]:
 
 
 def pieces(part: Range, unit: str) -> Iterator[str]:
-    """The text of a range, piece by piece, cut between tokens.
+    """Yield the text of a range, piece by piece, cut between tokens.
 
-    Raises InputError, naming the file, where it cannot be read or is not UTF-8.
+    Raise InputError, which names the file, if the file cannot be read or is not UTF-8.
     """
     try:
         with open_raw(part.path) as (stream, compressed):
@@ -64,7 +66,7 @@ def pieces(part: Range, unit: str) -> Iterator[str]:
 
 
 def _decoded(part: Range, stream: Any, unit: str, compressed: bool) -> Iterator[str]:
-    """The range's text as it comes."""
+    """Yield the range's text as it is read. Pieces may end within a token."""
     begin = 0
     if part.start:
         begin = _boundary(stream, part.start, unit)
@@ -94,7 +96,7 @@ def _decoded(part: Range, stream: Any, unit: str, compressed: bool) -> Iterator[
 
 
 def _boundary(stream: Any, place: int, unit: str) -> int:
-    """The first byte at or after `place` that a token may begin at: of a character, or after white space."""
+    """Return the first byte at or after `place` where a token may begin: at a character, or after white space."""
     if unit == "characters":
         stream.seek(place)
         following = stream.read(3)
@@ -109,14 +111,14 @@ def _boundary(stream: Any, place: int, unit: str) -> int:
 
 
 def _cut(texts: Iterator[str], unit: str) -> Iterator[str]:
-    """`texts`, cut anew so that no piece ends within a token."""
+    """Yield `texts`, cut again so that no piece ends within a token."""
     if unit == "characters":
         yield from texts
         return
     rest: list[str] = []
     for text in texts:
         end = len(text)
-        while end and (text[end - 1].isalnum() or text[end - 1] == "_"):  # what \w is
+        while end and (text[end - 1].isalnum() or text[end - 1] == "_"):  # the characters of \w
             end -= 1
         if end:
             yield "".join([*rest, text[:end]])
@@ -132,7 +134,7 @@ def split(text: str, unit: str) -> list[str]:
 
 
 def count(part: Range, unit: str) -> int | InputError:
-    """How many tokens the range has, or what is wrong with it."""
+    """Return how many tokens the range has, or an InputError that says what is wrong with it."""
     try:
         return sum(len(text) if unit == "characters" else len(split(text, unit)) for text in pieces(part, unit))
     except UsageError as error:
@@ -140,7 +142,10 @@ def count(part: Range, unit: str) -> int | InputError:
 
 
 def frequencies(part: Range, first: int, last: int, unit: str) -> list[tuple[str, int]]:
-    """The different tokens among first..last-1 of the range, and how often each occurs. Raises InputError."""
+    """Return the different tokens among first..last-1 of the range, and how often each occurs.
+
+    Raise InputError if the file cannot be read.
+    """
     counts: Counter[str] = Counter()
     position = 0
     for text in pieces(part, unit):
@@ -153,7 +158,7 @@ def frequencies(part: Range, first: int, last: int, unit: str) -> list[tuple[str
 
 
 class Encoder:
-    """Tokens to indices of a vocabulary, in the smallest unsigned dtype; 0 where it has none."""
+    """Turns tokens into indices of a vocabulary, in the smallest unsigned dtype. 0: the vocabulary lacks the token."""
 
     def __init__(self, vocabulary: Sequence[str], unit: str) -> None:
         self._unit, self.dtype = unit, np.min_scalar_type(len(vocabulary) - 1)
@@ -173,9 +178,9 @@ class Encoder:
 
 
 def vocabulary_of(counts: dict[str, int], limit: int | None) -> list[str]:
-    """UNKNOWN and then the tokens of `counts` in the order of their code points.
+    """Return UNKNOWN, then the tokens of `counts` in the order of their code points.
 
-    limit: keep this many, the most frequent; of equally frequent ones, the first
+    limit: keep this many of the most frequent tokens. In a tie, keep the token with the lowest code point
     """
     names = sorted(counts, key=lambda name: (-counts[name], name))[:limit]
     return [UNKNOWN, *sorted(names)]

@@ -1,9 +1,9 @@
-"""TFRecord files of tf.train.Example, read without TensorFlow.
+"""Reads TFRecord files of tf.train.Example without TensorFlow.
 
-Our own tasks read them: tensorflow-hadoop, the other way into Spark, reads no gzip, wants a jar from a repository, and
-was slower where measured (docs/preprocess.md). Spark finds the files and gives them to tasks; a task opens those on
-HDFS and local disks itself, a piece at a time. What only Spark's Hadoop configuration reaches comes whole, through its
-reader of binary files.
+Our own tasks read the files. The alternative, tensorflow-hadoop, reads no gzip, needs a jar from a repository, and was
+slower in measurements (docs/preprocess.md). Spark finds the files and gives them to tasks. A task opens files on HDFS
+and local disks itself, and reads them in pieces. Files that only Spark's Hadoop configuration reaches arrive whole,
+from Spark's reader of binary files.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _SNIFFED, _SNIFFED_FILES = 1000, 10
-"""How many records say which features there are, and how many files are opened until there are some."""
+"""Number of records that decide which features exist, and largest number of files to open to find some."""
 _HIDDEN = _PATH, _ROW, _BAD = ("the file", "the record", "what is bad")
 _BAD_TYPE = pa.struct([("reason", pa.string()), ("text", pa.string()), ("fatal", pa.bool_())])
 
@@ -45,9 +45,10 @@ _FOOTER = struct.Struct("<I")
 
 
 def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """A column for each feature: a number or a text if the first records have one value of it, otherwise a list.
+    """Return a column for each feature. It is a number or a text if the first records have one value of it, otherwise a
+    list.
 
-    Raises InputError where the first files have no Examples.
+    Raise InputError if the first files have no Examples.
     """
     features = _features(spark, config, found)
     files = _files(spark, found.roots, found)
@@ -71,15 +72,17 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 
 
 def _files(spark: SparkSession, roots: Sequence[str], found: Found) -> DataFrame:
-    """The files at `roots`, which is or lies in what was found: path, and the content of those that only Spark can
-    open."""
+    """Return the files at `roots`: their paths, and their content if only Spark can open files.
+
+    found: the listing that `roots` belong to
+    """
     reader = spark.read.format("binaryFile").options(**EVERY_FOLDER)
     ours = all(filesystem.is_known(path) for path, _ in found.files)
     return reader.load(list(roots)).drop("modificationTime", "length", *(["content"] if ours else []))
 
 
 def _features(spark: SparkSession, config: InputConfig, found: Found) -> list[Feature]:
-    """The features of the first file that has Examples."""
+    """Return the features of the first file that has Examples."""
     for path, _ in found.files[:_SNIFFED_FILES]:
         files = _files(spark, [filesystem.for_spark(path)], found)
         if features := facts_of(files, _sniff, Feature):
@@ -88,7 +91,7 @@ def _features(spark: SparkSession, config: InputConfig, found: Found) -> list[Fe
 
 
 def _sniff(batches: Iterable[pa.RecordBatch]) -> Iterator[Feature]:
-    """The features of the first records of a file. Damage is told when the file is read."""
+    """Yield the features of the first records of a file. Damage is reported later, when the file is read."""
     first: list[bytes] = []
     for batch in batches:
         for row in range(batch.num_rows):
@@ -98,7 +101,7 @@ def _sniff(batches: Iterable[pa.RecordBatch]) -> Iterator[Feature]:
 
 
 def _read_file(file: pa.RecordBatch, features: Sequence[Feature], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The rows of the file that `file`, a single row, tells of."""
+    """Yield the rows of a file. file: a single row that describes the file"""
     address = quote(file.column("path")[0].as_py(), safe="/:")
     number = 1
 
@@ -127,7 +130,8 @@ def _read_file(file: pa.RecordBatch, features: Sequence[Feature], schema: pa.Sch
 
 
 def _opened(file: pa.RecordBatch) -> Any:
-    """The file that `file`, a single row, tells of: a readable, seekable stream, to be closed."""
+    """Open the file that `file`, a single row, describes. Return a readable, seekable stream, which the caller
+    closes."""
     if "content" in file.schema.names:
         return io.BytesIO(file.column("content")[0].as_buffer())
     return filesystem.open_input(hadoop_path(file.column("path")[0].as_py()))
@@ -140,17 +144,18 @@ def _spark_schema(schema: pa.Schema) -> Any:
 
 
 class DamagedFile(Exception):
-    """A file that is truncated, or no TFRecord file, or whose checksums do not fit; the text says so."""
+    """A file is truncated, is no TFRecord file, or has wrong checksums. The text says which."""
 
 
 def records(file: Any) -> Iterator[list[bytes]]:
-    """The records of an open TFRecord file, plain or gzip, in batches of about BATCH_BYTES; checksums are compared.
+    """Yield the records of an open TFRecord file, plain or gzip, in batches of about BATCH_BYTES. Checksums are
+    compared.
 
-    file: binary, seekable. Raises DamagedFile.
+    file: binary, seekable. Raise DamagedFile if the file is damaged.
     """
     start = file.read(_HEADER.size)
     file.seek(0)
-    # A record may begin with gzip's two bytes, but then its checksum fits.
+    # A plain record may begin with gzip's two bytes, but then its checksum is right.
     compressed = start[:2] == GZIP_MAGIC and not _fits(start[:8], start, 8)
     stream = gzip.GzipFile(fileobj=file) if compressed else file
     try:
@@ -176,9 +181,9 @@ def _split(stream: Any) -> Iterator[list[bytes]]:
 
 
 def _whole(data: bytes, number: int, start: int) -> tuple[list[bytes], int, int]:
-    """(the whole records in `data`, their bytes, the bytes of the one that follows as far as that is known).
+    """Return (the whole records in `data`, their bytes, the bytes of the next record as far as known).
 
-    number, start: the records and the bytes before them. Raises DamagedFile.
+    number, start: the records and the bytes before `data`. Raise DamagedFile if a checksum is wrong.
     """
     found: list[bytes] = []
     at, end = 0, len(data)
@@ -200,7 +205,7 @@ def _whole(data: bytes, number: int, start: int) -> tuple[list[bytes], int, int]
 
 
 def _fits(content: bytes, data: bytes, at: int) -> bool:
-    """Whether the masked CRC-32C of `content` stands in `data`, at byte `at`."""
+    """Return whether the masked CRC-32C of `content` is in `data` at byte `at`."""
     if at + _FOOTER.size > len(data):
         return False
     crc = google_crc32c.value(content)

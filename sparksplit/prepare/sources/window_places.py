@@ -1,4 +1,4 @@
-"""Where windows begin in rows that are sorted by series and time: arithmetic on arrays, a piece of them at a time."""
+"""Finds where windows begin in rows that are sorted by series and time. It is arithmetic on arrays, piece by piece."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Rule:
-    """What windows are wanted.
+    """The windows that are wanted.
 
-    window: rows of the features. horizon: rows of the label, after them; 0: none, and then only the last window of each
-    series is wanted. stride: a window begins at every so many rows of a series. step: a longer way between rows is a
-    gap.
+    window: rows of the features.
+    horizon: rows of the label, which follow. 0: no label, and only the last window of each series is wanted.
+    stride: a window begins every this many rows of a series.
+    step: largest step between rows. A longer step is a gap.
     """
 
     window: int
@@ -27,17 +28,20 @@ class Rule:
 
     @property
     def rows(self) -> int:
-        """Of a window with its label."""
+        """Rows of a window with its label."""
         return self.window + self.horizon
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows that follow each other, sorted by series and time.
+    """Consecutive rows, sorted by series and time.
 
-    same: whether a row is of the series of the one before; not asked for the first. time: int64 [rows]. null: which
-    rows cannot be features. null_label: which cannot be labels. index: the first row's number in its series, from 0.
-    carried: how many of the rows were in the piece before this one. final: whether no row follows.
+    same: whether a row has the series of the row before. Ignored for the first row.
+    time: int64 [rows].
+    null: which rows cannot be features. null_label: which rows cannot be labels.
+    index: the first row's number in its series, from 0.
+    carried: how many of the rows were in the piece before.
+    final: whether no row follows.
     """
 
     same: Bools
@@ -58,8 +62,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Found:
-    """starts: rows at which wanted windows begin. gaps, nulls: windows that were left out, over a gap or else with a
-    null. short: series with fewer rows than a window takes. again: a row with the time of the row before it."""
+    """starts: rows at which wanted windows begin.
+    gaps: windows that were left out because they span a gap. nulls: other windows that were left out because of a null.
+    short: series with fewer rows than a window takes.
+    again: a row with the time of the row before.
+    """
 
     starts: I64
     gaps: int
@@ -69,7 +76,10 @@ class Found:
 
 
 def find(rule: Rule, piece: Piece) -> Found:
-    """The windows that end in the piece's own rows (not in those that were carried); see `keep`."""
+    """Return the windows that the piece completes. Windows that end in carried rows were found before; see `keep`.
+
+    Without labels, the last window of a series is complete only when the series ends.
+    """
     rows, number = len(piece.time), piece.numbers
     same = piece.same.copy()
     same[:1] = False
@@ -99,12 +109,12 @@ def find(rule: Rule, piece: Piece) -> Found:
 
 
 def keep(rule: Rule, piece: Piece) -> tuple[int, int]:
-    """(how many of the piece's last rows the next one has to begin with, the number of the first of them)."""
+    """Return (how many of the piece's last rows the next piece must begin with, the number of the first of them)."""
     last = int(piece.numbers[-1])
     kept = min(rule.rows, last + 1)
     return kept, last + 1 - kept
 
 
 def _up_to(flags: Bools) -> I64:
-    """How many are set before each place, and in all."""
+    """Return how many flags are set before each place, and how many in total."""
     return np.concatenate([[0], np.cumsum(flags)])

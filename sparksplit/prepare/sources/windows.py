@@ -1,7 +1,7 @@
-"""Windows over time: the rows of each series, sorted, to rows of arrays.
+"""Makes windows over time from the sorted rows of each series.
 
-Rows are parsed as they are without windows, so that bad ones are named in the same way; then Spark brings those of a
-series together, in order, and a task cuts them into windows as they come: it holds a batch of them and the rows of a
+Rows are first parsed as without windows, so that errors name bad rows in the usual way. Then Spark groups the rows by
+series and sorts them. A task cuts the rows into windows as they arrive. It holds only one batch and the rows of one
 window, however long the series is.
 """
 
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 _ORDERED = ("tinyint", "smallint", "int", "bigint", "timestamp", "timestamp_ntz", "date", "string")
 _TASK_BYTES = 64 * 1024 * 1024
-"""Bytes of the input that a task is to sort, roughly."""
+"""Approximate bytes of the input that one task sorts."""
 _VALUES = tensor_names(1)[0]
 
 
 class WindowSource(Source):
-    """Windows of the rows of columns that are numbers; see `Windows`.
+    """Windows of rows whose columns are numbers; see `Windows`.
 
-    With labels every window that has all of its label's rows is one row. Without, as `predict` may want it, each
-    series' last window is: what follows it is not known yet. The columns that tell series apart, and their order, are
-    kept, of a window's last row that is not its label's.
+    With labels, each window that has all rows of its label is one row. Without labels (for `predict`), only the last
+    window of each series is a row: the rows after it are not known yet. The columns that identify a series, and its
+    order, are kept. Their values come from the last row of the window's features.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class WindowSource(Source):
         description: Description | None = None,
         cut: CutConfig | None = None,
     ) -> None:
-        """description: of the data that a model was trained on, whose windows these then are. cut: by time, or None"""
+        """description: of earlier data, whose windows are then used. cut: by time, or None"""
         self.place = config.place
         if config.weight is not None:
             raise config.error(
@@ -84,7 +84,7 @@ class WindowSource(Source):
         if kind not in _ORDERED:
             problem = f"column {order!r} is {kind}, but must hold times, dates or whole numbers; cast it"
             raise InputError(f"{self.place}: {problem}") if own is None else own.error("order", problem)
-        # Where there is no header, columns go by position.
+        # Without a header, columns have only positions.
         places: dict[str, int | str] = {name: name if train.named else place for place, name in enumerate(names)}
         by_time = (cut or CutConfig(by="time")).model_copy(update={"column": places[order]})
         given = None if description is None else description.tensors[0].columns
@@ -112,7 +112,7 @@ class WindowSource(Source):
 
     @property
     def rule(self) -> Rule:
-        """What windows are wanted."""
+        """The rule for the wanted windows."""
         assert self.windows is not None
         horizon = self.windows.horizon if self.label_kind is not None else 0
         return Rule(self.windows.window, horizon, self._stride, self.windows.step)
@@ -129,14 +129,15 @@ class WindowSource(Source):
         return self._inner.parts()
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
-        """As many windows as there are rows, one for each stride."""
+        """Estimate the windows of each part: its rows divided by the stride."""
         expected = self._inner.expected_rows(row_bytes)
         return None if expected is None else {part: rows // self._stride for part, rows in expected.items()}
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
-        """The parsed rows of each series together, sorted, and what makes windows of them.
+        """Return the parsed rows, grouped by series and sorted, and the reader that makes windows of them.
 
-        Reads all rows where the step is not known yet. Raises InputError where no row follows another.
+        If the step is not known yet, read all rows to find it. Then raise InputError if no row follows another row of
+        its series.
         """
         assert self.windows is not None
         parsed = parse(spark, self._inner)
@@ -155,13 +156,13 @@ class WindowSource(Source):
         return rows, reader
 
     def _tasks(self, spark: SparkSession) -> int:
-        """How many tasks sort the rows: a fixed number for the same input and session."""
+        """Return how many tasks sort the rows. The number is fixed for one input and session."""
         size = sum(file.bytes for file in self.files)
         default = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
         return max(spark.sparkContext.defaultParallelism, -(-size // _TASK_BYTES)) if size else default
 
     def _step(self, parsed: DataFrame, series: Sequence[str]) -> int:
-        """The most frequent way from a row to the next; of several the shortest."""
+        """Return the most frequent step from a row to the next. In a tie, return the shortest step."""
         from pyspark.sql import Window
         from pyspark.sql import functions as sql
 
@@ -185,20 +186,23 @@ class WindowSource(Source):
 def _rows(
     config: InputConfig, raw: Raw, keep: list[int | str], cut: CutConfig, columns: list[str] | None
 ) -> DataFrameSource:
-    """The rows as they are parsed: all columns but those to keep are one tensor of numbers, NaN where one is missing.
+    """Return the source of the rows without windows. All columns except the kept ones are one tensor, with NaN for a
+    missing value.
 
-    columns: the features of the model that they are for, in its order
+    columns: the features of the model, in the model's order
     """
     plain: dict[str, Any] = {"label": None, "label_type": "auto", "missing": "mean", "shape": None, "windows": None}
     tensor = TensorSpec(name="x", dtype=config.dtype or "float32", shape=[1], columns=columns)
-    # A description without features of other kinds, so that none are taken for some.
+    # A description without features of mixed columns, so that the columns do not become a table.
     like = Description(tensors=[tensor], label=None, preprocessing=FittedPreprocessing())
     return DataFrameSource(config.model_copy(update={**plain, "keep": keep}), raw, like, cut)
 
 
 def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple[list[str], str, str]:
-    """(the columns that tell series apart, the one that orders them, the label) that `config` names. last: the label's
-    column where it names none"""
+    """Return (columns that identify a series, column that orders its rows, label), as `config` names them.
+
+    last: the label's column if `config` names none
+    """
     windows, place = config.windows, config.place
     assert windows is not None
     by = [_column(windows, "by", name, names, place) for name in windows.by]
@@ -214,8 +218,11 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
 
 
 def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple[list[str], str, str]:
-    """(the columns that tell series apart, the column that orders them, the label) of the windows that a model was
-    trained on. Raises InputError where `names`, the columns of the input, lack one of them."""
+    """Return (columns that identify a series, column that orders its rows, label) of the windows that a model was
+    trained on.
+
+    Raise InputError if `names`, the columns of the input, lack one of them.
+    """
     for name in (*windows.by, windows.order, windows.label):
         if name not in names:
             told = there_are(name, names)
@@ -228,9 +235,9 @@ def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple
 
 
 def _settled(config: InputConfig, trained: Windows | None, own: Windows | None) -> Windows:
-    """The windows to make, where those that are fitted already, or the configuration's `own`, or both are there.
+    """Return the windows to make: `trained` (of earlier data) or `own` (of the configuration).
 
-    Raises ConfigError where they differ.
+    Raise ConfigError if both exist and differ.
     """
     if trained is None or own is None:
         windows = trained or own
@@ -259,15 +266,14 @@ def _windows(windows: WindowsConfig, by: list[str], order: str, label: str, time
 
 
 class _ByPartition:
-    """Adds up what tasks count, as Spark's accumulators want it: by partition, so that one that runs again counts
-    once."""
+    """Adds up the counts of tasks, for Spark's accumulators. A partition that runs again counts once."""
 
     def zero(self, value: Any) -> dict[int, dict[str, int]]:
-        """Of nothing."""
+        """Return no counts."""
         return {}
 
     def addInPlace(self, one: Any, other: Any) -> dict[int, dict[str, int]]:  # noqa: N802  # Spark's name for it
-        """Both."""
+        """Return the counts of both."""
         return {**one, **other}
 
 
@@ -275,8 +281,11 @@ class _ByPartition:
 class WindowReader:
     """Makes windows of sorted rows; see `Reader`.
 
-    tensor: a window's. row: a row's, as it was parsed. label: the label's place among a row's values; None: not wanted.
-    kept: columns to keep. gaps: whether features may be missing. counts: an accumulator of `left_out`.
+    tensor: the tensor of a window. row: the tensor of a parsed row.
+    label: the label's place among a row's values. None: no label is wanted.
+    kept: number of columns to keep.
+    gaps: whether features may have missing values.
+    counts: an accumulator of `left_out`.
     """
 
     place: str
@@ -290,7 +299,7 @@ class WindowReader:
     counts: Any = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow | BadRows]]:
-        """The windows of all batches, whose rows are sorted by series and time."""
+        """Yield the windows of all batches, whose rows are sorted by series and time."""
         carry: pa.RecordBatch | None = None
         index, left = 0, {"gaps": 0, "nulls": 0, "short": 0}
         for batch in batches:
@@ -314,7 +323,7 @@ class WindowReader:
     def _piece(
         self, rows: pa.RecordBatch, index: int, carried: int, final: bool = False
     ) -> tuple[Piece, npt.NDArray[Any]]:
-        """(where windows are looked for, the values [rows, columns])"""
+        """Return (the piece in which to find windows, the values [rows, columns])."""
         values = tensor_of(pa.chunked_array([rows.column(_VALUES)]), self.row)
         same = np.ones(rows.num_rows, np.bool_)
         for name in (PART, *keep_names(len(self.windows.by))):
@@ -330,7 +339,7 @@ class WindowReader:
     def _found(
         self, rows: pa.RecordBatch, piece: Piece, values: npt.NDArray[Any], left: dict[str, int]
     ) -> Iterator[tuple[str, ParsedRows | BadRow]]:
-        """The windows of a piece, in small batches. left: counts those that were left out"""
+        """Yield the windows of a piece, in small batches. left: counts the windows that are left out"""
         found = find(self.rule, piece)
         for why in left:
             left[why] += getattr(found, why)
@@ -360,7 +369,7 @@ class WindowReader:
         )
 
     def _again(self, rows: pa.RecordBatch, place: int) -> BadRow:
-        """A time that is there twice, which no limit of bad rows allows."""
+        """Return the bad row for a time that occurs twice. No limit of bad rows allows it."""
         names = [*self.windows.by, self.windows.order]
         found = ", ".join(
             f"{name} {rows.column(column)[place].as_py()}"
@@ -371,7 +380,7 @@ class WindowReader:
 
 
 def _bad(batch: pa.RecordBatch) -> Iterator[tuple[str, BadRows]]:
-    """The bad rows of a batch, by part."""
+    """Yield the bad rows of a batch, by part."""
     bad = batch.filter(batch.column(BAD).is_valid())
     if bad.num_rows:
         parts = bad.column(PART).to_numpy()

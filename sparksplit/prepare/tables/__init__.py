@@ -1,1 +1,1 @@
-"""Rows with columns, of files that Spark reads and of DataFrames: from cells to features, labels and weights."""
+"""Rows with columns, from files that Spark reads and from DataFrames: cells become features, labels and weights."""

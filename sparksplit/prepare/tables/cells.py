@@ -1,7 +1,7 @@
-"""Text to numbers: the cells of files whose columns have no types, and what is wrong with one that cannot be read.
+"""Parses cells of files without column types into numbers, and says what is wrong with a bad cell.
 
-Numbers are parsed straight into the tensor's dtype, so 64-bit integers are exact and nothing is rounded twice (but for
-float16, by way of float32).
+Numbers are parsed straight into the tensor's dtype. So 64-bit integers are exact, and no number is rounded twice,
+except float16 (by way of float32).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from sparksplit.base.errors import InputError
 
 Bools = npt.NDArray[np.bool_]
 WHOLE_FLOAT32 = 2.0**24
-"""From here on float32 does not have every whole number: the next one is rounded to this."""
+"""From here on, float32 does not have every whole number. The next whole number is rounded to this one."""
 csv.field_size_limit(2**31 - 1)
 """Python's own limit, of 128 KiB, is below that of Spark's reader; a C long holds no more than this everywhere."""
 UNDECODED = "\ufffd"
-"""What stands in a text for bytes that its encoding does not have."""
+"""The character in place of bytes that the encoding does not have."""
 
 _PLAIN = re.compile(r"[+-]?\d+(\.\d*)?", re.ASCII)
 _INTEGER = r"[+-]?[0-9]+"
@@ -40,9 +40,15 @@ _SHOWN = 40
 
 @dataclass(frozen=True)
 class Cells:
-    """Files of text in columns. file: one of them. names: of the columns. named: whether these are the user's. header:
-    whether each file begins with them. nulls: what stands for a missing value. sample: the fields of some records.
-    record_bytes: of a record in a file, roughly."""
+    """Text files with columns.
+
+    file: one of the files.
+    names: of the columns. named: whether the user gave these names.
+    header: whether each file begins with the names.
+    nulls: texts that stand for a missing value.
+    sample: the fields of some records.
+    record_bytes: approximate bytes of a record in a file.
+    """
 
     file: str
     names: tuple[str, ...]
@@ -57,7 +63,7 @@ class Cells:
     record_bytes: float = 1.0
 
     def say(self, name: str) -> str:
-        """What errors call a column."""
+        """Return the name of a column for error messages."""
         return f"column {name!r}" if self.named or name not in self.names else f"column {self.names.index(name) + 1}"
 
     def is_missing(self, text: str) -> bool:
@@ -65,7 +71,8 @@ class Cells:
         return not text.strip() or text.strip() in self.nulls
 
     def record_problem(self, record: str) -> tuple[str, str]:
-        """What is wrong with a record that has not one cell for each column, and the same without numbers."""
+        """Return (what is wrong with a record that does not have one cell for each column, the message without
+        numbers)."""
         if self.quote is not None and record.count(self.quote) % 2:
             hint = "" if self.multiline else " (input.multiline: true reads line breaks within quotes)"
             return (f"a quoted field does not close on its line{hint}",) * 2
@@ -77,7 +84,7 @@ class Cells:
 
 
 def split(record: str, delimiter: str, quote: str | None) -> list[str]:
-    """The fields of one record. Raises InputError where Python's parser finds none."""
+    """Return the fields of one record. Raise InputError if Python's parser fails."""
     lines = io.StringIO(record, newline="")
     try:
         if quote is None:
@@ -90,16 +97,18 @@ def split(record: str, delimiter: str, quote: str | None) -> list[str]:
 def numbers_of(
     cells: pa.Array, dtype: np.dtype[Any], nulls: Sequence[str], gaps: bool, rounds: bool
 ) -> tuple[npt.NDArray[Any], Bools]:
-    """(the texts `cells` as `dtype`, and where that is impossible), both [rows]; where it is impossible the value is 0.
+    """Return (the texts `cells` as `dtype`, which of them are bad), both [rows]. The value of a bad cell is 0.
 
-    nulls: what stands for a missing value; "" for an empty cell, which may also be null here. gaps: whether a missing
-    value may be stored, as NaN in a float dtype. rounds: whether a number may lose the last digits of its whole part.
+    nulls: texts that stand for a missing value. "" is an empty cell, which may also be null here.
+    gaps: whether a missing value may be stored, as NaN in a float dtype.
+    rounds: whether a number may lose the last digits of its whole part.
     """
     parsed = pa.float32() if dtype == np.float16 else pa.from_numpy_dtype(dtype)
     texts, empty, blank = cells, cells.is_null(), cells.is_null()
     wrong = np.zeros(len(cells), np.bool_)
     try:
-        # A marker that is a number itself has to be looked for, as do hexadecimal digits; others cannot be parsed.
+        # Arrow would accept hexadecimal digits, and texts in `nulls` that are numbers. It cannot parse other texts in
+        # `nulls`.
         if any(map(is_number, nulls)) or (dtype.kind in "iu" and _has_x(cells)):
             raise pa.ArrowInvalid
         found = pc.cast(cells, parsed)
@@ -131,24 +140,25 @@ def numbers_of(
     if not gaps:
         wrong = wrong | missing
     values = np.where(wrong | missing, dtype.type(0), values).astype(dtype, copy=False)
-    # One bit pattern for every missing value, since the row's hash covers the bits.
+    # One bit pattern for every missing value, because the row's hash covers the bits.
     return (np.where(missing, dtype.type(np.nan), values) if gaps and dtype.kind == "f" else values), wrong
 
 
 def _has_x(cells: pa.Array) -> bool:
-    """Whether there may be an `x` in one of the texts."""
+    """Return whether one of the texts may contain an `x`."""
     data = cells.buffers()[2]
     return data is not None and bool(((np.frombuffer(data, np.uint8) | 0x20) == ord("x")).any())
 
 
 def _has_odd_nan(texts: pa.Array, numbers: pa.Array) -> bool:
-    """Whether one of the texts, of which Arrow made `numbers`, is NaN to Arrow alone: `nan(ind)`, say."""
+    """Return whether only Arrow reads one of the texts as NaN, for example `nan(ind)`. numbers: what Arrow made of the
+    texts"""
     nan = pc.is_nan(numbers)
     return bool(pc.any(nan).as_py()) and not pc.all(pc.match_substring_regex(texts.filter(nan), _WHOLE_FLOAT)).as_py()
 
 
 def _cast(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Numbers from texts that are known to be some, or null; one that is too large becomes infinite."""
+    """Return the numbers of texts that are known to be numbers or null. A number that is too large becomes infinite."""
     texts = pc.replace_substring_regex(texts, r"^\+", "")
     if pa.types.is_unsigned_integer(kind):
         texts = pc.replace_substring_regex(texts, r"^-", "")
@@ -166,12 +176,12 @@ def _cast_one(text: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def is_number(text: str) -> bool:
-    """Whether `text` is a number, or nan."""
+    """Return whether `text` is a number, nan or infinity."""
     return re.fullmatch(_FLOAT, text.strip()) is not None
 
 
 def fits(text: str | None, dtype: np.dtype[Any]) -> bool:
-    """Whether `text` is a whole number that the integer `dtype` has."""
+    """Return whether `text` is a whole number that the integer `dtype` can hold."""
     if text is None or not re.fullmatch(_INTEGER, text):
         return False
     limits = np.iinfo(dtype)
@@ -181,8 +191,10 @@ def fits(text: str | None, dtype: np.dtype[Any]) -> bool:
 def number_problem(
     text: str | None, dtype: np.dtype[Any], nulls: Sequence[str], gaps: bool, rounds: bool
 ) -> tuple[str, str] | None:
-    """Why a cell is no number of `dtype`, and the same without its text; None where it is one. The arguments are those
-    of `numbers_of`."""
+    """Return (why a cell is no number of `dtype`, the reason without its text), or None if it is one.
+
+    For the arguments, see `numbers_of`.
+    """
     stripped = (text or "").strip()
     if not stripped and "" not in nulls:
         return ("is empty, which input.nulls does not list",) * 2
@@ -205,7 +217,10 @@ def number_problem(
 
 
 def rounding(text: str | None) -> tuple[str, str] | None:
-    """What is wrong with a number, written without an exponent, whose whole part float32 would change, or None."""
+    """Return what is wrong with a number whose whole part float32 would change, or None.
+
+    Numbers that are written with an exponent are not checked.
+    """
     stripped = (text or "").strip()
     if not _PLAIN.fullmatch(stripped):
         return None
@@ -218,12 +233,12 @@ def rounding(text: str | None) -> tuple[str, str] | None:
 
 
 def short(text: str | None) -> str:
-    """`text` as an error shows it."""
+    """Return `text` as error messages show it."""
     return repr(text if text is None or len(text) <= _SHOWN else text[: _SHOWN - 3] + "...")
 
 
 def label_kind(texts: Sequence[str | None]) -> str:
-    """integer, number or text: what all these labels are."""
+    """Return the kind of all these labels: integer, number or text."""
     if all(re.fullmatch(_INTEGER, (text or "").strip()) for text in texts):
         return "integer"
     finite = all(number_problem(text, np.dtype(np.float64), ("",), False, True) is None for text in texts)

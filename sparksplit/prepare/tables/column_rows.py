@@ -1,4 +1,4 @@
-"""Rows of the record batches that columns.py has Spark hand over: tensors, labels, what is kept, and bad rows."""
+"""Makes rows of the record batches that columns.py requests from Spark: tensors, labels, kept columns and bad rows."""
 
 from __future__ import annotations
 
@@ -25,26 +25,30 @@ from sparksplit.prepare.tables.readers import plain_path
 from sparksplit.prepare.tables.table_rows import TableReader
 
 _LABEL, _CUT, _KEPT, _WEIGHT = -1, -2, -3, -4
-"""What is wrong with a row whose features can be taken."""
+"""Codes for what is wrong with a row whose features are good."""
 _POINT = r"\A(\s*[+-]?[0-9]+)\.0*(?:\s*)\z"
 """A whole number that is written with a point."""
 
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """Makes rows of the record batches; see `Reader`. array: whether the only feature is an array.
+    """Makes rows of record batches; see `Reader`.
 
-    gaps: whether a null is a missing value. rounds: whether the tensor's dtype was asked for, so that it may round.
-    cut: the columns that the cut goes by; None where there are none. decoder: what makes the features of the only
-    column. told: whether a row may be bad before anyone looks at its columns. cells: how texts are read, where all
-    columns are texts; order: then, where in a batch each column of the file is. table: what reads the features, where
-    they are not one tensor of numbers. weight: the column of rows' weights, behind the label. guessed: whether the
-    first rows have decided the `label_kind`, where there are `cells`. folders: the places of those kept columns that
-    folders give: no text of theirs stands for a missing value.
+    array: whether the only feature is an array.
+    gaps: whether a null is a missing value.
+    rounds: whether the user asked for the tensor's dtype, so that numbers may be rounded.
+    cut: the columns that the cut uses, or None.
+    decoder: makes the features of the only column.
+    told: whether a row may be bad before its columns are checked.
+    cells: how texts are read, if all columns are texts. order: then, the place in a batch of each column of the file.
+    table: reads the features, if they are not one tensor of numbers.
+    weight: the column of rows' weights, which follows the label.
+    guessed: whether the first rows decided the `label_kind`, if there are `cells`.
+    folders: the places of the kept columns that folders give. None of their texts stands for a missing value.
 
-    A batch has the columns of the features, the label, what is kept, all others of a file of texts, what the cut goes
-    by and what to show where it is null (where there is a `cut`), what is bad (if rows may be `told`), the row's
-    number, the part and the file.
+    A batch has these columns: the features, the label, the weight, the kept columns, all other columns of a file of
+    texts. With a `cut`: the cut value, and the text to show if it is null. If rows may be `told`: what is bad. Last
+    come the row's number, the part and the file.
     """
 
     place: str
@@ -67,7 +71,7 @@ class ColumnReader:
     folders: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
-        """The rows of all batches."""
+        """Yield the rows of all batches."""
         before = 0
         for batch in batches:
             for part, rows in _by_part(batch):
@@ -75,7 +79,7 @@ class ColumnReader:
             before += batch.num_rows
 
     def read(self, batch: pa.RecordBatch, before: int = 0) -> Iterator[ParsedRows | BadRows]:
-        """The good rows together, and the bad ones. before: rows that the task has had before these."""
+        """Yield the good rows together, then the bad rows. before: number of rows that the task had before"""
         tensors, texts, wrong = self._features(batch)
         weight, bad_weight = self._weights(batch)
         label, bad_label = self._labels(batch)
@@ -98,15 +102,17 @@ class ColumnReader:
             )
         if not good.all():
             places = before + np.flatnonzero(bad) + 1
-            # The first thing that is wrong with a row that is not told: a feature, its label, what the cut goes by, its
-            # weight, what is kept.
+            # The first error of a row that is not `told`: a feature, the label, the cut value, the weight, a kept
+            # column.
             other = np.select([bad_label, bad_cut, bad_weight], [_LABEL, _CUT, _WEIGHT], _KEPT)
             first_wrong = np.where(wrong.any(axis=1), wrong.argmax(axis=1) if wrong.shape[1] else 0, other)
             yield self._bad(batch.filter(pa.array(bad)), first_wrong[bad], told[bad], places)
 
     def _kept(self, place: int, column: pa.Array) -> list[str | None]:
-        """The texts to keep; of a file of texts null is a marker's place, and an empty cell an empty text. place: among
-        the kept columns"""
+        """Return the texts of a kept column. place: of the column among the kept columns
+
+        In a file of texts, a text in `nulls` becomes null, and an empty cell becomes an empty text.
+        """
         texts: list[str | None] = column.to_pylist()
         if self.cells is None or place in self.folders:
             return texts
@@ -114,14 +120,14 @@ class ColumnReader:
         return [None if text in markers else text or "" for text in texts]
 
     def _undecoded(self, columns: Sequence[pa.Array], rows: int) -> Bools:
-        """Which rows have a text in these columns that its encoding could not give."""
+        """Return which rows have a text in these columns that the encoding could not decode."""
         found = np.zeros(rows, dtype=np.bool_)
         for column in columns if self.cells is not None else ():
             found |= pc.match_substring(column, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
         return found
 
     def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
-        """What the cut goes by, 0 where that is null, and where it is, both [rows]."""
+        """Return (the cut values, with 0 for null; which of them are null), both [rows]."""
         if self.cut is None:
             return None, np.zeros(batch.num_rows, dtype=np.bool_)
         column = batch.column(self._cut_place(batch))
@@ -132,11 +138,11 @@ class ColumnReader:
 
     @property
     def _weight_place(self) -> int:
-        """Where in a batch the weights are, if there are any."""
+        """The place of the weights in a batch, if there are any."""
         return len(self.features) + (self.label is not None)
 
     def _weights(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | None, Bools]:
-        """(the weights, float32 [rows], where there are some; which cannot be taken [rows])"""
+        """Return (the weights, float32 [rows], or None; which of them are bad [rows])."""
         if self.weight is None:
             return None, np.zeros(batch.num_rows, dtype=np.bool_)
         values, wrong = self._numbers(batch.column(self._weight_place), np.dtype(np.float32), False, True)
@@ -149,8 +155,8 @@ class ColumnReader:
         return column
 
     def _features(self, batch: pa.RecordBatch) -> tuple[list[npt.NDArray[Any]], list[pa.Array], Bools]:
-        """(the tensors [rows, *shape], a table's texts [rows], which values, or columns of a table, cannot be taken
-        [rows, values])."""
+        """Return (the tensors [rows, *shape], a table's texts [rows], which values or columns of a table are bad [rows,
+        values])."""
         if self.table is not None:
             found = self.table(batch.columns[: len(self.features)], batch.num_rows)
             return found.tensors, found.texts, found.wrong
@@ -158,7 +164,7 @@ class ColumnReader:
         return [np.ascontiguousarray(values).reshape(-1, *self.tensor.shape)], [], wrong
 
     def _one_tensor(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any], Bools]:
-        """(the values, and which of them cannot be taken), both [rows, values]."""
+        """Return (the values, which of them are bad), both [rows, values]."""
         dtype, rows = self.tensor.numpy_dtype, batch.num_rows
         if not self.array:
             # Filled column by column: a column is contiguous here.
@@ -209,7 +215,7 @@ class ColumnReader:
         return numbers(column, dtype, gaps, rounds)
 
     def _label_problem(self, text: str) -> tuple[str, str] | None:
-        """What is wrong with a label that is a text: (what to say, the same without the text); None if nothing is."""
+        """Return (what is wrong with a text label, the message without the text), or None if the label is good."""
         if self.cells is None or self.label not in self.cells.names:
             return None if text else ("is null or empty", "is null or empty")
         if UNDECODED in text:
@@ -221,9 +227,12 @@ class ColumnReader:
     def _bad(
         self, batch: pa.RecordBatch, first: npt.NDArray[np.int64], told: Bools, places: npt.NDArray[np.int64]
     ) -> BadRows:
-        """The rows of `batch`, all of them bad. first: what is wrong with each: the value or column of a feature, or
-        one of _LABEL ... [rows]. told: those of which something else tells [rows]. places: of the rows in the task,
-        from 1"""
+        """Return the rows of `batch`. All of them are bad.
+
+        first: for each row, the bad value or column of a feature, or one of _LABEL, _CUT, _KEPT, _WEIGHT [rows].
+        told: which rows were bad before their columns were checked [rows].
+        places: of the rows in the task, from 1.
+        """
         rows = batch.num_rows
         texts, fatal = np.array(self._shown(batch), object), np.zeros(rows, np.bool_)
         reasons, kinds = np.empty(rows, object), np.empty(rows, object)
@@ -257,20 +266,22 @@ class ColumnReader:
         )
 
     def _shown(self, batch: pa.RecordBatch) -> list[str]:
-        """The text of each row: as it is in a file of texts, or the values."""
+        """Return the text of each row: the cells of a file of texts, or the values."""
         if self.cells is not None:
             cells = [batch.column(place).fill_null("") for place in self.order]
             joined: list[str] = pc.binary_join_element_wise(*cells, self.cells.delimiter).to_pylist()
             return joined
         shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
-        first = pa.repeat("", batch.num_rows)  # there may be nothing to show, as of images without labels
+        first = pa.repeat("", batch.num_rows)  # there may be nothing to show, for example for images without labels
         text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(first, *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
         found: list[str] = text.to_pylist()
         return found
 
     def _reason(self, place: int, value: Any) -> tuple[str, str]:
-        """(why a row is bad, the same without its values). place: of the feature, or value in the array, that cannot be
-        taken, or one of _LABEL ... value: what is there"""
+        """Return (why a row is bad, the reason without the row's values). value: the bad value
+
+        place: of the bad feature, or of the bad value in the array, or one of _LABEL, ...
+        """
         if place == _CUT:
             assert self.cut is not None
             return self.cut.problem(value)
@@ -286,7 +297,7 @@ class ColumnReader:
         return self._feature_reason(place, value)
 
     def _feature_reason(self, place: int, value: Any) -> tuple[str, str]:
-        """As `_reason`, for a feature that is no text of a file."""
+        """Like `_reason`, for a feature of a table, or one that is no text of a file."""
         if self.table is not None:
             name = self.features[place]
             subject = f"column {name!r}" if self.cells is None else self.cells.say(name)
@@ -304,7 +315,7 @@ class ColumnReader:
         return f"{subject}: {problem}", f"{subject}: {kind}"
 
     def _text_reason(self, place: int, text: str | None) -> tuple[str, str]:
-        """As `_reason`, for a cell of a file of texts."""
+        """Like `_reason`, for a cell of a file of texts."""
         assert self.cells is not None
         if place == _KEPT:
             return (f"a column to keep is not {self.cells.encoding} text (input.encoding)",) * 2
@@ -322,7 +333,7 @@ class ColumnReader:
         return f"{subject}: {problem}", f"{subject}: {kind}"
 
     def _label_hint(self, text: str) -> str:
-        """What to set for a label that is of another kind than the first ones. text: it"""
+        """Return the hint for a label of another kind than the first labels. text: the label"""
         assert self.cells is not None
         if not self.guessed or self.cells.is_missing(text):
             return ""
@@ -330,7 +341,7 @@ class ColumnReader:
         return f", but the first labels are; input.label_type: {kind} accepts it"
 
     def _problem(self, value: Any) -> tuple[str, str]:
-        """(what is wrong with a value, the same without it)"""
+        """Return (what is wrong with a value, the message without the value)."""
         dtype = np.dtype(self.tensor.dtype)
         if isinstance(value, str):
             return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
@@ -355,14 +366,14 @@ class ColumnReader:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """The values as text, to be shown."""
+    """Return the values as text, for messages."""
     if pa.types.is_nested(column.type):
         return pa.array([str(value) for value in column.to_pylist()], pa.string())
     return column.cast(pa.string()).fill_null("null")
 
 
 def _by_part(batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-    """(part, its rows) of each part that has rows in a batch."""
+    """Yield (part, its rows) for each part that has rows in a batch."""
     parts = batch.column(batch.num_columns - 2).to_numpy()
     for part in np.unique(parts).tolist():
         yield SPLITS[part], batch if (parts == part).all() else batch.filter(pa.array(parts == part))

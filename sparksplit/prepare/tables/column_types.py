@@ -1,6 +1,6 @@
-"""The types of columns of Parquet and ORC as Spark reads them, and the one that has all values of several exactly.
+"""The types of Parquet and ORC columns as Spark reads them, and the type that has all values of several types exactly.
 
-A kind is the name of Spark's type, or one of ours for what Spark's reader knows no type for.
+A kind is the name of Spark's type. It is a name of ours if Spark's reader has no type for the column.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ _PLAIN: Mapping[pa.DataType, str] = {
 }
 NULL, TIME = "null", "time"
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-"""Whole numbers, with the digits that they need."""
+"""Types of whole numbers, with the number of digits that they need."""
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 
 
 @dataclass(frozen=True)
 class _Own:
-    """A kind of ours. read: the type that Spark's reader is asked for. kind: what its values are. value: these, in SQL,
-    of the column."""
+    """A kind of ours.
+
+    read: the type to ask Spark's reader for. kind: the kind of the values. value: SQL for the values of the column.
+    """
 
     read: str
     kind: str
@@ -60,7 +62,7 @@ _OWN: Mapping[str, _Own] = {
 
 
 def kind_of(kind: pa.DataType) -> str | None:
-    """The kind of a column that Arrow takes for this type; None for what Spark cannot read."""
+    """Return the kind of a column that has this type in Arrow. None: Spark cannot read it."""
     if kind in _PLAIN:
         return _PLAIN[kind]
     if pa.types.is_dictionary(kind):
@@ -99,18 +101,18 @@ def _nested(kind: pa.DataType) -> str | None:
 
 
 def is_own(kind: str | None) -> bool:
-    """Whether Spark's reader has to be asked for another type than it finds by itself."""
+    """Return whether to ask Spark's reader for another type than the reader finds by itself."""
     return kind in _OWN and kind != NULL
 
 
 def common(kinds: Iterable[str]) -> str | None:
-    """The kind that has every value of all of these exactly; None where there is none."""
+    """Return the kind that has every value of all these kinds exactly, or None."""
     found = {_OWN[kind].kind if kind in _OWN else kind for kind in kinds}
     return widened(found - {NULL}) if found != {NULL} else NULL
 
 
 def widened(kinds: set[str]) -> str | None:
-    """The type of Spark's that has every value of all of these exactly; None where there is none."""
+    """Return Spark's type that has every value of all these types exactly, or None."""
     if len(kinds) == 1:
         return next(iter(kinds))
     if all(kind.startswith("array<") for kind in kinds):
@@ -131,16 +133,16 @@ def widened(kinds: set[str]) -> str | None:
 
 
 def asked(kind: str) -> str:
-    """The type that Spark's reader is asked for."""
+    """Return the type to ask Spark's reader for."""
     return _OWN[kind].read if kind in _OWN else kind
 
 
 def final(kind: str) -> str:
-    """Spark's type of a column's values of this kind."""
+    """Return Spark's type for the values of a column of this kind."""
     return {NULL: "int", TIME: "double"}.get(kind, kind)
 
 
 def value(kind: str, column: str, wanted: str) -> str:
-    """SQL, for a session in UTC, of the values of a column of this kind, as the kind `wanted`."""
+    """Return SQL for the values of a column of this kind, as the kind `wanted`. The session must be in UTC."""
     found = _OWN[kind].value.format(column) if kind in _OWN else column
     return f"CAST({found} AS {final(wanted)})"

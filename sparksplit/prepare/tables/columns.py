@@ -1,7 +1,7 @@
-"""Raw columns to rows: which columns are features, label, kept, or what a cut goes by, and which rows are bad.
+"""Turns raw columns into rows: which columns are features, label, kept or for the cut, and which rows are bad.
 
-The columns are those of Spark's readers (readers.py), of a program's own DataFrame, or of what a user's function
-returns. A row whose numbers might be refused also has the file it came from.
+The columns come from Spark's readers (readers.py), a program's own DataFrame, or a user's function. A row whose numbers
+might be refused also has the name of its file.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ _IS_HEADER = "if row 1 is a header, set input.header: true"
 
 
 class DataFrameSource(Source):
-    """All columns but the label, the kept ones and those that the cut goes by are the features: numbers, or a single
-    array of numbers."""
+    """Rows with columns. Features are all columns except label, weight, kept columns and columns of the cut.
+
+    The features are numbers, a single array of numbers, encoded images, or a table of mixed columns.
+    """
 
     def __init__(
         self,
@@ -54,8 +56,11 @@ class DataFrameSource(Source):
         cut: CutConfig | None = None,
         wanted: Features | None = None,
     ) -> None:
-        """cut: the columns that it goes by (keys, a time, the name of a split) are not features, though they may be
-        kept. wanted: what is to become of columns; None: they are a table only if they cannot be one tensor"""
+        """Decide what each column is.
+
+        cut: its columns (keys, a time, the name of a split) are not features, but may be kept.
+        wanted: the kinds of columns. None: the columns are a table only if they cannot be one tensor
+        """
         config = labelled_like(config, description)
         check_input(config)
         self.place = config.place
@@ -116,8 +121,10 @@ class DataFrameSource(Source):
     def _features(
         self, config: InputConfig, raw: RawFrame, features: list[str], description: Description | None
     ) -> tuple[list[str], TensorSpec, bool]:
-        """(the features in the tensor's order, the tensor, whether the only one has all of its values); a table's have
-        tensors of their own."""
+        """Return (the features in the tensor's order, the tensor, whether a single column has all its values).
+
+        A table has tensors of its own.
+        """
         if self.table is not None:
             own = [column.name for column in self.table.columns]
             return own, TensorSpec(name="x", dtype="float64", shape=[len(own)]), False
@@ -129,7 +136,7 @@ class DataFrameSource(Source):
             if raw.named:
                 features = in_trained_order(features, description, self.place)
             if raw.cells is None:
-                # A model's numbers may come from folders, whose texts are read as such.
+                # A model's numbers may come from folders, whose texts are read as numbers.
                 _check_features(config, types, [name for name in features if name not in raw.folders])
         values = self._array_length(config, raw.frame, features[0]) if is_array else len(features)
         shape = config.shape or [values]
@@ -146,7 +153,7 @@ class DataFrameSource(Source):
         description: Description | None,
         wanted: Features | None,
     ) -> Table | None:
-        """The features as a table; None where they are one tensor."""
+        """Return the features as a table, or None if they are one tensor."""
         if raw.decoded is not None or (description is not None and not description.features):
             return None
         types = {name: kind for name, kind in raw.types if name in features}
@@ -172,7 +179,7 @@ class DataFrameSource(Source):
         if config.missing == "error" and "missing" in config.model_fields_set:
             raise config.error("missing", "must be mean for mixed columns (is error); see features.COLUMN.impute")
         if config.dtype is not None and not config.dtype.startswith("float"):
-            # Unsigned ones have no value that stands for a missing one.
+            # An unsigned dtype has no value that stands for a missing value.
             raise config.error("dtype", f"must be a float dtype for mixed columns (is {config.dtype})")
         return table_of(types, wanted or {}, self.place, partial(self._array_length, config, raw.frame), config.dtype)
 
@@ -180,7 +187,8 @@ class DataFrameSource(Source):
         return self._parts
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
-        """As the footers of Parquet and ORC say, or as many as the files hold if all rows have `row_bytes`."""
+        """Return the rows in the footers of Parquet and ORC. For other files, estimate the rows from the bytes per
+        row."""
         found = {}
         for part, raw in self._raw.parts.items():
             files = self._raw.files.get(part)
@@ -204,9 +212,9 @@ class DataFrameSource(Source):
         return LineReader(reader, [texts.index(name) for name in (*reader.features, *own, *self.keep, *self._rest)])
 
     def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
-        """Let the reader read texts. chosen: the columns in the order of its batches.
+        """Make the reader read texts. chosen: the columns in the order of the reader's batches
 
-        Raises InputError where the first row is a header that nobody has announced.
+        Raise InputError if the first row is a header, but `input.header` is false.
         """
         cells, reader = train.cells, self._reader
         assert cells is not None
@@ -230,7 +238,7 @@ class DataFrameSource(Source):
         return _column(config, "label", config.label, columns, self.place)
 
     def _text_bytes(self, frame: DataFrame) -> int:
-        """Bytes of a table's texts in a row, as the first rows tell: twice their mean."""
+        """Estimate the bytes of a table's texts in a row: twice the mean of the first rows."""
         from pyspark.sql import functions as sql
 
         names = [] if self.table is None else [column.name for column in self.table.texts]
@@ -243,7 +251,8 @@ class DataFrameSource(Source):
         return round(2 * (mean or 0))
 
     def _array_length(self, config: InputConfig, frame: DataFrame, column: str) -> int:
-        """The length of the first row's array; the shape's, where one is given."""
+        """Return the length of the arrays: that of the shape in `config`, otherwise that of the first row with
+        values."""
         from pyspark.sql import functions as sql
 
         element = frame.schema[column].dataType.elementType.simpleString()  # type: ignore[attr-defined]
@@ -258,7 +267,7 @@ class DataFrameSource(Source):
         return int(first[0])
 
     def _selected(self, part: str, raw: RawFrame, types: dict[str, str]) -> DataFrame:
-        """What the reader takes. types: of the training rows' columns, which those of any other part must have too"""
+        """Return what the reader takes. types: of the training rows' columns, which every other part must match"""
         if part != "train":
             self._check_alike(part, raw, types)
         if self._by_line:
@@ -288,8 +297,10 @@ class DataFrameSource(Source):
 
 
 def _mixed(raw: Raw) -> set[str]:
-    """The columns of whole numbers in some parts and of others elsewhere, or of the texts of folders: Spark's union
-    would round, since it makes float of int and float, and double of bigint and decimal."""
+    """Return the columns of whole numbers in some parts, and of other numbers or texts of folders in other parts.
+
+    Spark's union would round them: it makes float of int and float, and double of bigint and decimal.
+    """
     kinds: dict[str, set[str]] = {}
     for part in raw.parts.values():
         for name, kind in part.types:
@@ -304,26 +315,26 @@ def _mixed(raw: Raw) -> set[str]:
 
 
 def _is_index(name: str) -> bool:
-    """Whether pandas calls the index of a DataFrame so when it writes it as a column; an index with a name of its own
-    is a column like any other."""
+    """Return whether `name` is pandas' name for the index of a DataFrame. An index with its own name is an ordinary
+    column."""
     return re.fullmatch(r"__index_level_\d+__", name) is not None
 
 
 def _without_index(features: Sequence[str], asked: set[str]) -> tuple[list[str], list[str]]:
-    """(the features but for those that are an index and not `asked` for, what to tell of these)"""
+    """Return (the features without index columns that are not `asked` for, messages about these columns)."""
     index = [name for name in features if _is_index(name) and name not in asked]
     left = [f"column {name!r} is the index of a pandas DataFrame, so it is not a feature" for name in index]
     return [name for name in features if name not in index], left
 
 
 def _not_the_models(given: Sequence[str], features: Sequence[str]) -> list[str]:
-    """What to tell of the columns that a model was not trained on."""
+    """Return messages about columns that a model was not trained on."""
     left = [name for name in given if name not in features]
     return [f"columns that the model was not trained on are left out: {', '.join(left)}"] if left else []
 
 
 def _asked_for(wanted: Features | None, description: Description | None) -> set[str]:
-    """The features that a user names, or that a model was trained on."""
+    """Return the features that a user names, or that a model was trained on."""
     if description is None:
         return set(wanted or {})
     return {*(feature.column for feature in description.features), *(description.tensors[0].columns or [])}
@@ -332,8 +343,8 @@ def _asked_for(wanted: Features | None, description: Description | None) -> set[
 def _zeros_lost(
     train: RawFrame, features: Sequence[str], description: Description | None, wanted: Features | None
 ) -> list[str]:
-    """What to tell of columns of texts whose numbers lose zeros, where neither a model nor the user says what they
-    are."""
+    """Return messages about text columns whose numbers lose leading zeros, if neither a model nor the user sets their
+    kind."""
     if description is not None or (cells := train.cells) is None or not cells.named:
         return []
     undecided = [name for name in features if (wanted or {}).get(name, FeatureConfig()).asked is None]
@@ -343,7 +354,7 @@ def _zeros_lost(
 def columns_asked_for(
     config: InputConfig, description: Description | None, cut: CutConfig | None, wanted: Features | None
 ) -> set[str]:
-    """The columns that a user names, or that a model was trained on."""
+    """Return the columns that a user names, or that a model was trained on."""
     named = [config.label, config.weight, *config.keep, *(() if cut is None else cut.needed)]
     named += [] if description is None or cut is not None else [description.label_name, *description.keep]
     return {*_asked_for(wanted, description), *(name for name in named if isinstance(name, str))}
@@ -361,7 +372,7 @@ def _column(config: Config, key: str, column: int | str, columns: Sequence[str],
 
 
 def _kept(config: InputConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
-    """The columns to keep."""
+    """Return the columns to keep."""
     kept = [_column(config, "keep", column, names, place) for column in config.keep]
     if label in kept or len(set(kept)) < len(kept):
         raise config.error("keep", "names the label column, or lists a column twice")
@@ -370,7 +381,7 @@ def _kept(config: InputConfig, names: Sequence[str], label: str | None, place: s
 
 
 def _cut_by(cut: CutConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
-    """The columns that the cut goes by."""
+    """Return the columns that the cut uses."""
     found = [_column(cut, cut.key, name, names, place) for name in cut.needed]
     if label in found or len(set(found)) < len(found):
         raise cut.error(cut.key, "names the label column, or lists a column twice")
@@ -378,7 +389,7 @@ def _cut_by(cut: CutConfig, names: Sequence[str], label: str | None, place: str)
 
 
 def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | None], place: str) -> str | None:
-    """The column of weights. others: those that are something else"""
+    """Return the column of weights, or None. others: the columns with another use"""
     if config.weight is None:
         return None
     found = _column(config, "weight", config.weight, names, place)

@@ -1,8 +1,9 @@
-"""CSV in the task that parses its rows: Spark hands over whole lines, and Arrow's parser splits them.
+"""Splits CSV in the task that parses its rows: Spark passes whole lines, and Arrow's parser splits them.
 
-That takes less than half the time of Spark's own CSV reader, which hands over every cell for itself. The same lines are
-rows, with the same cells: what Arrow's parser reads otherwise (a quoted cell that does not close, or goes on behind its
-closing quote) is split here as Spark's reader does. No line has a say in how another one is read.
+This takes less than half the time of Spark's CSV reader, which passes every cell separately. The rows and cells equal
+the result of Spark's reader. Arrow reads two things differently: a quoted cell that does not close, and one that
+continues after its closing quote. Lines with such cells are split here as by Spark. No line affects how another line is
+read.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from sparksplit.prepare.tables.cells import UNDECODED, Bools, Cells, split
 from sparksplit.prepare.tables.column_rows import ColumnReader
 
 LINE = "sparksplit: the line"
-"""The column of lines; no user's column is called so."""
+"""The column of lines. No user's column has this name."""
 _TOLD = pa.struct([("reason", pa.string()), ("text", pa.string()), ("fatal", pa.bool_())])
 _BLANK = "".join(map(chr, range(0x21)))
-"""What Java takes for white space: a line of nothing else is no row, unless delimiters are among it."""
+"""Characters that are white space in Java. A line of only these is no row, unless some of them are delimiters."""
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
@@ -33,8 +34,9 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 class LineReader:
     """Makes rows of record batches of lines; see `Reader`.
 
-    rows: what makes them of columns. places: of its batches' columns of texts, which are the file's own (by their
-    place in a line) and, from the number of these on, the partition's.
+    rows: makes rows of columns.
+    places: of the text columns in the batches of `rows`. First come the file's columns, by their place in a line, then
+        the partition's columns.
 
     A batch has the line, the partition's columns, the file, whether the line is in a block that begins a file, and the
     part. All lines of a block follow each other.
@@ -44,11 +46,11 @@ class LineReader:
     places: Sequence[int]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
-        """The rows of all batches."""
+        """Yield the rows of all batches."""
         return self.rows(self.columns(batches))
 
     def columns(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """As batches of columns, as `ColumnReader` takes them: without headers and blank lines."""
+        """Yield batches of columns, as `ColumnReader` takes them, without headers and blank lines."""
         headers = _Headers()
         for batch in batches:
             lines = decoded(batch.column(0))
@@ -66,8 +68,10 @@ class LineReader:
         return self.rows.cells
 
     def _headers(self, headers: _Headers, batch: pa.RecordBatch, lines: pa.Array, found: Bools) -> pa.Array:
-        """What is wrong with the lines that are headers, null for all others. found: which lines are not blank; then,
-        which are rows."""
+        """Return what is wrong with each line that is a header. Null for good headers and for other lines.
+
+        found: which lines are not blank. On return: which lines are rows
+        """
         wrong: list[str | None] = [None] * len(lines)
         for row in headers.places(found, *batch.columns[-3:-1]) if self._cells.header else ():
             wrong[row] = header_problem(lines[row].as_py(), self._cells)
@@ -75,7 +79,7 @@ class LineReader:
         return pa.array(wrong, pa.string())
 
     def _columns(self, batch: pa.RecordBatch, lines: pa.Array, wrong: pa.Array) -> pa.RecordBatch:
-        """wrong: what is wrong with the header that a line is, or null."""
+        """Return the columns of the lines. wrong: what is wrong with the header that a line is, or null"""
         cells = self._cells
         own, bad = cells_of(lines, len(cells.names), cells.delimiter, cells.quote)
         fatal = wrong.is_valid()
@@ -93,7 +97,7 @@ class LineReader:
 class _Headers:
     """Finds the header of each file that a task begins: its first line that is not blank.
 
-    file, begins: of the block that the last line was in. waiting: whether its header is to come.
+    file, begins: of the block of the last line. waiting: whether the block's header is still to come.
     """
 
     file: str | None = None
@@ -101,7 +105,7 @@ class _Headers:
     waiting: bool = False
 
     def places(self, found: Bools, files: pa.Array, begins: pa.Array) -> list[int]:
-        """The rows of a batch that are headers. found: which are not blank. files, begins: of each row"""
+        """Return the rows of a batch that are headers. found: which rows are not blank. files, begins: of each row"""
         headers = []
         starts = begins.to_numpy(zero_copy_only=False)
         ends = pc.run_end_encode(files).run_ends.to_numpy()
@@ -119,7 +123,7 @@ class _Headers:
 
 
 def header_problem(line: str, cells: Cells) -> str | None:
-    """What is wrong with a file's header; None where it is that of the others."""
+    """Return what is wrong with a file's header, or None if it is the header of the other files."""
     try:
         names = split(line.removeprefix("\ufeff"), cells.delimiter, cells.quote)
     except InputError as error:
@@ -133,7 +137,7 @@ def header_problem(line: str, cells: Cells) -> str | None:
 
 
 def decoded(lines: pa.Array) -> pa.Array:
-    """The lines, with U+FFFD for what is no UTF-8, as Java decodes it."""
+    """Return the lines with U+FFFD in place of bytes that are not UTF-8, as Java decodes them."""
     try:
         lines.validate(full=True)
     except pa.ArrowInvalid:
@@ -144,8 +148,10 @@ def decoded(lines: pa.Array) -> pa.Array:
 
 
 def blank(lines: pa.Array, columns: int, delimiter: str) -> Bools:
-    """Which lines hold nothing but white space and control characters, and are not empty cells between delimiters that
-    are white space: these are a row, or a bad one."""
+    """Return which lines hold only white space and control characters.
+
+    A line of empty cells is not blank, even if its delimiters are white space. It is a row, or a bad row.
+    """
     found: Bools = pc.equal(pc.binary_length(pc.ascii_trim(lines, _BLANK)), 0).to_numpy(zero_copy_only=False)
     if columns > 1 and delimiter <= " " and found.any():
         found &= pc.count_substring(lines, delimiter).to_numpy(zero_copy_only=False) == 0
@@ -153,10 +159,11 @@ def blank(lines: pa.Array, columns: int, delimiter: str) -> Bools:
 
 
 def cells_of(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -> tuple[list[pa.Array], Bools]:
-    """(by column, the text of each line's cell [lines]; which lines have another number of cells [lines]).
+    """Return (by column, the text of each line's cell [lines]; which lines have a wrong number of cells [lines]).
 
-    A cell is null where it is empty without quotes, and where the line has another number. lines: none is blank, and
-    none holds a line end. columns: 2 or more.
+    A cell is null if it is empty without quotes, or if the line has a wrong number of cells.
+
+    lines: not blank, without line ends. columns: 2 or more
     """
     odd = np.zeros(len(lines), np.bool_)
     if quote is not None and _may_have(lines, quote):
@@ -169,7 +176,7 @@ def cells_of(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -
     bad[np.flatnonzero(~odd)[~wrong]] = False
     if not odd.any() and not wrong.any():
         return cells, bad
-    # In the order of the lines: those that Arrow's parser has split, and the others.
+    # Put the lines that Arrow's parser has split, and the other lines, back into their order.
     place = np.zeros(len(lines), np.int64)
     place[~bad] = np.arange(len(plain) - wrong.sum())
     own: list[list[str]] = []
@@ -184,24 +191,24 @@ def cells_of(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -
 
 
 def _may_have(lines: pa.Array, mark: str) -> bool:
-    """Whether there may be this ASCII character in one of the lines."""
+    """Return whether one of the lines may contain this ASCII character."""
     data = lines.buffers()[2]
     return data is not None and bool((np.frombuffer(data, np.uint8) == ord(mark)).any())
 
 
 def _well_quoted(delimiter: str, quote: str) -> str:
-    """A regular expression of the lines whose quoted cells close, right before a delimiter or the line's end."""
+    """Return a regular expression of the lines whose quoted cells close right before a delimiter or the line's end."""
     d, q = re.escape(delimiter), re.escape(quote)
     cell = f"(?:[^{q}{d}][^{d}]*|{q}(?:[^{q}]|{q}{q})*{q}|)"
     return f"^{cell}(?:{d}{cell})*$"
 
 
 def _by_arrow(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -> tuple[list[pa.Array], Bools]:
-    """(by column, the cells of the lines that have as many; which have not [lines]), by Arrow's parser.
+    """Split lines with Arrow's parser. lines: well quoted
 
-    lines: well quoted
+    Return (by column, the cells of lines with the right number of cells; which lines have a wrong number [lines]).
     """
-    # The first line is ours: a mark of the byte order is then a text like others, and there is always a row.
+    # The first line is ours. So a byte order mark is ordinary text, and there is always a row.
     texts = pa.concat_arrays([pa.array([delimiter * (columns - 1)]), lines])
     joined = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
     wrong = np.zeros(len(texts), np.bool_)
@@ -225,7 +232,7 @@ def _by_arrow(lines: pa.Array, columns: int, delimiter: str, quote: str | None) 
 
 
 def loose_fields(line: str, delimiter: str, quote: str) -> list[str]:
-    """The fields of a line whose quoting may be wrong, as Spark's parser finds them (Univocity, STOP_AT_DELIMITER)."""
+    """Return the fields of a line whose quoting may be wrong, as Spark's parser does (Univocity, STOP_AT_DELIMITER)."""
     fields, place = [], 0
     while True:
         if line.startswith(quote, place):
@@ -245,14 +252,14 @@ def _end(line: str, place: int, delimiter: str) -> int:
 
 
 def _quoted(line: str, place: int, delimiter: str, quote: str) -> tuple[str, int]:
-    """(the field whose text begins at `place`, behind a quote; where it ends)."""
+    """Return (the field whose text begins at `place`, after a quote; where the field ends)."""
     if place == len(line):
         return quote, place
     value = ""
     while True:
         close = line.find(quote, place)
         if close < 0:
-            return value + line[place:], len(line)  # it does not close
+            return value + line[place:], len(line)  # the quote does not close
         value += line[place:close]
         place = close + 1
         if not line.startswith(quote, place):
@@ -262,8 +269,8 @@ def _quoted(line: str, place: int, delimiter: str, quote: str) -> tuple[str, int
     while behind < len(line) and line[behind] <= " " and line[behind] != delimiter:
         behind += 1
     if behind == len(line) or line[behind] == delimiter:
-        return value, behind  # white space behind the closing quote does not count
+        return value, behind  # white space after the closing quote does not count
     end = _end(line, behind, delimiter)
-    # A quirk of the parser: it adds a quote that it has looked at last.
+    # A quirk of Univocity: it adds a quote that it looked at last.
     again = end == len(line) and behind > place and line[behind] != quote and line.startswith(quote, behind + 1)
     return quote + value + quote + line[place:end] + (quote if again else ""), end

@@ -1,7 +1,7 @@
-"""What the columns that a cut goes by come to: one int64 a row, in Spark's expressions.
+"""Computes the cut value of each row, one int64, from the columns that a cut uses, in Spark's expressions.
 
-By key it is a hash of the columns as text; by time microseconds since 1970 (UTC where neither the column nor its text
-names a zone), or the whole number itself; by column the index of the split in SPLITS. Null: the row is bad.
+By key: a hash of the columns as text. By time: microseconds since 1970, or the whole number itself. A time is in UTC if
+neither the column nor its text names a zone. By column: the index of the split in SPLITS. Null: the row is bad.
 """
 
 from __future__ import annotations
@@ -25,17 +25,20 @@ _NO_ZONE = _DAY + r"[ T]\\d{1,2}:\\d{2}(:\\d{2}(\\.\\d*)?)?"
 
 @dataclass(frozen=True)
 class CutColumns:
-    """The columns that a cut goes by, as the source names them, and what their values are."""
+    """The columns that a cut uses, by their names in the source, and the kind of their values."""
 
     names: tuple[str, ...] = ()
     kind: Literal["key", "time", "number", "split"] = "key"
 
     @classmethod
     def of(cls, cut: CutConfig, names: Sequence[str], types: Sequence[str], frame: DataFrame) -> CutColumns:
-        """names, types: of the columns that `cut` needs. frame: of these columns alone, of the training rows; a column
-        of text is asked for its first value, unless a boundary shows what it holds.
+        """Return the columns that `cut` uses.
 
-        Raises ConfigError where a column cannot be what the cut takes it for.
+        names, types: of these columns.
+        frame: only these columns, of the training rows. If no boundary shows what a text column holds, its first value
+            is read.
+
+        Raise ConfigError if a column's type does not fit the cut.
         """
         if cut.by not in ("time", "column"):
             return cls(tuple(names))
@@ -67,8 +70,11 @@ class CutColumns:
     def value(
         self, columns: Sequence[str], types: Sequence[str], nulls: Sequence[str] = (), folders: Sequence[str] = ()
     ) -> Column:
-        """The int64, or null. columns: what they are called in the frame. types: theirs. nulls: texts that are null.
-        folders: the columns that folders give, in which no text is null"""
+        """Return the int64 of each row, or null.
+
+        columns: names in the frame. types: of the columns. nulls: texts that are null.
+        folders: the columns that folders give, in which no text is null
+        """
         from pyspark.sql import functions as sql
 
         if self.kind == "key":
@@ -80,9 +86,9 @@ class CutColumns:
         return sql.expr(f"cast({_EXPRESSIONS[self.kind](f'`{columns[0]}`', types[0])} as bigint)")
 
     def text(self, columns: Sequence[str], nulls: Sequence[str] = (), folders: Sequence[str] = ()) -> Column:
-        """What to show of a row whose value is null: the columns' values, or null where there is a null.
+        """Return what to show of a row whose value is null: the columns' values, or null if one of them is null.
 
-        nulls, folders: as `value` takes them
+        nulls, folders: as in `value`
         """
         from pyspark.sql import functions as sql
 
@@ -90,7 +96,7 @@ class CutColumns:
         return sql.concat(*(part for text in texts for part in (sql.lit(", "), text)))
 
     def problem(self, text: str | None) -> tuple[str, str]:
-        """(the reason why a row is bad, the reason without its value). text: as `text` gives it"""
+        """Return (why a row is bad, the reason without its value). text: from the expression of `text`"""
         names = ", ".join(repr(name) for name in self.names)
         subject = f"column {names} of the cut" if len(self.names) == 1 else f"columns {names}, cut.columns"
         if text is None:
@@ -104,7 +110,7 @@ class CutColumns:
 
 
 def _text(name: str, nulls: Sequence[str]) -> Column:
-    """The column as text; null where that is one of `nulls`."""
+    """Return the column as text. Null if the text is one of `nulls`."""
     from pyspark.sql import functions as sql
 
     text = sql.col(name).cast("string")

@@ -1,4 +1,4 @@
-"""What Spark's errors say about the input: which file is not what it should be, and why."""
+"""Finds in Spark's errors what is wrong with the input: which file, and why."""
 
 from __future__ import annotations
 
@@ -86,22 +86,22 @@ _FOUND = (
         "SPARK_CONF_DIR or HADOOP_CONF_DIR, or set spark.hadoop.hive.metastore.uris",
     ),
 )
-"""Patterns of what Spark, Hadoop and their libraries say, each with what is wrong; the first that is found counts.
+"""Patterns of messages of Spark, Hadoop and their libraries, each with what is wrong. The first that matches counts.
 
-file: an address, in which characters are encoded. path: one in which none are.
+file: an address with encoded characters. path: a path without encoded characters.
 """
 _UNPACKING = re.compile(
     r"\bat (?:\S+/)?(?:org\.apache\.hadoop\.io\.compress|java\.util\.zip|org\.apache\.(?:orc|parquet|avro))\."
 )
-"""A line of a Java trace in what unpacks files; what unpacks a shuffle's blocks is elsewhere."""
+"""A line of a Java trace in code that unpacks files. Other code unpacks the blocks of a shuffle."""
 _NO_FILE = re.compile(
     r"Python worker|PythonException|FetchFailed|org\.apache\.hadoop\.ipc\.|End of File Exception between"
 )
-"""A connection to a Python worker, an executor or a NameNode that ended, or what a user's function says."""
+"""A lost connection to a Python worker, an executor or a NameNode, or an error in a user's function."""
 
 
 def problem(text: str) -> tuple[str | None, str] | None:
-    """(the file, if it is named; what is wrong with it) where an error's text is about the input; None otherwise."""
+    """Return (the file or None, what is wrong with it) if an error's text is about the input, otherwise None."""
     for pattern, meaning in _FOUND:
         found = re.search(pattern, text)
         if found and (meaning != _DAMAGED or (_UNPACKING.search(text) and not _NO_FILE.search(text))):
@@ -118,9 +118,9 @@ def _without_scheme(path: str) -> str:
 
 @contextmanager
 def input_failures(spark: SparkSession, place: str, files: Sequence[str]) -> Iterator[None]:
-    """Turn those of Spark's errors that are about the input into InputErrors, which name the file.
+    """Turn Spark's errors about the input into InputErrors, which name the file.
 
-    place: what the error names where no file is known. files: those that are read.
+    place: what the error names if no file is known. files: the files that are read
     """
     try:
         yield
@@ -137,12 +137,13 @@ def input_failures(spark: SparkSession, place: str, files: Sequence[str]) -> Ite
 
 
 def is_sparks(error: Exception) -> bool:
-    """Whether an error came from Spark, and may be about the input: that a metastore is away is not."""
+    """Return whether an error came from Spark, and may be about the input. An unreachable metastore is not about the
+    input."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") and NO_METASTORE not in str(error)
 
 
 def said(error: Exception) -> str:
-    """What an error of Spark's says, in one line: about the input where it is about that."""
+    """Return an error of Spark in one line. If it is about the input, return what is wrong with the input."""
     found = problem(str(error))
     if found is not None:
         return f"{found[0]}: {found[1]}" if found[0] else found[1]
@@ -150,7 +151,7 @@ def said(error: Exception) -> str:
 
 
 def _damaged(spark: SparkSession, files: Sequence[str]) -> tuple[str, str] | None:
-    """(the first gzip or bzip2 file that cannot be read to its end, why); they are read in executors."""
+    """Return (the first gzip or bzip2 file that cannot be read to its end, why), or None. Executors read the files."""
     packed = [path for path in files if path.endswith((".gz", ".bz2")) and filesystem.is_known(path)]
     if not packed:
         return None
@@ -159,14 +160,14 @@ def _damaged(spark: SparkSession, files: Sequence[str]) -> tuple[str, str] | Non
 
 
 def damage(path: str) -> str | None:
-    """What is wrong with a gzip or bzip2 file; None where it can be read to its end."""
+    """Return what is wrong with a gzip or bzip2 file, or None if it can be read to its end."""
     with open_raw(path) as (stream, gzipped):
         unpacked = stream if gzipped else bz2.BZ2File(stream)
         try:
             while unpacked.read(1024 * 1024):
                 pass
         except (*GZIP_ERRORS, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:  # the file system's
+            if isinstance(error, OSError) and error.errno is not None:  # an error of the file system
                 raise
             return gzip_problem(error, "gzip" if gzipped else "bzip2")
     return None

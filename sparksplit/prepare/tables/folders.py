@@ -1,8 +1,8 @@
-"""Columns that the names of folders give: `city=K%C3%B6ln/` is the text `Köln` in the column `city`, for every format.
+"""Columns from the names of folders: `city=K%C3%B6ln/` is the text `Köln` in the column `city`, for every format.
 
-Spark would guess a type from all the folders that are there (00501 and 501 would be one number, and one day's folders
-another type than a year's), and decode a name byte by byte. So its readers look into all folders without reading their
-names, and the values come from the paths of the files.
+Spark would guess a type from all folders that exist. 00501 and 501 would be one number, and one day's folders could
+have another type than a year's. Spark would also decode a name byte by byte. So Spark's readers ignore the names of
+folders, and the values come from the paths of the files.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     from sparksplit.prepare.tables.raw_frame import RawFrame
 
 EVERY_FOLDER = {"recursiveFileLookup": "true"}
-"""Options with which Spark reads all files below a folder, and no column from a folder's name."""
+"""Options with which Spark reads all files below a folder, and takes no column from a folder's name."""
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
 def with_folders(raw: RawFrame, found: Found, file_of_line: str, asked: Collection[str] = ()) -> RawFrame:
-    """`raw`, read of what was `found`, with the columns that folders give, as texts behind the files' own.
+    """Return `raw`, read from `found`, with the columns that folders give. They are texts, and follow the files' own
+    columns.
 
-    file_of_line: an SQL expression of the file that a row of `raw.lines` came from. asked: the columns that folders in
-    the paths themselves give too, where the files have none of the name
+    file_of_line: SQL expression of the file that a row of `raw.lines` came from.
+    asked: columns that may also come from folders in the paths themselves, if the files lack them.
 
-    Raises InputError where the files have such a column too, and where a folder's name cannot be read.
+    Raise InputError if the files also have one of the columns, or if a folder's name cannot be read.
     """
     own = {name.lower() for name, _ in raw.types}
     found = with_outer(found, [name for name in asked if name.lower() not in own])
@@ -48,8 +49,10 @@ def with_folders(raw: RawFrame, found: Found, file_of_line: str, asked: Collecti
 
 
 def like_folders(raw: RawFrame, train: RawFrame) -> RawFrame:
-    """`raw` with those of its columns as texts that folders give for the training rows, as far as their texts are
-    written in one way."""
+    """Return `raw` with texts for the columns that folders give in the training rows.
+
+    Only columns whose values have one spelling become texts: whole numbers and dates.
+    """
     from pyspark.sql import functions as sql
 
     kinds = ("tinyint", "smallint", "int", "bigint", "date")
@@ -64,13 +67,13 @@ def like_folders(raw: RawFrame, train: RawFrame) -> RawFrame:
 
 
 def are_whole(values: set[str]) -> bool:
-    """Whether all these texts are whole numbers in the one way of writing them: then they are one value each as
-    numbers too."""
+    """Return whether all these texts are whole numbers in their shortest form. Then different texts are different
+    numbers."""
     return bool(values) and all(_WHOLE.fullmatch(value) for value in values)
 
 
 def _columns(found: Found, file: str) -> list[Any]:
-    """The columns of a row of the file at an address. file: an SQL expression of the address"""
+    """Return the columns that folders give to a row. file: SQL expression of the address of the row's file"""
     from pyspark.sql import functions as sql
 
     columns = []
@@ -78,14 +81,14 @@ def _columns(found: Found, file: str) -> list[Any]:
         if not name:
             continue
         folder = sql.substring_index(sql.substring_index(sql.expr(file), "/", place - len(found.columns) - 1), "/", 1)
-        folder = _unquoted(folder)  # as an address; then the value as a part of the path
+        folder = _unquoted(folder)  # decodes the address; then the value is decoded as a part of the path
         value = _unquoted(sql.substr(folder, sql.locate("=", folder) + sql.lit(1)))
         columns.append(sql.when(~value.isin(*NO_VALUE), value).alias(name))
     return columns
 
 
 def _unquoted(text: Any) -> Any:
-    """As urllib's `unquote`: Java's decoder takes `+` for a space, and fails at a `%` that encodes nothing."""
+    """Decode like urllib's `unquote`. Java's decoder reads `+` as a space, and fails at a `%` that encodes nothing."""
     from pyspark.sql import functions as sql
 
     marked = sql.regexp_replace(text, "%(?![0-9A-Fa-f]{2})", "%25")

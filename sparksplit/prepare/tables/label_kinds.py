@@ -1,4 +1,4 @@
-"""Whether labels are classes or numbers to predict, by their column's type and values."""
+"""Decides whether labels are classes or numbers to predict, by their column's type and values."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _WHOLE_TEXT = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*", re.ASCII)
 
 
 def is_number(kind: str) -> bool:
-    """Whether Spark's type is one of numbers, or boolean."""
+    """Return whether Spark's type `kind` is a number or boolean."""
     return kind in _NUMBERS or kind.startswith("decimal(")
 
 
 def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str) -> tuple[str, str | None]:
-    """(integer, number or text: how the labels in the column `name` are read; what to tell the user about it).
+    """Return (how the labels in the column `name` are read: integer, number or text; a message for the user or None).
 
-    Reads labels that have a point, to see whether they are whole numbers. Raises ConfigError where the column cannot
-    have the labels that the configuration asks for.
+    Labels that have a point are read, to see whether they are whole numbers. Raise ConfigError if the column cannot
+    have labels of the type in the configuration.
     """
     asked, train = config.label_type, parts["train"]
     if name in train.folders:
@@ -63,8 +63,10 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
 
 
 def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str | None]:
-    """As `kind_of_label`, for labels with a point. limits: the least and the greatest label if all of them are whole
-    numbers; None if not"""
+    """Like `kind_of_label`, for labels with a point.
+
+    limits: the smallest and the largest label if all labels are whole numbers, otherwise None
+    """
     if limits is None:
         return "number", None
     if limits == (0.0, 1.0):
@@ -87,19 +89,19 @@ def _of_texts(texts: Sequence[str], column: str) -> tuple[str, str | None]:
 
 
 def _is_nominal(train: RawFrame, name: str) -> bool:
-    """Whether pyspark.ml says that the column has indices of categories, as its StringIndexer makes them."""
+    """Return whether pyspark.ml marks the column as indices of categories, as its StringIndexer does."""
     metadata = next(field.metadata for field in train.frame.schema.fields if field.name == name)
     attribute = (metadata or {}).get("ml_attr", {})
     return isinstance(attribute, dict) and attribute.get("type") in ("nominal", "binary")
 
 
 def _limits(train: RawFrame, name: str) -> tuple[float, float] | None:
-    """The least and the greatest label if all of them are whole numbers; None if not."""
+    """Return the smallest and the largest label if all labels are whole numbers, otherwise None."""
     from pyspark.sql import functions as sql
 
     value = sql.col(PLACE.format(train.frame.columns.index(name))).cast("double")
     labels = by_place(train.frame).select(value.alias("label")).where("label IS NOT NULL AND NOT isnan(label)")
-    if labels.where("label != rint(label)").head(1):  # Spark looks no further than to the first
+    if labels.where("label != rint(label)").head(1):  # Spark stops at the first
         return None
     least, most = labels.agg(sql.min("label"), sql.max("label")).collect()[0]
     return None if least is None else (least, most)

@@ -1,8 +1,7 @@
-"""The lines that bad rows of text files are on: looked up in executors, once the few that are reported are known.
+"""Finds the lines of bad rows in text files. Executors do this after the few rows to report are known.
 
-Spark's readers tell no line numbers. A bad row carries a mark of its text (`row`, below 0), and the lines of its file
-that have the same mark are numbered. What a parser may take away does not count for a mark: quotes, backslashes and
-white space.
+Spark's readers give no line numbers. So a bad row carries a mark of its text (`row`, below 0). The lines of its file
+with this mark are then numbered. The mark leaves out what a parser may remove: quotes, backslashes and white space.
 """
 
 from __future__ import annotations
@@ -23,27 +22,28 @@ _DIGITS = 15
 ROW_TEXT = 200
 """Characters of a bad row's text that are kept."""
 _FILES = 1000
-"""Files that are read again at most."""
+"""Largest number of files to read again."""
 
 
 def line_mark(text: str) -> int:
-    """A number below 0 for the first line of `text`; the same for lines that differ in what parsers drop alone."""
+    """Return a number below 0 for the first line of `text`. Lines that differ only in what parsers remove have equal
+    numbers."""
     line = text.split("\n", 1)[0].translate({ord(character): None for character in _DROPPED})
     return -1 - int(hashlib.md5(line.encode(), usedforsecurity=False).hexdigest()[:_DIGITS], 16)
 
 
 def line_mark_sql(line: str) -> str:
-    """`line_mark` of one line in Spark's SQL. line: an expression"""
+    """Return `line_mark` of one line in Spark's SQL. line: an SQL expression"""
     dropped = r"""'"\'\\ \t\r\uFEFF'"""
     return f"-1 - CAST(conv(substring(md5(translate({line}, {dropped}, '')), 1, {_DIGITS}), 16, 10) AS BIGINT)"
 
 
 Lines = dict[tuple[str, int], dict[int, str]]
-"""By file and mark: the lines that have it, by number, and how each begins."""
+"""By file and mark: the lines with this mark, by number, and how each begins."""
 
 
 def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
-    """The lines of files that have the marks; wanted: (file, mark)."""
+    """Return the lines of files that have these marks. wanted: (file, mark)"""
     from pyspark.sql import functions as sql
 
     files, marks = sorted({file for file, mark in wanted if mark < 0})[:_FILES], {mark for _, mark in wanted}
@@ -57,7 +57,8 @@ def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
         sql.expr(line_mark_sql("value")).alias("mark"),
         sql.substring("value", 1, ROW_TEXT).alias("begin"),
     )
-    # Each task numbers the lines of its blocks in their order: how many a block has says where the next one begins.
+    # Each task numbers the lines of its blocks in order. The number of lines in a block shows where the next block
+    # begins.
     blocks = numbered.groupBy("file", "start").agg(sql.min("id"), sql.count("id")).collect()
     before: dict[tuple[str, int], int] = {}
     for file in {block.file for block in blocks}:
@@ -73,10 +74,10 @@ def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
 
 
 def assigned(rows: Sequence[BadRow], found: Lines) -> list[BadRow]:
-    """`rows`, those that have a mark with the number of their line, from 1, or 0 where it cannot be told.
+    """Return `rows` with the number of their line, from 1, in place of a mark. 0: the line is unknown.
 
-    found: each line that becomes a row's is taken out. A line that begins as a row's text does is that row's; rows that
-    are equal are bad for the same reason, so it does not matter which is on which line.
+    found: each line that is assigned to a row is removed. A line that begins like a row's text belongs to this row.
+        Equal rows are bad for one reason, so it does not matter which of them gets which line
     """
     numbers: dict[int, int] = {}
     for exact in (True, False):

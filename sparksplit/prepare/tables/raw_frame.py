@@ -1,4 +1,4 @@
-"""Raw columns, as a reader gives them to all that follows."""
+"""The raw columns that a reader returns."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ if TYPE_CHECKING:
 
 
 class Decoder(Protocol):
-    """Makes the features of a column of bytes; picklable. tensor: what a value becomes."""
+    """Makes the features of a column of bytes. Picklable. tensor: what a value becomes"""
 
     @property
     def tensor(self) -> TensorSpec: ...
 
     def values(self, encoded: pa.Array) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-        """(the values, and which of them cannot be had), both [rows, values]."""
+        """Return (the values, which of them could not be decoded), both [rows, values]."""
 
     def problem(self, content: bytes | None) -> tuple[str, str]:
-        """(why `content` cannot be decoded, the same without what is particular to it)"""
+        """Return (why `content` cannot be decoded, the reason without details of this value)."""
 
 
 @dataclass(frozen=True)
 class RawFrame:
     """Raw columns, and what is known of a row's origin.
 
-    frame: the columns, and those that are `hidden`, which the expressions below may use.
-    file, row: SQL expressions of the file that a row came from, and of its number there from 1; None if unknown.
-    bad: that of a struct (reason, text, fatal; see BadRow) for a row that is bad before anyone looks at its columns,
-    null for all others; None where there is no such row.
-    label: the label's column where the configuration names none.
-    decoded: the only column of features, of bytes, and what decodes them.
-    cells: how texts are read, where all columns are texts; then a bad row has no reason if its text is a record.
-    lines: then, where a line is a record, the same ones in whole lines, which csv_lines.py splits in less time: a
-    column of lines, and the partition's columns.
-    row_bytes: bytes of a row, where it may have more than its tensors.
-    exact: by the name of a column of doubles, the hidden one that has the text of its whole numbers, null for others.
-    folders: by the name of a column that the names of folders give, its values.
-    notes: what was done to the columns, for people.
+    frame: the columns, and the `hidden` columns, which the SQL expressions may use.
+    file, row: SQL expressions of the file that a row came from, and of the row's number there, from 1. None: unknown.
+    bad: SQL expression of a struct (reason, text, fatal; see BadRow) for a row that is bad before its columns are
+        checked. Null for other rows. None: no row is bad so early.
+    label: the label's column if the configuration names none.
+    decoded: the only column of features (bytes), and its decoder.
+    cells: how texts are read, if all columns are texts. Then a bad row has no reason if its text is a record.
+    lines: with `cells`, the rows as whole lines, if each line is a record. Columns: the line, and the partition's
+        columns. csv_lines.py splits lines in less time than Spark.
+    row_bytes: bytes of a row, if it may have more than its tensors.
+    exact: by the name of a column of doubles, the hidden column with the texts of its whole numbers (null for others).
+    folders: by the name of a column that folders give, its values.
+    notes: messages for the user about what was done to the columns.
     """
 
     frame: DataFrame
@@ -65,11 +65,11 @@ class RawFrame:
 
     @property
     def types(self) -> list[tuple[str, str]]:
-        """(name, Spark's type) of each column that is not hidden; a name may be there twice."""
+        """(name, Spark's type) of each column that is not hidden. A name may occur twice."""
         fields = self.frame.schema.fields
         return [(field.name, field.dataType.simpleString()) for field in fields if field.name not in self.hidden]
 
     @property
     def named(self) -> bool:
-        """Whether the columns have names of the user's."""
+        """Whether the columns have names from the user."""
         return self.cells is None or self.cells.named

@@ -1,7 +1,8 @@
-"""What Spark reads, with its own readers: each gives a DataFrame of raw columns, from which columns.py makes rows.
+"""Reads raw columns with Spark's own readers. Each reader returns a DataFrame, from which columns.py makes rows.
 
-To add a format: a function like `files` here (or in a file beside this one) and a line in prepare/formats.py. Nothing
-else needs to know it: finding files, parts, labels, kept columns, types, bad rows and digests are columns.py's.
+To add a format, add a function like `files` (here, or in prepare/sources/) and a line in prepare/formats.py. No other
+module needs to know the format. This module finds files and parts. columns.py handles labels, kept columns, types and
+bad rows.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ METADATA = "_metadata.file_path"
 DATA_FILES = {"pathGlobFilter": "{[^_]*,_*=*}"}
 """Options that keep Spark from taking columns from `_metadata` and `_common_metadata`, which may be out of date."""
 _COUNT = 10_000
-"""Paths that Spark is asked about at a time."""
+"""Number of paths to ask Spark about at a time."""
 
 
 Read = Callable[["SparkSession", InputConfig, Found], RawFrame]
-"""Reads what was found at the paths of one part (nothing, for a table or a query)."""
+"""Reads the files that were found at the paths of one part. A table or a query has no files."""
 
 
 @dataclass(frozen=True)
 class Raw:
-    """The raw columns of every part: train, and validation and test where they have files of their own.
+    """The raw columns of every part: train, and validation and test if they have files of their own.
 
-    files: (path, facts) of each file, by part; empty where there are none to look at, or where they do not tell all.
-    plan: what is done with the files' rows; "" where they are taken as they are.
+    files: (path, facts) of each file, by part. Empty if there are none, or if the rows also depend on something else.
+    plan: what Spark does with the files' rows. "": the rows are taken as they are.
     """
 
     parts: dict[str, RawFrame]
@@ -53,15 +54,16 @@ class Raw:
 
     @property
     def digest(self) -> str | None:
-        """A hash of the files' names, bytes and times of change, and of the plan; None where there are no files."""
+        """A hash of the files' names, bytes and modification times, and of the plan. None: there are no files."""
         facts = [[part, path, one.bytes, one.modified] for part, files in self.files.items() for path, one in files]
         return digest([*facts, self.plan] if self.plan else facts) if facts else None
 
 
 def read(spark: SparkSession, config: InputConfig, asked: Collection[str] = ()) -> Raw:
-    """What `config` names, read by the reader of its format. asked: columns that are wanted by name.
+    """Return the raw columns of the input in `config`, from the reader of its format. asked: columns that are wanted by
+    name
 
-    Raises InputError where there is nothing to read, or where Spark cannot read it.
+    Raise InputError if there is nothing to read, or if Spark cannot read it.
     """
     reader = format_of(config.format).load_reader()
     keys = {"train": "path", "validation": "validation", "test": "test"}
@@ -80,14 +82,16 @@ def read(spark: SparkSession, config: InputConfig, asked: Collection[str] = ()) 
 
 
 def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Files whose columns have names and types: the format's name is Spark's."""
+    """Read files whose columns have names and types. The format's name is also Spark's name."""
     reader = spark.read.format(config.format).options(**EVERY_FOLDER, **as_written(spark, config.format))
     return RawFrame(reader.load(found.roots), METADATA)
 
 
 def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
-    """Options of a reader that takes old dates and times of Parquet and Avro as they are, where the session's settings
-    do not say by which calendar they were written: Spark 3 refuses them otherwise."""
+    """Return reader options that take old dates and timestamps of Parquet and Avro as they are.
+
+    Without them, Spark 3 refuses these values if the session's settings name no calendar.
+    """
     keys = {
         "parquet": {"datetimeRebaseMode": "datetimeRebaseModeInRead", "int96RebaseMode": "int96RebaseModeInRead"},
         "avro": {"datetimeRebaseMode": "datetimeRebaseModeInRead"},
@@ -97,7 +101,7 @@ def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
 
 
 def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Avro files. Raises ConfigError where Spark lacks its package for Avro."""
+    """Read Avro files. Raise ConfigError if Spark lacks its package for Avro."""
     if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
         error: ConfigError = config.error(
             "format", f"avro needs a package that this Spark does not have; add --packages {AVRO}"
@@ -113,20 +117,22 @@ def _has_class(spark: SparkSession, name: str) -> bool:
 
 
 def table(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """A table of the session's catalog."""
+    """Read a table of the session's catalog."""
     assert config.table is not None
     return RawFrame(spark.table(config.table), "input_file_name()")
 
 
 def query(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """The rows of a query."""
+    """Read the rows of a query."""
     assert config.query is not None
     return RawFrame(spark.sql(config.query))
 
 
 def plan_of_files(frame: DataFrame) -> str | None:
-    """What Spark does with the rows of files to make those of `frame`, always in the same words; None where they come
-    from elsewhere too, or where the same files may give other rows."""
+    """Return what Spark does with the rows of files to make `frame`, as a text without ids that change.
+
+    Return None if rows also come from elsewhere, or if the same files may give other rows.
+    """
     with settings(frame.sparkSession, {"spark.sql.debug.maxToStringFields": str(2**31 - 1)}):
         plan = frame._jdf.queryExecution().optimizedPlan()
         leaves = plan.collectLeaves()
@@ -146,7 +152,7 @@ def _has_files(relation: Any) -> bool:
 
 
 def has_footers(frame: DataFrame) -> bool:
-    """Whether Spark counts the rows of `frame` without reading them: it is nothing but columns of Parquet or ORC."""
+    """Return whether Spark counts the rows of `frame` without reading them: all are columns of Parquet or ORC files."""
     return _has_footers(frame._jdf.queryExecution().optimizedPlan())
 
 
@@ -164,7 +170,7 @@ def _has_footers(plan: Any) -> bool:
 
 
 def found_at(spark: SparkSession, paths: Sequence[str]) -> Found:
-    """What `paths` name, wherever they are."""
+    """Return the files that `paths` name, wherever they are."""
     ours = [path for path in paths if filesystem.is_known(path)]
     parts = [find(ours)] if ours else []
     theirs = {path: _found_by_spark(spark, path) for path in paths if not filesystem.is_known(path)}
@@ -178,7 +184,7 @@ def found_at(spark: SparkSession, paths: Sequence[str]) -> Found:
 
 
 def _found_by_spark(spark: SparkSession, path: str) -> Found:
-    """As listing.find, for a path that only Spark's Hadoop file systems reach; it may be a pattern."""
+    """Like listing.find, for a path that only Spark's Hadoop file systems reach. The path may be a pattern."""
     files = [file for file in _facts(spark, [path]) if file[1].bytes]
     if not files:
         raise InputError(f"{path}: holds no rows")
@@ -188,42 +194,43 @@ def _found_by_spark(spark: SparkSession, path: str) -> Found:
 
 
 def facts_of_files(spark: SparkSession, uris: Sequence[str]) -> list[tuple[str, FileFacts]]:
-    """(path, facts) of the files at these addresses, as a DataFrame's `inputFiles` gives them."""
+    """Return (path, facts) of the files at these addresses, which come from a DataFrame's `inputFiles`."""
     plain = sorted(escaped(unquote(uri)) for uri in uris)
     return [file for start in range(0, len(plain), _COUNT) for file in _facts(spark, plain[start : start + _COUNT])]
 
 
 def _facts(spark: SparkSession, paths: Sequence[str]) -> list[tuple[str, FileFacts]]:
-    """What Spark's listing knows of the files at `paths`, which it does not open."""
+    """Return (path, facts) of the files at `paths`, from Spark's listing. No file is opened."""
     listed = spark.read.format("binaryFile").options(**EVERY_FOLDER).load(list(paths))
     rows = listed.selectExpr("path", "length", "unix_micros(modificationTime) AS modified").collect()
     return sorted((hadoop_path(row.path), FileFacts(row.length, row.modified * 1000)) for row in rows)
 
 
 def for_spark(path: str) -> str:
-    """One file as Spark's readers take it."""
+    """Return the path of one file in the form that Spark's readers take."""
     return filesystem.for_spark(path) if filesystem.is_known(path) else escaped(path)
 
 
 def escaped(path: str) -> str:
-    """`path` with the characters of Spark's patterns escaped."""
+    """Return `path` with the characters of Spark's patterns escaped."""
     return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
 def plain_path(uri: str) -> str:
-    """The path at an address that Spark gives (`file:/a%20b`), as users write it."""
+    """Return the path of an address from Spark (`file:/a%20b`), as users write it."""
     return unquote(hadoop_path(uri))
 
 
 def hadoop_path(path: str) -> str:
-    """A path that Hadoop gives (`file:/a b`, with nothing encoded), as users write it."""
+    """Return a path from Hadoop (`file:/a b`, with nothing encoded), as users write it."""
     scheme, _, rest = path.partition(":")
     return f"/{rest.lstrip('/')}" if scheme == "file" else path
 
 
 @contextmanager
 def as_input_error(place: str) -> Iterator[None]:
-    """Turn what Spark says about input that it cannot read into an InputError that names the file, or else `place`."""
+    """Turn Spark's errors about input that it cannot read into InputErrors. They name the file, or `place` if it is
+    unknown."""
     try:
         yield
     except Exception as error:

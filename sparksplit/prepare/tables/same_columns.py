@@ -1,7 +1,8 @@
-"""Parquet and ORC by Spark's readers, with the columns of all files: Spark itself takes those of any one of them.
+"""Reads Parquet and ORC with Spark's readers, with the columns of all files. By default, Spark takes the columns of any
+one file.
 
-A column that this one lacks would be no feature; one that has whole numbers there, and fractions in other ORC files,
-would lose the fractions. The files' footers tell. Files that differ in more are read by unlike_files.py.
+A column that this file lacks would be no feature. A column with whole numbers in this file would lose the fractions in
+other ORC files. The files' footers show the columns. unlike_files.py reads files that differ in more.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 _UNLIKE = re.compile(r'\[CANNOT_MERGE_SCHEMAS\][^"]*"(STRUCT<.*?>)"[^"]*"(STRUCT<.*?>)"\.', re.DOTALL)
 _ON_DRIVER, _THREADS = 64, 16
-"""Files whose footers the driver reads itself; and how many at a time."""
+"""Largest number of files whose footers the driver reads itself, and how many it reads at a time."""
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Files with their types. A column that a file lacks is null there.
+    """Read files with their types. A column that a file lacks is null there.
 
-    Raises InputError for a file that is damaged, or that has a column with a type that cannot be that of the others.
+    Raise InputError if a file is damaged, or has a column whose type does not fit the other files.
     """
     options = {**DATA_FILES, **EVERY_FOLDER, **as_written(spark, config.format)}
     paths = [path for path, _ in found.files]
@@ -53,7 +54,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
         file, reason = problem(str(error)) or (None, "")
         if file is None or file in paths:
             raise _meant(spark, config, paths, error, file, reason) from error
-    # It is an empty file, which is left out: without it Spark knows the columns.
+    # The file is empty, and not in `paths`. Without it, Spark can find the columns.
     schema = reader.load([for_spark(path) for path in paths]).schema
     return RawFrame(reader.schema(schema).load(found.roots), METADATA)
 
@@ -61,7 +62,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 def _meant(
     spark: SparkSession, config: InputConfig, paths: Sequence[str], error: Exception, file: str | None, reason: str
 ) -> Exception:
-    """What to raise for an error of Spark's. file, reason: what `problem` says of it"""
+    """Return the exception to raise for an error of Spark. file, reason: what `problem` says about the error"""
     known = [path for path in paths if filesystem.is_known(path)]
     if schemas := _UNLIKE.search(str(error)):
         one, other = (_fields(schema) for schema in schemas.groups())
@@ -75,7 +76,8 @@ def _meant(
 
 
 def _fields(schema: str) -> dict[str, str]:
-    """The columns of a schema in Spark's SQL, with their types; in lower case, as Spark takes `X` and `x` for one."""
+    """Return the columns of a schema in Spark's SQL, with their types. Names are in lower case, because Spark ignores
+    case."""
     from pyspark.sql.types import StructType, _parse_datatype_string
 
     parsed = _parse_datatype_string(schema)
@@ -84,22 +86,24 @@ def _fields(schema: str) -> dict[str, str]:
 
 
 def _unlike(spark: SparkSession, kind: str, paths: Sequence[str], names: Sequence[str]) -> str | None:
-    """Which file has one of the columns `names` with a type that it has in few others.
+    """Return a message about the first file in which a column has another type than in most files, or None.
 
-    names: in lower case. kind: parquet or orc
+    names: of the columns, in lower case. kind: parquet or orc
     """
     files = _each(spark, kind, paths).collect()
     return unlike_files.unlike({path: _of(types or {}, names) for path, types in files}, names)
 
 
 def _of(types: Footer, names: Sequence[str]) -> dict[str, str]:
-    """Those of the columns that `names`, in lower case, say, by these names."""
+    """Return the columns in `names`, by these names (lower case), with their types."""
     return {name.lower(): str(kind) for name, kind in types.items() if name.lower() in names}
 
 
 def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, Footer] | None:
-    """Each file's columns; None where one of the files cannot be read without Spark, or is damaged. Executors read them
-    where there are many."""
+    """Return each file's columns. Executors read them if there are many files.
+
+    Return None if a file is damaged, or cannot be read without Spark.
+    """
     if not all(map(filesystem.is_known, paths)):
         return None
     if len(paths) > _ON_DRIVER:
@@ -112,13 +116,13 @@ def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, 
 
 
 def _each(spark: SparkSession, kind: str, paths: Sequence[str]) -> RDD[tuple[str, Footer | None]]:
-    """Each file's path and columns with their types, as executors find them."""
+    """Return each file's path and columns with their types, which executors read."""
     places = spark.sparkContext.parallelize(paths, max(1, min(len(paths), 1000)))
     return places.map(lambda path: (path, _types(kind, path)))
 
 
 def _types(kind: str, path: str) -> Footer | None:
-    """The columns of a file with their types, as Arrow takes them; None of a damaged file. kind: parquet or orc"""
+    """Return the columns of a file with Arrow's types, or None if the file is damaged. kind: parquet or orc"""
     from pyarrow import orc, parquet
 
     try:
@@ -132,7 +136,7 @@ def _types(kind: str, path: str) -> Footer | None:
                 moments = {column.path for column in places if column.physical_type == "INT96"}
     except (pa.ArrowException, OSError):
         return None
-    # Spark's reader knows the times of ORC, and the old ones of Parquet, which Arrow takes for nanoseconds.
+    # Arrow takes ORC's timestamps, and Parquet's old ones (INT96), for nanoseconds. Spark's reader knows their types.
     own = {
         field.name: pa.timestamp("us", "UTC")
         for field in schema

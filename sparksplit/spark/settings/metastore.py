@@ -1,4 +1,4 @@
-"""Hive's metastore, for a session of our own: the user's, or none that is left behind."""
+"""Hive's metastore for a session that sparksplit starts: the user's own, or a temporary one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _FOLDERS = ("HIVE_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def temporary(settings: Mapping[str, str], conf: Path, folder: Path) -> dict[str, str]:
-    """The settings that put a metastore into `folder` where the user has none: Spark would make one in the working
-    folder.
+    """Return the settings that put a metastore into `folder` if the user has none. Otherwise Spark would make one in
+    the working folder.
 
-    settings: of a session; none are needed unless it has Hive. conf: the folder of Spark's configuration files
+    settings: of a session. Without Hive, no metastore is needed. conf: the folder of Spark's configuration files.
     """
     if settings.get("spark.sql.catalogImplementation") != "hive" or _has_one(settings, conf):
         return {}
@@ -26,5 +26,5 @@ def _has_one(settings: Mapping[str, str], conf: Path) -> bool:
     return (
         any(key.endswith((_URL, "hive.metastore.uris")) for key in settings)
         or any((folder / "hive-site.xml").is_file() for folder in folders)
-        or Path("metastore_db").is_dir()  # Spark's own, made here earlier
+        or Path("metastore_db").is_dir()  # Spark has made one here earlier
     )

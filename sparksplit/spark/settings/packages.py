@@ -1,4 +1,4 @@
-"""Spark's packages: those that a session needs are fetched by Spark as it starts, with what it prints held back."""
+"""Spark's packages: Spark downloads a session's packages as it starts, and its output is held back meanwhile."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NOT_FOUND = re.compile(r"unresolved dependency: ([^\]]+)")
 
 
 def wanted(packages: str, configured: Mapping[str, str], jars: Sequence[str]) -> str:
-    """The value of `spark.jars.packages` that brings `packages` (group:artifact:version, with commas between them)
-    beside those that the user has `configured`; "" for none.
+    """Return the value of `spark.jars.packages` that adds `packages` (group:artifact:version, separated by commas) to
+    those that the user has `configured`. "" if there are none.
 
-    Left out are those that are there already: among Spark's own `jars`, file names, or in what is configured.
+    Packages that are there already are left out: in Spark's own `jars` (file names), or in the configuration.
     """
     there = [*jars, *(part for key in _ELSEWHERE for part in configured.get(key, "").split(","))]
     more = [one for one in packages.split(",") if one and not any(one.split(":")[1] in part for part in there)]
@@ -29,9 +29,9 @@ def wanted(packages: str, configured: Mapping[str, str], jars: Sequence[str]) ->
 
 
 def launch() -> Any:
-    """Start Spark's JVM, as pyspark would, with packages to fetch. Until it runs nothing of it is shown.
+    """Start Spark's JVM like pyspark, with packages to download. Hold back the output until the JVM runs.
 
-    Raises RunError where a package cannot be fetched.
+    Raise RunError if a package cannot be downloaded.
     """
     from pyspark.java_gateway import launch_gateway
 
@@ -57,12 +57,12 @@ def launch() -> Any:
 
 
 def _coordinates(text: str) -> str:
-    """`group:artifact:version` of Ivy's `group#artifact;version: not found`."""
+    """Turn Ivy's `group#artifact;version: not found` into `group:artifact:version`."""
     return re.sub("[#;]", ":", text.split(": ", maxsplit=1)[0])
 
 
 class _Held:
-    """Takes what is written into a pipe: held back at first, shown on this process's stderr later."""
+    """Reads a pipe. The text is held back at first, and later shown on this process's stderr."""
 
     def __init__(self, descriptor: int) -> None:
         self._lines: list[str] = []
@@ -79,15 +79,15 @@ class _Held:
                     self._lines.append(line)
 
     def all(self) -> str:
-        """Everything, once whoever writes has ended."""
+        """Return everything after the writer has ended."""
         self._thread.join(5.0)
         return "".join(self._lines)
 
     def show(self) -> None:
-        """Show what comes from now on."""
+        """Show all further text."""
         self._shown = True
 
 
 def spark_jars(home: str) -> list[str]:
-    """The names of the jars that the Spark in the folder `home` has."""
+    """Return the file names of the jars of the Spark in the folder `home`."""
     return [file.name for file in (Path(home) / "jars").glob("*.jar")]

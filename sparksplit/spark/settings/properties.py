@@ -1,4 +1,4 @@
-"""Java's properties files, as spark-defaults.conf is one: read and written as Java does."""
+"""Java's properties files, such as spark-defaults.conf, read and written like Java does."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _CONTINUED = re.compile(r"(?<!\\)(?:\\\\)*\\$")
 
 
 def read(text: str) -> dict[str, str]:
-    """The keys and values; of a key that is there twice, the last value."""
+    """Return the keys and values. For a repeated key, the last value counts."""
     pairs = (_PAIR.fullmatch(line) for line in _lines(text))
     return {_unescaped(pair[1]): _unescaped(pair[2]) for pair in pairs if pair}
 
 
 def written(pairs: Mapping[str, str]) -> str:
-    """A file's text, all ASCII, that `read` and Java make `pairs` of."""
+    """Return a file's text, all ASCII, that `read` and Java turn back into `pairs`."""
     return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in pairs.items())
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Lines without comments and leading blanks, those joined that a backslash at the end continues."""
+    """Yield lines without comments and leading blanks. Join lines that end with a backslash with the next line."""
     begun = ""
     for natural in re.split(r"\r\n|\r|\n", text):
         line = natural.lstrip(" \t\f")
@@ -41,7 +41,7 @@ def _lines(text: str) -> Iterator[str]:
 
 def _unescaped(text: str) -> str:
     plain = _ESCAPE.sub(lambda found: chr(int(found[1], 16)) if found[1] else _LETTERS.get(found[2], found[2]), text)
-    # Java writes a character beyond the first 65,536 as two.
+    # Java writes a character above U+FFFF as two.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""What Spark's settings must be for nodes to run: pure functions, one judge for `train`, `check` and sessions."""
+"""Check Spark's settings for what nodes need: pure functions, shared by `train`, `check` and sessions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from sparksplit.spark.settings.masters import addresses_of
 YARN_EXECUTORS = 2
 """Spark's default of spark.executor.instances on YARN."""
 TENSORFLOW_MEBIBYTES = 1024
-"""What an executor's container needs in addition to its JVM: Python, TensorFlow and a small model take 0.7 to 1 GB."""
+"""MiB that an executor's container needs besides its JVM. Python, TensorFlow and a small model take 0.7 to 1 GB."""
 RECOMMENDED_OVERHEAD = "1536m"
 
 LEAST_MEBIBYTES = 450
-"""What Spark asks of the JVMs of driver and executors."""
+"""MiB that Spark requires for the JVMs of the driver and the executors."""
 
 _WHOLE = (
     "spark.executor.cores",
@@ -52,12 +52,14 @@ class Problem:
     text: str
 
     def error(self) -> ConfigError:
-        """The exception for it."""
+        """Return the exception for this problem."""
         return ConfigError(f"{self.key}: {self.text}")
 
 
 def value_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """Values that Spark could not read; it would end at its start, or take a minute, and often not name the key."""
+    """Yield values that Spark could not read. Spark would end at its start, or take a minute, often without naming the
+    key.
+    """
     for key in _WHOLE:
         if key in settings and not re.fullmatch(r"0*[1-9]\d*", settings[key].strip()):
             yield Problem(key, f"must be a whole number above 0 (is {settings[key]})")
@@ -80,27 +82,27 @@ def value_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def readable(settings: Mapping[str, str]) -> dict[str, str]:
-    """`settings` without those that value_problems names: what can be judged further."""
+    """Return `settings` without the keys in value_problems, so that the rest can be checked."""
     wrong = {problem.key for problem in value_problems(settings)}
     return {key: value for key, value in settings.items() if key not in wrong}
 
 
 def granted_cores(settings: Mapping[str, str]) -> int:
-    """The cores that Spark grants to a task, and so to a node, which is one.
+    """Return the cores that Spark grants to a task, and so to a node, which is one task.
 
-    An executor has one task slot, but may have more cores; on Spark standalone, without spark.executor.cores, it has
-    all of its worker's.
+    An executor has one task slot but may have more cores. On Spark standalone, without spark.executor.cores, it has all
+    cores of its worker.
     """
     return int(settings.get("spark.task.cpus") or 1)
 
 
 def is_standalone(settings: Mapping[str, str]) -> bool:
-    """Whether the master is one of Spark's own."""
+    """Whether the master is a Spark standalone master."""
     return settings.get("spark.master", "").startswith("spark://")
 
 
 def most_executors(settings: Mapping[str, str]) -> int | None:
-    """How many executors the settings allow; None if they do not tell."""
+    """Return how many executors the settings allow; None if unknown."""
     if local := _LOCAL_CLUSTER.fullmatch(settings.get("spark.master", "")):
         return int(local[1])
     if is_standalone(settings):
@@ -112,9 +114,9 @@ def most_executors(settings: Mapping[str, str]) -> int | None:
 
 
 def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """What no node can run under, however many nodes there are.
+    """Yield masters and settings under which no node can run, for any number of nodes.
 
-    settings: Spark's configuration, `spark.master` included.
+    settings: Spark's configuration, including `spark.master`.
     """
     master = settings.get("spark.master", "")
     if re.fullmatch(r"local(\[.*\])?", master):
@@ -133,7 +135,7 @@ def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """What is wrong however many nodes there are, and can be seen before Spark starts, or fails to start."""
+    """Yield problems for any number of nodes that can be found before Spark starts."""
     yield from value_problems(settings)
     settings = readable(settings)
     yield from master_problems(settings)
@@ -147,7 +149,7 @@ def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def standalone_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """Settings under which a command, with nodes or without, would never have an executor on Spark standalone."""
+    """Yield settings under which no command, with or without nodes, ever gets an executor on Spark standalone."""
     settings = readable(settings)
     if not is_standalone(settings):
         return
@@ -161,9 +163,9 @@ def standalone_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Iterator[Problem]:
-    """What breaks a run of `nodes` nodes, with the certain and general problems first.
+    """Yield problems of a run of `nodes` nodes; certain and general problems come first.
 
-    spare: executors needed in addition to the nodes'.
+    spare: executors needed in addition to the nodes.
     """
     yield from start_problems(settings)
     settings = readable(settings)
@@ -180,9 +182,10 @@ def run_problems(settings: Mapping[str, str], nodes: int, spare: int = 0) -> Ite
 
 
 def slot_problems(slots: int, cores: int | None = None) -> Iterator[Problem]:
-    """One node per executor: with two task slots, two nodes could land on one executor and share its GPU.
+    """Yield a problem unless an executor has one task slot. With two slots, two nodes could share one executor and its
+    GPU.
 
-    cores: spark.executor.cores; None where it is not set, and the executors themselves have told their slots.
+    cores: spark.executor.cores; None if it is not set, and the executors themselves have reported their slots.
     """
     if slots == 1:
         return
@@ -203,7 +206,7 @@ def slot_problems(slots: int, cores: int | None = None) -> Iterator[Problem]:
 
 
 def why_few(settings: Mapping[str, str], executors: int) -> str:
-    """What to look at where Spark has had fewer executors than were asked for, without one having been lost."""
+    """Return advice if Spark has had too few executors, and none was lost."""
     cores, memory = settings.get("spark.executor.cores", "?"), settings.get("spark.executor.memory", "1g")
     cores += " core" if cores == "1" else " cores"
     if is_standalone(settings):
@@ -224,7 +227,7 @@ def why_few(settings: Mapping[str, str], executors: int) -> str:
 
 
 def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """GPU keys of which some are missing, or that do not give each node exactly one GPU of its own."""
+    """Yield GPU keys that are missing beside others, or that do not give each node exactly one GPU."""
     given = [key for key, _ in _GPU_KEYS if settings.get(key)]
     standalone = is_standalone(settings)
     for key, value in _GPU_KEYS if given else ():
@@ -239,7 +242,9 @@ def gpu_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
-    """What a run may survive, and only `check` mentions: memory that may run short, workers that start anew."""
+    """Yield problems that a run may survive, such as scarce memory or Python workers that restart. Only `check` reports
+    them.
+    """
     settings = readable(settings)
     if not is_on(settings, "spark.python.worker.reuse", "true"):
         why = "without it, predict loads its model for every task instead of once per Python worker"
@@ -266,7 +271,7 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
                 f" set it to {RECOMMENDED_OVERHEAD} or more, or YARN kills the executors",
             )
         attempts = settings.get("spark.yarn.maxAppAttempts")
-        in_cluster = settings.get("spark.submit.deployMode") == "cluster"  # elsewhere YARN cannot restart the driver
+        in_cluster = settings.get("spark.submit.deployMode") == "cluster"  # YARN restarts a driver only in this mode
         if in_cluster and (attempts is None or int(attempts) > 1):
             yield Problem(
                 "spark.yarn.maxAppAttempts",
@@ -276,7 +281,7 @@ def comfort_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
 
 
 def overhead_mebibytes(settings: Mapping[str, str]) -> int:
-    """MiB that an executor's container has in addition to its JVM's heap."""
+    """Return the MiB of an executor's container besides its JVM's heap."""
     given = settings.get("spark.executor.memoryOverhead")
     if given is not None:
         return mebibytes(given, "spark.executor.memoryOverhead")
@@ -287,7 +292,7 @@ def overhead_mebibytes(settings: Mapping[str, str]) -> int:
 
 
 def mebibytes(size: str, key: str) -> int:
-    """Spark's size with a unit ("1g", "512m"; MiB without one) in MiB. Raises ConfigError that names `key`."""
+    """Turn Spark's size with a unit ("1g", "512m"; MiB without a unit) into MiB. Raise ConfigError that names `key`."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", size.strip().lower())
     if match is None:
         raise ConfigError(f'{key}: must be a size such as 1024m or 2g (is "{size}")')
@@ -296,7 +301,7 @@ def mebibytes(size: str, key: str) -> int:
 
 
 def need(nodes: int, spare: int) -> str:
-    """How many executors are needed, in words."""
+    """Return in words how many executors are needed."""
     feeding = f" ({spare} to feed them)" if spare else ""
     return f"{nodes} nodes need {nodes + spare} executors{feeding}"
 
@@ -308,5 +313,5 @@ def raise_first(problems: Iterator[Problem]) -> None:
 
 
 def is_on(settings: Mapping[str, str], key: str, default: str) -> bool:
-    """Whether a setting that is true or false is true."""
+    """Whether a true-or-false setting is true."""
     return settings.get(key, default).strip().lower() == "true"

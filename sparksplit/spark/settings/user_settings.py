@@ -1,4 +1,4 @@
-"""What the user has told Spark: through spark-submit, or in the files and variables that Spark itself would read."""
+"""The user's settings for Spark, from spark-submit, or from the files and variables that Spark itself reads."""
 
 from __future__ import annotations
 
@@ -31,8 +31,9 @@ _KEYS = {
     "--principal": "spark.kerberos.principal",
     "--keytab": "spark.kerberos.keytab",
 }
-"""Options of spark-submit that say the same as a key. Its value in the file would otherwise be set after Spark has read
-the option, and so replace it."""
+"""Options of spark-submit that set a key. Without this table, the file's value of the key would be set after Spark has
+read the option, and would replace it.
+"""
 _CONF, _FILE = ("--conf", "-c"), "--properties-file"
 
 
@@ -42,9 +43,10 @@ def submitted() -> bool:
 
 
 def configured() -> dict[str, str]:
-    """Keys and values. Read here rather than asked of Spark, so that a wrong setting is known before a JVM runs.
+    """Return the user's keys and values. They are read here, not by Spark, so that a wrong setting is found before a
+    JVM runs.
 
-    Raises ConfigError for a properties file that is named and is not there.
+    Raise ConfigError if a properties file is named but does not exist.
     """
     if submitted():
         from pyspark import SparkConf, SparkContext
@@ -71,18 +73,18 @@ def configured() -> dict[str, str]:
 
 
 def other_arguments() -> list[str]:
-    """What PYSPARK_SUBMIT_ARGS says to spark-submit beside what is `configured`."""
+    """Return the arguments in PYSPARK_SUBMIT_ARGS that `configured` does not cover."""
     return _submit_arguments()[1]
 
 
 def conf_folder() -> Path:
-    """Where Spark's configuration files are."""
+    """Return the folder of Spark's configuration files."""
     home = os.environ.get("SPARK_HOME") or pyspark_home()
     return Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf")
 
 
 def pyspark_home() -> str:
-    """The Spark that belongs to the imported pyspark, whatever SPARK_HOME says: the two versions must agree."""
+    """Return the Spark that belongs to the imported pyspark, regardless of SPARK_HOME: the two versions must agree."""
     import pyspark
     from pyspark.find_spark_home import _find_spark_home
 
@@ -91,7 +93,7 @@ def pyspark_home() -> str:
 
 
 def read_defaults(file: Path) -> dict[str, str]:
-    """The keys and values of a spark-defaults.conf; {} where there is no such file."""
+    """Return the keys and values of a spark-defaults.conf; {} if the file does not exist."""
     if not file.is_file():
         return {}
     found = properties.read(file.read_text(encoding="utf-8"))
@@ -99,7 +101,7 @@ def read_defaults(file: Path) -> dict[str, str]:
 
 
 def _submit_arguments() -> tuple[Sequence[tuple[str, str]], list[str]]:
-    """Of PYSPARK_SUBMIT_ARGS: (the options that are settings, with their values; the other words)."""
+    """Split PYSPARK_SUBMIT_ARGS into the options that are settings, with their values, and the other words."""
     options, others = [], []
     words = iter(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell")))
     for word in words:

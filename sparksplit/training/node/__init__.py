@@ -1,4 +1,4 @@
-"""What a node of a training run does, in its own process.
+"""A node's work in a training run, in its own process.
 
 Read first `main` (from its start to its result), then `worker` (its training).
 """

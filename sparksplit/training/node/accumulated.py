@@ -1,4 +1,5 @@
-"""A node's rows of a mini-batch computed in parts, one after the other, with the memory that one part needs."""
+"""Gradient accumulation: a node computes its rows of a mini-batch in parts, one after the other, with the memory of one
+part."""
 
 from __future__ import annotations
 
@@ -12,14 +13,15 @@ from sparksplit.strategies.slices import each_once
 
 
 def accumulated(share: Sequence[Any], parts: int, compute: Callable[[Sequence[Any]], list[Any]]) -> list[Any]:
-    """The sums over all parts of what `compute` makes of each; inside a graph.
+    """Return the sums of `compute` over all parts. Call this inside a graph.
 
-    share: the node's rows of the mini-batch, as columns [rows, ...]; at least one row. parts: how many, whose rows
-    differ by one at most; the first has some, and those without rows are left out. compute: from some of the rows,
-    tensors and tf.IndexedSlices, always in the same order and, but for how many rows the slices list, of the same
-    shapes.
+    share: the node's rows of the mini-batch, as columns [rows, ...]; at least one row.
+    parts: number of parts. Their sizes differ by one row at most. The first part has rows; parts without rows are left
+        out.
+    compute: turns some of the rows into tensors and tf.IndexedSlices. Their order and shapes are always the same,
+        except for the number of rows in the slices.
 
-    Sums of 16 bits are made in float32, and rounded once. A part begins when the sums of those before it are there.
+    16-bit values are summed in float32 and rounded once. A part begins when the sums of the parts before it are ready.
     """
     known = share[0].shape[0]
     rows = tf.shape(share[0])[0] if known is None else known
@@ -38,7 +40,7 @@ def accumulated(share: Sequence[Any], parts: int, compute: Callable[[Sequence[An
         return first
 
     def added(number: Any, sums: Sequence[Any]) -> list[Any]:
-        # What slices list is put one behind the other; what they list again is summed at the end.
+        # Slices are concatenated. Rows that occur several times are summed at the end.
         return [
             tf.concat([before, more], 0) if listed else before + more
             for before, more, listed in zip(sums, _flat(part(number)), _are_listed(first), strict=True)
@@ -66,13 +68,13 @@ def accumulated(share: Sequence[Any], parts: int, compute: Callable[[Sequence[An
 
 
 def rows_of(column: Any, begin: Any, count: int) -> Any:
-    """column[begin:begin + count], with a static shape."""
+    """Return column[begin:begin + count], with a static shape."""
     rest = column.shape[1:]
     return tf.slice(column, [begin, *[0] * rest.rank], [count, *rest])
 
 
 def _flat(values: Sequence[Any]) -> list[Any]:
-    """What is summed or, of slices, put one behind the other: their rows and indices."""
+    """Return the tensors to sum and, for slices, the rows and indices to concatenate."""
     flat: list[Any] = []
     for value in values:
         flat += [value.values, value.indices] if isinstance(value, tf.IndexedSlices) else widened_tensors([value])
@@ -80,12 +82,12 @@ def _flat(values: Sequence[Any]) -> list[Any]:
 
 
 def _are_listed(values: Sequence[Any]) -> list[bool]:
-    """Of each tensor of `_flat`, whether it is put one behind the other."""
+    """Return, for each tensor of `_flat`, whether it is concatenated."""
     return [listed for value in values for listed in ([True] * 2 if isinstance(value, tf.IndexedSlices) else [False])]
 
 
 def _like(values: Sequence[Any], flat: Sequence[Any]) -> list[Any]:
-    """The inverse of `_flat`. values: what the first part gave."""
+    """Undo `_flat`. values: the result of the first part."""
     sums = iter(flat)
     return [
         each_once(tf.IndexedSlices(next(sums), next(sums)))

@@ -1,4 +1,5 @@
-"""The moving averages of the weights that an optimizer may keep, on a node: what a run ends with, and is judged by."""
+"""The moving averages of the weights that an optimizer may keep, on a node. A run ends with them, and is judged by
+them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,11 @@ from sparksplit.model.optimizers import averages
 
 
 def agree(model: Any, optimizer: Any, rows: int, collective: Collective) -> None:
-    """Average them by rows, where nodes have optimizers of their own; every node must call it. rows: how many this node
-    has trained on since the last time. The average of such averages is that of the nodes' mean weights."""
+    """Average the moving averages by rows, if nodes have their own optimizers. Every node must call this.
+
+    rows: rows that this node has trained on since the last time.
+    The mean of the nodes' moving averages is the moving average of the nodes' mean weights.
+    """
     own = [average for _, average in averages(optimizer, model.trainable_variables)]
     if not own or collective.size == 1:
         return
@@ -28,7 +32,8 @@ def agree(model: Any, optimizer: Any, rows: int, collective: Collective) -> None
 
 @contextmanager
 def in_place(model: Any, optimizer: Any) -> Iterator[None]:
-    """Give the model its averages for the block, and its weights back after it; nothing where there are none."""
+    """Give the model its moving averages for the block, and its weights back afterwards. Do nothing without moving
+    averages."""
     pairs = averages(optimizer, model.trainable_variables)
     kept = [np.array(variable.numpy()) for variable, _ in pairs]
     for variable, average in pairs:

@@ -1,4 +1,4 @@
-"""Where a node's rows come from: its feeds of training, validation and test rows."""
+"""A node's feeds of training, validation and test rows."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 
 _EVALUATED = 1024
-"""Rows of a mini-batch that is only evaluated, at least."""
+"""Smallest number of rows in a mini-batch that is only evaluated."""
 
 
 class Feeds:
-    """The feeds of `member`, a node of `process`; `close` ends those that are still open.
+    """The feeds of `member`, a node of `process`. `close` ends the feeds that are still open.
 
-    config: replaces the process's, for another feed of the same rows.
+    config: replaces the process's configuration, for another feed of the same rows.
 
-    Held-out rows come first: the training rows get what they leave of `cache_mb`.
+    Make the held-out feeds first. The training rows get the rest of `cache_mb`.
     """
 
     def __init__(
@@ -44,7 +44,10 @@ class Feeds:
         self._fit = Fit.of(process.data.manifest.description, process.config.loss)
 
     def held_out(self, name: str, held: dict[str, RowSource]) -> Feed | None:
-        """The rows of `validation` or `test`; None if the run looks at none. held: replaces the data set's sources."""
+        """Return the feed of `validation` or `test`; None if the run does not look at its rows.
+
+        held: replaces the data set's sources.
+        """
         data, member = self._process.data, self._member
         if name not in self._process.held_out:
             return None
@@ -57,22 +60,24 @@ class Feeds:
         return feed
 
     def by_lane(self, name: str, whole: Feed, held: dict[str, RowSource]) -> Iterator[tuple[int, Iterator[Chunk]]]:
-        """The node's rows of `validation` or `test` once more, lane by lane: (lane, its chunks), where it has rows.
+        """Read the node's rows of `validation` or `test` once more, lane by lane. Yield (lane, its chunks) for lanes
+        with rows.
 
-        whole: their feed, which has been read. held: as it was for that.
+        whole: the split's feed, which has been read.
+        held: as in the call of `held_out`.
         """
         source = held.get(name) or self._process.data.split(name)
         for lane in order.owned_lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size):
             if source.lane_rows[lane]:
                 own = np.array([lane])
-                # Rows that the whole feed has at hand are not read again, and so need no readers.
+                # Rows that `whole` has at hand are not read again, so they need no readers.
                 readers = self._config.readers if whole.at_hand is None else 0
                 feed = self._feed(LanesOf(source, own, whole.at_hand), own, _EVALUATED, cache=0, readers=readers)
                 yield int(lane), feed.epoch(0)
                 self.end(feed)
 
     def training(self, rows: RowSource, split: Split, sync: Sync, batch_size: int) -> Feed:
-        """The training rows in mini-batches of `batch_size`."""
+        """Return the feed of the training rows, in mini-batches of `batch_size`."""
         lanes, size = self._process.data.manifest.lanes, self._member.size
         own = split.lanes(lanes, self._member.rank, size)
         source = LanesOf(rows, own) if split.dealt_apart else rows
@@ -80,17 +85,18 @@ class Feeds:
         return self._feed(source, own, batch_size, training=True, copies=copies, everyone=self._everyone(split, sync))
 
     def end(self, feed: Feed) -> None:
-        """Close `feed`, so that the next one gets its memory."""
+        """Close `feed`, so that the next feed gets its memory."""
         self._open.remove(feed)
         feed.close()
 
     def close(self) -> None:
-        """End reading."""
+        """Close all open feeds."""
         for feed in self._open:
             feed.close()
 
     def _everyone(self, split: Split, sync: Sync) -> list[order.Ints] | None:
-        """All nodes' lanes, if their chunks must hold the same mini-batches: sums match by the loop's iteration."""
+        """Return all nodes' lanes if their chunks must hold the same mini-batches, because sums match by the loop's
+        iteration."""
         lanes, size = self._process.data.manifest.lanes, self._member.size
         if not (self._collective.same_graphs and sync.every_step):
             return None

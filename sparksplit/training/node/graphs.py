@@ -1,4 +1,4 @@
-"""What a model computes from a node's rows, as parts of TensorFlow graphs: losses, gradients, and evaluation."""
+"""Parts of TensorFlow graphs that compute from a node's rows: losses, gradients, and evaluation."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ from sparksplit.training.node.metrics import Metrics
 
 
 class Graphs:
-    """loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
+    """Builds graph parts of one model.
 
-    inputs: how stored values become the model's. weights: what each row counts. parts: in how many a node's rows of a
-    mini-batch are computed. scale_loss: what gradients are computed of, from the loss: the optimizer's method.
+    loss: a Keras loss without reduction. It maps (labels, outputs) to one value per row, or per row and position.
+    inputs: turns stored values into the model's inputs.
+    weights: the weight of each row.
+    parts: number of parts in which a node computes its rows of a mini-batch.
+    scale_loss: the optimizer's method. Gradients are computed of the loss that it returns.
     jit: whether XLA compiles the model's passes.
     """
 
@@ -42,28 +45,29 @@ class Graphs:
         self._passes = tf.function(self._both_passes, jit_compile=True, autograph=False) if jit else self._both_passes
         self._weights, self._parts = weights, parts
         self.float = tf.as_dtype(keras.config.floatx())
-        # Metrics make their variables now, outside the graphs.
+        # Metrics make their variables at their first update, which must be outside the graphs.
         examples, labels = inputs.examples()
         metrics.update(labels, outputs_of(model, examples, training=False))
         metrics.reset()
-        # Sums over all rows: float32 stops counting at 2^24 of them.
+        # float64 for sums over all rows: float32 stops counting at 2^24 rows.
         self.loss_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         """The summed loss of the rows that `evaluate` has seen."""
         self.weight_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False) if weights.of_rows else None
-        """The sum of their weights; None where each counts 1."""
+        """The sum of the weights of these rows; None if each row counts 1."""
 
     def weight(self, share: Sequence[Any]) -> Any:
-        """The sum of the weights of a node's rows of a mini-batch, for training; None where each counts 1."""
+        """Return the sum of the training weights of a node's rows of a mini-batch; None if each row counts 1."""
         weights = self._weights.training(share)
         return None if weights is None else tf.reduce_sum(weights)
 
     def forward(self, share: Sequence[Any], total: Any, slices: bool = False, weight: Any = None) -> list[Any]:
-        """This node's part of the means over the mini-batch's `total` rows: gradients (of the scaled loss), averaged
-        state, loss.
+        """Return this node's part of the means over the mini-batch's `total` rows: gradients (of the scaled loss),
+        averaged state, loss.
 
-        share: the node's rows of the mini-batch, as columns of stored values. slices: whether of a large gradient only
-        the rows are wanted that the share used. weight: the sum of the weights of all of the mini-batch's rows, where
-        rows have some: gradients and loss are then means by weight.
+        share: the node's rows of the mini-batch, as columns of stored values.
+        slices: whether to return only the used rows of a large gradient.
+        weight: the sum of the weights of all rows in the mini-batch, if rows have weights. Gradients and loss are then
+            means by weight.
         """
         *gradients, loss = accumulated(share, self._parts, lambda rows: self._mean(rows, total, slices, weight))
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
@@ -71,7 +75,7 @@ class Graphs:
         return [*gradients, *state, loss]
 
     def _mean(self, share: Sequence[Any], total: Any, slices: bool, weight: Any) -> list[Any]:
-        """These rows' part of the mean over the mini-batch: gradients, loss."""
+        """Return these rows' part of the mean over the mini-batch: gradients, loss."""
         inputs, labels = self._inputs.decode(share)
         weights = self._weights.training(share)
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
@@ -84,21 +88,21 @@ class Graphs:
     def _both_passes(
         self, inputs: Any, labels: Any, weights: Any, total: Any, part: Any, weight: Any
     ) -> tuple[list[Any], Any, Any]:
-        """(gradients, loss, the model's outputs). part: which part of the mini-batch's rows these are."""
+        """Return (gradients, loss, the model's outputs). part: these rows' fraction of the mini-batch's rows."""
         with tf.GradientTape() as tape:
             outputs = outputs_of(self._model, inputs, training=True)
             losses = self._row_losses(labels, outputs, weights)
             loss = losses / total if weight is None else tf.math.divide_no_nan(losses, weight)
             if self._model.losses:
                 loss += part * tf.cast(tf.add_n(self._model.losses), self.float)
-            # `apply` takes the scale out of the sums over all nodes again, if there is one.
+            # The optimizer's `apply` removes the scale, if there is one, from the sums over all nodes.
             scaled = self._scale_loss(loss)
         trainable = [variable.value for variable in self._model.trainable_variables]
         gradients = tape.gradient(scaled, trainable, unconnected_gradients=tf.UnconnectedGradients.ZERO)
         return gradients, loss, outputs
 
     def nothing(self, like: Sequence[Any]) -> list[Any]:
-        """What `forward` would give for no rows. like: what it gave for some."""
+        """Return what `forward` would return for no rows. like: its result for some rows."""
         shaped = [*(variable.value for variable in self._model.trainable_variables), *self._state()]
         parts = [
             no_rows(variable) if isinstance(part, tf.IndexedSlices) else tf.zeros(variable.shape, variable.dtype)
@@ -109,7 +113,7 @@ class Graphs:
     def forward_if_any(
         self, share: Sequence[Any], any_rows: Any, total: Any, slices: bool = False, weight: Any = None
     ) -> list[Any]:
-        """`forward`, or `nothing` if `any_rows` is false, since some layers have no gradient for no rows."""
+        """Return `forward`, or `nothing` if `any_rows` is false, because some layers have no gradient for no rows."""
         like: list[Any] = []
 
         def some() -> list[Any]:
@@ -121,12 +125,13 @@ class Graphs:
         return found
 
     def _state(self) -> list[Any]:
-        """The averaged state's values, none narrower than float32: a share of the rows is hardly a number of 8 bits."""
+        """Return the averaged state's values, none narrower than float32. A precision of 8 bits is too coarse for a
+        share of the rows."""
         return widened_tensors([variable.value for variable in averaged_state(self._model)])
 
     def evaluate(self, *arguments: Any) -> Any:
-        """Add a chunk's rows to the metrics, `loss_sum` and `weight_sum`. arguments: its columns, its mini-batches'
-        offsets."""
+        """Add a chunk's rows to the metrics, `loss_sum` and `weight_sum`. arguments: the chunk's columns, then the
+        offsets of its mini-batches."""
         *columns, offsets = arguments
         updates = tf.shape(offsets)[0] - 1
 
@@ -149,7 +154,8 @@ class Graphs:
         return done[0]
 
     def _row_losses(self, labels: Any, outputs: Any, weights: Any) -> Any:
-        """The sum over rows of each row's loss, times its weight if it has one; positions in a row are averaged."""
+        """Return the sum of the rows' losses, each times its weight if rows have weights. Positions in a row are
+        averaged."""
         losses = tf.cast(self._loss(labels, outputs), self.float)
         if losses.shape.rank is not None and losses.shape.rank > 1:
             losses = tf.reduce_mean(losses, axis=list(range(1, losses.shape.rank)))

@@ -1,7 +1,7 @@
-"""How far the rows of each lane move a metric: what its error is estimated from that comes of which rows there are.
+"""How far the rows of each lane move a metric. This is used to estimate the metric's error from the choice of rows.
 
-A row's lane is a hash of its content, so lanes are random groups of rows; and they are the same groups for every run on
-a data set, on whatever number of nodes, so that runs pair by lane as they do by row.
+A row's lane is a hash of its content, so lanes are random groups of rows. The groups are the same for every run on a
+data set, on any number of nodes. So runs pair by lane as they do by row.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from sparksplit.training.metrics import LOSS
 
 Array = npt.NDArray[Any]
 Sums = Mapping[str, Sequence[Array]]
-"""By metric, what its value comes from, as arrays that are added over rows; the last one of the loss is of the rows'
-weights, or how many there are."""
+"""By metric, the arrays that its value comes from, which are added over rows. The last array of the loss is the sum of
+the rows' weights, or the number of rows."""
 _MOST_BYTES = 64 << 20
-"""Of a metric's sums in all lanes: nothing is told of a metric that has more."""
+"""Bytes of a metric's sums in all lanes. A metric with larger sums is left out."""
 _MOST_LANES = 128
-"""Of which something is told: more would hardly tell the variance better."""
+"""Largest number of lanes in the result. More lanes would hardly improve the estimate of the variance."""
 
 
 def jackknife(
@@ -34,17 +34,27 @@ def jackknife(
     value_of: Callable[[str, Sequence[Array]], float],
     collective: Collective,
 ) -> dict[str, list[float]]:
-    """By metric, a number for each of the first 128 lanes that have rows: sqrt(h - 1) times what the lane adds to
-    the metric (its value over all rows less that without the lane), where all lanes have h times as many rows.
+    """Return, by metric, a number for each of the first 128 lanes that have rows.
 
-    The mean of their squares is the metric's sampling variance: the delete-m jackknife (Busing, Meijer and van der
-    Leeden, "Delete-m Jackknife for Unequal m", 1999), around the metric itself. It holds for means, and for what else
-    describes rows smoothly, such as an AUC. Metrics that count, which change where every row comes twice, are left out,
-    and so are those that are no finite number without some lane, or have too much to sum. Nothing is told of rows in
-    fewer than two lanes.
+    The number is sqrt(h - 1) times what the lane adds to the metric. h is the number of rows in all lanes (or their
+    weight), divided by that of the lane. The lane adds the metric's value over all rows minus its value without the
+    lane.
 
-    by_lane: (lane, its sums) for this node's lanes that have rows. nothing: the sums over no rows. lanes: how many
-    there are. value_of: a metric from its sums. Every node must call it, whatever lanes it has.
+    The mean of the squares of these numbers is the metric's sampling variance, around the metric itself. This is the
+    delete-m jackknife: Busing, Meijer and van der Leeden, "Delete-m Jackknife for Unequal m" (1999). It holds for
+    means, and for other smooth functions of the rows, such as an AUC.
+
+    Some metrics are left out:
+    - metrics that count, because they change if every row comes twice
+    - metrics that are not a finite number without some lane
+    - metrics with too much to sum
+    With rows in fewer than two lanes, the result is empty.
+
+    by_lane: (lane, its sums) for this node's lanes that have rows.
+    nothing: the sums over no rows.
+    lanes: number of lanes.
+    value_of: computes a metric from its sums.
+    Every node must call this, also without rows.
     """
     names = [name for name, state in nothing.items() if lanes * sum(each.nbytes for each in state) <= _MOST_BYTES]
     kept = {lane: {name: _wide(sums[name]) for name in names} for lane, sums in by_lane}
@@ -73,7 +83,7 @@ def _added(
     value: Callable[[Sequence[Array]], float],
     collective: Collective,
 ) -> Array:
-    """What each of the lanes `used` adds to the metric, [lanes], NaN if it counts; 0 for the others."""
+    """Return what each of the lanes `used` adds to the metric, [lanes]; 0 for other lanes. NaN if the metric counts."""
     own = [np.sum(parts, axis=0) for parts in zip(nothing, *states.values(), strict=True)]
     total = [np.array(each) for each in collective.sum(own)]
     whole = value(total)
@@ -86,5 +96,5 @@ def _added(
 
 
 def _wide(state: Sequence[Array]) -> list[Array]:
-    """In 64 bits, as they are added."""
+    """Return the arrays in 64 bits, for adding."""
     return [each.astype(np.float64 if each.dtype.kind == "f" else np.int64) for each in state]

@@ -1,4 +1,4 @@
-"""What TensorFlow cannot do because of a key of the configuration, as an error that names the key."""
+"""Errors of TensorFlow that come from a configuration key, as errors that name the key."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ _REASONS = (
         "is true, but XLA cannot compile an operation of the model; set it to false",
     ),
 )
-"""(key, what TensorFlow's words for it have, what to say)"""
+"""(key, pattern in TensorFlow's text, what to say)"""
 
 
 @contextmanager
 def naming_keys(config: TrainConfig) -> Iterator[None]:
-    """Raise ConfigError where what TensorFlow refuses in the block is due to one of these keys, which are true; with
-    its words, which name the operation."""
+    """Raise ConfigError if TensorFlow refuses something in the block because one of these keys is true.
+
+    The error quotes TensorFlow's text, which names the operation.
+    """
     try:
         yield
     except Exception as error:
@@ -39,7 +41,7 @@ def naming_keys(config: TrainConfig) -> Iterator[None]:
 
 
 def _found(error: BaseException | None) -> str | None:
-    """The words of TensorFlow's refusal, which other errors may have been raised from; None if there is none."""
+    """Return the text of TensorFlow's refusal, which may be the cause of `error`; None if there is none."""
     import tensorflow as tf
 
     known = tf.errors

@@ -12,25 +12,28 @@ from sparksplit.collectives import Collective
 from sparksplit.training.node.saver import Saver
 
 _SECONDS = 1.0
-"""Between two looks: short enough for a node that is asked to end, long enough to cost nothing."""
+"""Seconds between two looks: short enough for a node that is asked to end, long enough to cost nothing."""
 _GROWTH = 4
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a look has shown to all nodes alike. due: a checkpoint is. ending: a node was asked to end."""
+    """The result of a look, the same on all nodes. due: a checkpoint is due. ending: a node was asked to end."""
 
     due: bool
     ending: bool
 
 
 class Looks:
-    """The looks of a run from step `begun` on. Each is one small sum, which also says after which step the next one is.
+    """The looks of a run from step `begun` on. A look is one small sum over the nodes, which also gives the step of the
+    next look.
 
-    Rank 0's clock decides, so that all nodes do the same. seconds: between two checkpoints; None: none is due by time.
-    ending: whether this node was asked to end. patience: seconds after which a checkpoint is due even though the last
-    one is still being written, so that it is waited for, and whatever hangs is noticed. rounds: whether they come at
-    the ends of rounds, too, since only from there another number of nodes can go on.
+    Rank 0's clock decides, so that all nodes do the same.
+    seconds: seconds between two checkpoints. None: no checkpoint is due by time.
+    ending: returns whether this node was asked to end.
+    patience: seconds after which a checkpoint is due even though the last checkpoint is still being written. The run
+        then waits for the last checkpoint, so that a hang is noticed.
+    rounds: whether to look at the ends of rounds too, because another number of nodes can only go on from there.
     """
 
     def __init__(
@@ -49,12 +52,14 @@ class Looks:
         self._last, self._length = begun, 1
         self._planned = begun
         self._next = begun + 1
-        """The step after which the next look is, or after the first one from there on at which all nodes agree."""
+        """The next look is after this step. If the nodes do not agree there, it is after the next step at which they
+        agree."""
 
     def until(self, step: int, end: int, most: int) -> int:
-        """Where a chunk that begins at `step`, and would end at `end`, must end. most: steps that it has at most.
+        """Return where a chunk that begins at `step` and would end at `end` must end. most: largest number of its
+        steps.
 
-        Chunks are made before they are trained on: the next look is where no node has planned beyond.
+        Chunks are made before they are trained on. So the next look must be at a step that no node's chunks go beyond.
         """
         if step < self._next:
             end = min(end, self._next)
@@ -62,11 +67,11 @@ class Looks:
         return end
 
     def check(self) -> None:
-        """Raise what writing the last checkpoint has failed with, if it has."""
+        """Raise the error of the last checkpoint's writing, if it has failed."""
         self._saver.check()
 
     def is_next(self, step: int, ends_round: bool) -> bool:
-        """Whether all nodes look after `step`, where they agree."""
+        """Return whether all nodes look after `step`, where they agree."""
         return step >= self._next or (ends_round and self._rounds)
 
     def look(self, step: int, ends_round: bool = False) -> Seen:
@@ -81,13 +86,13 @@ class Looks:
             facts[-2] = self._due(now, ends_round and self._rounds)
         sent = collective.bytes_sent
         facts = np.array(collective.sum([facts])[0])
-        collective.bytes_sent = sent  # how many looks there are depends on the clock
+        collective.bytes_sent = sent  # not counted, because the number of looks depends on the clock
         self._looked, self._last, self._length = now, step, int(facts[-3])
         self._next = max(step + self._length, int(facts[:-3].max()))
         return Seen(bool(facts[-2]), bool(facts[-1]))
 
     def saved(self, ends_round: bool) -> None:
-        """A checkpoint has been begun."""
+        """Note that a checkpoint has been begun."""
         self._saved = time.monotonic()
         if ends_round:
             self._saved_round = self._saved

@@ -1,4 +1,4 @@
-"""The loop on a node: epochs of updates, checkpoints, validation, and what is reported about them."""
+"""The training loop on a node: epochs of updates, checkpoints, validation, and reports about them."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from sparksplit.training.node.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
-"""How long one call into TensorFlow should take: short enough to show progress, long enough to cost nothing."""
+"""Seconds that one call into TensorFlow should take: short enough to show progress, long enough to cost nothing."""
 
 
 class Trained(Protocol):
-    """What the loop trains; `training.node.step.Step` is one. Every node must call each of these alike, except `train`.
+    """The model and its updates, as the loop uses them, such as `training.node.step.Step`. All nodes must make the same
+    calls, except of `train`.
 
     warmup, copying: seconds spent on making graphs, and on copying rows to the device.
     """
@@ -43,29 +44,33 @@ class Trained(Protocol):
     copying: float
 
     def train(self, chunk: Chunk) -> Any:
-        """Run the chunk's mini-batches; returns the mean loss of each, [chunk.updates]."""
+        """Run the chunk's mini-batches. Return the mean loss of each, [chunk.updates]."""
 
     def synchronise(self, rows: int) -> None:
-        """Make the nodes agree. rows: how many this node has trained on since the last time."""
+        """Make the nodes agree. rows: rows that this node has trained on since the last time."""
 
     def is_finite(self) -> bool:
-        """Whether all trainable weights are finite numbers."""
+        """Return whether all trainable weights are finite numbers."""
 
     def metric_results(self) -> Mapping[str, float]:
-        """The metrics since the last call, over all nodes."""
+        """Return the metrics since the last call, over all nodes."""
 
     def averaged(self) -> AbstractContextManager[None]:
-        """A block in which the model has the weights that a run would end with here."""
+        """Return a block in which the model has the weights that a run would end with here."""
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
-        """Loss and metrics over `chunks`, over all nodes."""
+        """Return loss and metrics over `chunks`, over all nodes."""
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What happens around updates. save: begins to write a checkpoint. epoch_done: publishes the history (rank 0).
-    best: takes the present weights, which all nodes share, for the best so far. written: returns when the last
-    checkpoint is there; every node must call it."""
+    """Calls around updates.
+
+    save: begins to write a checkpoint.
+    epoch_done: publishes the history (rank 0).
+    best: takes the present weights, which all nodes share, as the best so far.
+    written: returns when the last checkpoint is there. Every node must call it.
+    """
 
     save: Callable[[Progress], None]
     epoch_done: Callable[[list[EpochRecord]], None]
@@ -76,12 +81,14 @@ class Hooks:
 class Loop:
     """Runs `rounds`, starting where `tally` is.
 
-    A step is one mini-batch of a node; an update is one change of the weights that all nodes share: each step if they
-    agree at every step (and on a single node), otherwise each sync.
+    A step is one mini-batch of a node. An update is one change of the weights that all nodes share. Each step is an
+    update if the nodes agree at every step, or on a single node. Otherwise each sync is an update.
 
-    sync: these rounds'. every: steps between checkpoints, or one at the end of each round. looks: when others are due;
-    None: none are. validation: None without validation rows. watch: what of them decides when the run ends and which
-    weights are the best; None: nothing does.
+    sync: the sync of these rounds.
+    every: steps between checkpoints. `epoch`: a checkpoint at the end of each round. None: neither.
+    looks: when other checkpoints are due. None: none are.
+    validation: None without validation rows.
+    watch: decides from the validations when the run ends, and which weights are the best. None: nothing is watched.
     """
 
     def __init__(
@@ -108,12 +115,12 @@ class Loop:
         self._round: list[int] = []
         """The epochs of the round, by rank."""
         self._suspect: str | None = None
-        """A value of the chunk that is trained on that is no finite number, and its row."""
+        """A value of the present chunk that is not a finite number, and its row."""
 
     def run(self) -> Progress:
-        """Train to the end, or to where the watch ends it. Raises Diverged if the loss is no longer finite."""
+        """Train to the end, or to where the watch ends the run. Raise Diverged if the loss is no longer finite."""
         tally, first = self._tally, self._rounds.first
-        # The cluster takes `update` for a sign of progress: here it counts steps, of which there are more.
+        # The cluster takes `update` as progress. Here it counts steps, because there are more steps than updates.
         self._member.state(update=tally.step, epochs=self._rounds.passes)
         begun_with = tally.step
         self._report_length(begun_with)
@@ -147,7 +154,7 @@ class Loop:
         return self._sync.every_step or self._collective.size == 1
 
     def _report_length(self, begun_with: int) -> None:
-        """Tell the driver how many steps the run has. begun_with: how many were done at the start."""
+        """Tell the driver how many steps the run has. begun_with: steps that were done at the start."""
         if self._rounds.whole:
             self._member.state(steps=self._rounds.whole[0])
         else:
@@ -167,15 +174,15 @@ class Loop:
             if self._looks is not None:
                 self._looks.check()
             if self._looks is None or not (self._sync.every_step or sync_every):
-                self._end_if_asked()  # else with a checkpoint, soon
-            # With the time that its rows took: they may be what is slow.
+                self._end_if_asked()  # otherwise the next look ends the node, with a checkpoint
+            # The time includes the wait for the chunk's rows, which may be the slow part.
             self._feed.max_updates = self._length(chunk.updates, time.perf_counter() - waited)
             if sync_every and (tally.step - base) % sync_every == 0:
                 self._synchronise_within(base, tally.step - base)
             elif self._sync.every_step:
                 self._save_within()
             waited = time.perf_counter()
-        # Nodes whose rows have ended weigh nothing, and still join in.
+        # A node whose rows have ended has weight 0, and still joins each sync.
         if sync_every:
             for done in syncs_left(tally.step - base, self._steps, sync_every):
                 self._synchronise_within(base, done)
@@ -186,13 +193,13 @@ class Loop:
         try:
             return self._step.train(chunk)
         except Exception as error:
-            # Another node may have seen the loss first, and have ended.
+            # Another node may have seen the loss first and ended.
             if self._suspect and not self._step.is_finite():
                 raise InputError(self._suspect) from error
             raise
 
     def _stop(self, base: int, step: int) -> int:
-        """The step that a chunk which begins at `step` may not go beyond, both counted within the round."""
+        """Return the step that a chunk which begins at `step` may not go beyond. Both count within the round."""
         every = self._every if isinstance(self._every, int) else None
         end = next_stop(step, base=base, every=every, sync_every=self._sync.every)
         if self._looks is not None and self._sync.every_step:
@@ -200,17 +207,17 @@ class Loop:
         return end
 
     def _length(self, steps: int, seconds: float) -> int:
-        """Steps for the next chunks, after a chunk of `steps` took this many seconds."""
+        """Return the number of steps for the next chunks, after a chunk of `steps` steps took this many seconds."""
         length = max(1, min(4 * steps, int(_CHUNK_SECONDS * steps / max(seconds, 1e-9))))
         if not (self._collective.same_graphs and self._sync.every_step):
             return length
-        # Where sums match by the iteration of the loop that they are in, all nodes must make equally many iterations.
+        # Sums match by the iteration of their loop here, so all nodes must make equally many iterations.
         with self._clock.training(self._step, self._collective):
             (total,) = self._collective.sum([np.array(length, np.int64)])
         return int(total) // self._collective.size
 
     def _synchronise_within(self, base: int, done: int) -> None:
-        """Sync after `done` steps of the round, unless that is all of it: the sync at its end is `_finish_round`'s."""
+        """Sync after `done` steps of the round. At the end of the round, `_finish_round` makes the sync."""
         if done < self._steps:
             self._tally.step = base + done
             self._synchronise()
@@ -230,7 +237,8 @@ class Loop:
         self._tally.add(chunk, losses)
         self._tally.step = base + chunk.first + chunk.updates
         if self._suspect:
-            # `relu` of NaN is 0, and so the loss a number; where the weights are, too, the model knows what to do.
+            # The loss may be finite because `relu` of NaN is 0. If the weights are finite too, the model can handle the
+            # value.
             self._refuse_lost(epoch + 1)
             self._suspect = None
         if self._shares_steps:
@@ -272,8 +280,11 @@ class Loop:
         self._save_if_due()
 
     def _refuse_lost(self, epoch: int) -> None:
-        """Raise Diverged where the weights are no longer finite (InputError where a row is at fault): no checkpoint may
-        keep them. The last loss may still be a number, since it was computed before the update."""
+        """Raise Diverged if the weights are no longer finite, or InputError if a row is at fault: no checkpoint may
+        keep them.
+
+        The last loss may still be a number, because it was computed before the update.
+        """
         if not self._step.is_finite():
             loss = "no number from here on, since weights are not finite"
             raise diverged(epoch, self._tally.step, loss, self._suspect)
@@ -286,9 +297,9 @@ class Loop:
         return finite({"loss": evaluation.loss, **evaluation.metrics})
 
     def _look_at(self, record: EpochRecord) -> None:
-        """Let the watch see the round's validation; every node must call it.
+        """Let the watch see the round's validation. Every node must call this.
 
-        All take rank 0's value, whose bits the sum keeps: nodes on different machines may compute another last bit.
+        All nodes take rank 0's value, whose bits the sum keeps. Nodes on different machines may differ in the last bit.
         """
         if self._watch is None or record.validation is None:
             return
@@ -300,12 +311,12 @@ class Loop:
             self._hooks.best()
 
     def _save_within(self) -> None:
-        # At the end of a round, its record belongs in the checkpoint too.
+        # A checkpoint at the end of a round comes later, because the round's record belongs in it.
         if self._within_round:
             self._save_if_due()
 
     def _save_if_due(self) -> None:
-        """Write a checkpoint if one is due, where all nodes agree; every node must call it."""
+        """Write a checkpoint if one is due. Every node must call this, where all nodes agree."""
         step, every, ends_round, ending = self._tally.step, self._every, not self._within_round, False
         due = ends_round if every == "epoch" else every is not None and step % every == 0
         if self._looks is not None and self._looks.is_next(step, ends_round):
@@ -330,7 +341,7 @@ class Loop:
             self._looks.saved(not self._within_round)
 
     def _end_if_asked(self) -> None:
-        """Raise what ends this node, if it was asked to end."""
+        """Raise the error that ends this node, if it was asked to end."""
         if self._member.stopping.is_set():
             raise RunError("stopped by the driver")
         if self._member.leaving.is_set():
@@ -342,5 +353,5 @@ class Loop:
 
 
 def evaluate_once(step: Trained, feed: Feed | None) -> Evaluation | None:
-    """Loss and metrics over all of `feed`; None if it has no rows."""
+    """Return loss and metrics over all of `feed`; None without a feed."""
     return None if feed is None else step.evaluate(feed.epoch(0))

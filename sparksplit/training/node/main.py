@@ -1,4 +1,4 @@
-"""What one node does, from its start to its result."""
+"""The work of one node, from its start to its result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sparksplit.training.node.worker import Worker
 
 
 def work(member: Member) -> JsonObject:
-    """Train as one node of the run whose Payload the driver has given; returns the NodeResult for the driver."""
+    """Train as one node of the run whose Payload the driver has given. Return the NodeResult for the driver."""
     began = time.perf_counter()
     with member.phase("start"):
         payload = Payload.from_json(member.payload, "what the driver gave")
@@ -43,9 +43,11 @@ def train_once(
     began: float,
     rows: RowSource | None = None,
 ) -> NodeResult:
-    """One training run in an already configured process; its counters begin at zero.
+    """Do one training run in an already configured process. Its counters begin at zero.
 
-    collective: between the real nodes. began: when the run began (time.perf_counter). rows: as for Process.
+    collective: the collective between the real nodes.
+    began: when the run began (time.perf_counter).
+    rows: as for Process.
     """
     clock = Clock(began)
     with member.phase("start"):
@@ -74,17 +76,20 @@ def _trained(process: Process, collective: Collective, clock: Clock) -> NodeResu
 
 
 def configure(config: TrainConfig, threads: int) -> None:
-    """Settings that must come before anything else in TensorFlow: device, threads, determinism, float type, seed; and
-    the process's memory."""
+    """Make the settings that must come before anything else in TensorFlow: device, threads, determinism, float type,
+    seed.
+
+    Also configure the process's memory.
+    """
     keep_freed()
     if config.device == "cpu":
-        # Before TensorFlow is imported: asking for its GPUs begins to use them.
+        # Set this before TensorFlow is imported. A question for its GPUs already begins to use them.
         os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     tf = import_tensorflow()
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
     if config.device == "cpu":
-        tf.config.set_visible_devices([], "GPU")  # of other makers, or where TensorFlow had been imported
+        tf.config.set_visible_devices([], "GPU")  # GPUs of other makers, or if TensorFlow was already imported
     for device in tf.config.get_visible_devices("GPU"):
         tf.config.experimental.set_memory_growth(device, True)
     if config.deterministic:
@@ -93,7 +98,7 @@ def configure(config: TrainConfig, threads: int) -> None:
 
 
 def begin_anew(config: TrainConfig) -> None:
-    """Settings that each of a process's runs has of its own: float types, seed."""
+    """Make the settings that each run of a process has of its own: float types, seed."""
     import keras
 
     from sparksplit.model.floats import set_floats
@@ -103,9 +108,11 @@ def begin_anew(config: TrainConfig) -> None:
 
 
 def connect(member: Member, config: TrainConfig, sources: Mapping[str, str]) -> Collective:
-    """The collective between the real nodes; must be made before Keras is imported, as TensorFlow's must.
+    """Return the collective between the real nodes. TensorFlow's must be made before Keras is imported, so call this
+    before.
 
-    sources: the user's files by key. Raises ConfigError if a user's own function does not give one.
+    sources: the text of the user's files, by key.
+    Raise ConfigError if a user's own function returns no collective.
     """
     try:
         return join(config.collective, sources.get("collective"), member)

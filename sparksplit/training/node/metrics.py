@@ -1,4 +1,4 @@
-"""Keras metrics over all nodes: each node updates them with its own rows, and they are summed when asked for."""
+"""Keras metrics over all nodes. Each node updates them with its own rows, and they are summed when they are read."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from sparksplit.collectives import Collective
 
 Array = npt.NDArray[Any]
 _MOST_BYTES = 16 << 20
-"""Of all nodes' states, in a checkpoint."""
+"""Largest size of all nodes' states in a checkpoint, in bytes."""
 
 
 class Metrics:
-    """metrics: fresh keras metrics by name."""
+    """Keras metrics of a run. metrics: new Keras metrics by name."""
 
     def __init__(self, metrics: Mapping[str, Any]) -> None:
         self._metrics = metrics
 
     def update(self, labels: Any, outputs: Any, weights: Any = None) -> None:
-        """Take in what the model made of some rows; also works inside a graph. weights: what each counts; None: 1."""
+        """Take in the model's outputs for some rows. This also works inside a graph. weights: the weight of each row;
+        None: 1."""
         weighted = {} if weights is None else {"sample_weight": weights}
         for metric in self._metrics.values():
             metric.update_state(labels, outputs, **weighted)
@@ -33,11 +34,11 @@ class Metrics:
             metric.reset_state()
 
     def variables(self) -> list[Any]:
-        """What `update` changes; all of them exist after its first call."""
+        """Return the variables that `update` changes. All of them exist after its first call."""
         return [variable for metric in self._metrics.values() for variable in metric.variables]
 
     def results(self, collective: Collective) -> dict[str, float]:
-        """The values over all nodes' rows since the last reset; then resets. Every node must call it."""
+        """Return the values over all nodes' rows since the last reset, then reset. Every node must call this."""
         variables = self.variables()
         for variable, value in zip(variables, self._summed(collective), strict=True):
             variable.assign(value)
@@ -46,24 +47,24 @@ class Metrics:
         return results
 
     def states(self) -> dict[str, list[Array]]:
-        """By metric, the sums over this node's rows since the last reset."""
+        """Return, by metric, the sums over this node's rows since the last reset."""
         return {
             name: [np.array(variable.numpy()) for variable in metric.variables]
             for name, metric in self._metrics.items()
         }
 
     def value_of(self, name: str, state: Sequence[Array]) -> float:
-        """What the metric is where its sums are `state`; all metrics then have to be reset."""
+        """Return the metric's value if its sums are `state`. Reset all metrics afterwards."""
         metric = self._metrics[name]
         for variable, value in zip(metric.variables, state, strict=True):
             variable.assign(value)
         return float(np.mean(metric.result()))
 
     def sums(self, collective: Collective) -> dict[str, Array]:
-        """The state of each node, [nodes, ...], for a checkpoint; or its sum over all nodes, where that would be large.
-        Every node must call it.
+        """Return each node's state, [nodes, ...], for a checkpoint. Every node must call this.
 
-        From the sum, which goes on in one node, the same run's last digits would be others.
+        If these states would be large, return their sum over all nodes. The sum goes on in one node, so the last digits
+        of the same run would then differ.
         """
         own = [np.asarray(variable.numpy()) for variable in self.variables()]
         if collective.size * sum(array.nbytes for array in own) > _MOST_BYTES:
@@ -76,8 +77,7 @@ class Metrics:
         return {f"m{place:04d}": np.array(value) for place, value in enumerate(found)}
 
     def restore(self, sums: Mapping[str, Array], collective: Collective) -> None:
-        """Go on from what `sums` returned, perhaps to another number of nodes: then what all nodes had counted goes on
-        in one of them."""
+        """Go on from the result of `sums`. With another number of nodes, rank 0 takes the counts of all nodes."""
         rank, size = collective.rank, collective.size
         for place, variable in enumerate(self.variables()):
             found = sums[f"m{place:04d}"]

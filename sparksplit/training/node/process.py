@@ -1,4 +1,4 @@
-"""What a process has once, for the node or the virtual nodes it plays: data, model, compiled step, open ports."""
+"""The parts that a process has once, for its node or all its virtual nodes: data, model, compiled step, open ports."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 class Process:
-    """One TensorFlow process of a run. Raises ConfigError for mistakes in the model and its training.
+    """One TensorFlow process of a run. Raise ConfigError for mistakes in the model and its training.
 
-    rows: the training split, where an earlier process of this node has been handed it.
+    rows: the training split, if an earlier process of this node was handed it.
     """
 
     def __init__(self, member: Member, payload: Payload, config: TrainConfig, rows: RowSource | None = None) -> None:
@@ -40,11 +40,12 @@ class Process:
         self.data = open_joined(config.data, verify=False)
         self.strategy: Strategy = find(config.strategy, self._source_text("strategy"))
         self.nodes = config.node_count
-        # Opened now, so that Spark feeds while the model is built.
+        # Opened now, so that Spark sends rows while the model is built.
         self.receiver = self._receive() if config.input_mode == "spark" and rows is None else None
 
     def build(self) -> None:
-        """Make the model and everything that belongs to it; after the collective, since TensorFlow's comes first."""
+        """Make the model and everything that belongs to it. Call this after the collective is made, because
+        TensorFlow's must come first."""
         with self.member.phase("compiling"):
             self._build()
 
@@ -57,7 +58,7 @@ class Process:
         config, manifest = self.config, self.data.manifest
         self.inputs = Inputs(manifest.description)
         described = data_description(manifest.description, manifest.splits["train"].rows)
-        # Rank 0's is what is saved; in a comparison none is.
+        # Only rank 0's model is saved, and none in a comparison.
         scratch = None if self.member.rank or self.payload.record_only else self.member.local_dir
         self.model = build.build_model(config, self._source_text("model.build"), described, self.inputs, scratch)
         self.init = self._take_weights()
@@ -69,7 +70,8 @@ class Process:
         self.weights = Weights(manifest.description, class_weights.of(config, manifest))
 
     def _take_weights(self) -> RunInit | None:
-        """Begin with the weights that the configuration names, except where a checkpoint has the run's own."""
+        """Begin with the weights that `init` names, unless the run has a checkpoint. Return their record; None without
+        `init`."""
         file, payload = self.config.init, self.payload
         if file is None:
             return None
@@ -88,7 +90,7 @@ class Process:
         return found
 
     def step(self, sync: Any, collective: Any) -> Step:
-        """The compiled updates with that sync and collective."""
+        """Return the compiled updates with this sync and collective."""
         from sparksplit.training.node.step import Step
 
         made = self.model, self.optimizer, self.loss, self.metrics, self.inputs
@@ -118,7 +120,7 @@ class Process:
         ]
 
     def transform(self) -> Transform | None:
-        """The user's function on rows."""
+        """Return the user's function on rows; None if there is none. Raise ConfigError if it cannot be loaded."""
         config = self.config
         if config.transform is None:
             return None
@@ -129,18 +131,18 @@ class Process:
         return transform
 
     def prepared_rows(self) -> RowSource:
-        """The training split as it was prepared."""
+        """Return the training split as it was prepared."""
         return self.data.split("train")
 
     def spooled_rows(self, fed: dict[str, Any]) -> RowSource:
-        """The training split as Spark has handed it over. fed: what the driver said once all rows had been fed."""
+        """Return the training split as Spark has handed it over. fed: the driver's message after all rows were fed."""
         from sparksplit.handoff.spool import Spool
 
         assert self.receiver is not None
         manifest = self.data.manifest
         files = self.receiver.finish(fed["partitions"])
         own = np.array(fed["lanes"], np.int64)
-        # Else the rows are a DataFrame's.
+        # Other rows are a DataFrame's, and have no place in the data set.
         place = self.data.split("train").place_of if fed["prepared"] else by_id
         spool = Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows, place)
         if fed["prepared"] and len(self.data.paths) == 1:
@@ -148,7 +150,8 @@ class Process:
         return spool
 
     def told(self) -> Any:
-        """What the driver said once all rows were fed; None before. Raises what kept this node from taking its rows."""
+        """Return the driver's message after all rows were fed; None before. Raise the error that kept this node from
+        taking its rows."""
         member = self.member
         if member.stopping.is_set():
             raise RunError("stopped by the driver")
@@ -159,7 +162,7 @@ class Process:
         return member.heard("fed")
 
     def await_rows(self) -> RowSource:
-        """The training split, once it is there."""
+        """Wait for the training split and return it."""
         if self.receiver is None:
             return self.prepared_rows() if self._rows is None else self._rows
         with self.member.phase("feeding"):
@@ -176,7 +179,7 @@ class Process:
         return self.payload.sources.get(key)
 
     def _receive(self) -> Receiver:
-        """Open the port that Spark's tasks send this process's rows to."""
+        """Open the port to which Spark's tasks send this process's rows."""
         from sparksplit.handoff.receiver import Receiver, token_of
 
         member = self.member

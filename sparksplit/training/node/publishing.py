@@ -1,4 +1,4 @@
-"""What rank 0 publishes into the run's folder: metrics.jsonl and TensorBoard's events after each round; the model."""
+"""Rank 0's files in the run's folder: metrics.jsonl and TensorBoard's events of the rounds, and the model."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ TENSORBOARD = "tensorboard"
 
 
 def publish_history(run: Fence, history: Sequence[EpochRecord], scratch: str) -> None:
-    """Write what is told about the finished rounds into the folder of `run`, using the local folder `scratch`."""
+    """Write metrics.jsonl and TensorBoard's events into the folder of `run`. scratch: a local folder to work in."""
     publish_metrics(run, history)
     publish_events(run, history, scratch)
 
 
 def publish_metrics(run: Fence, history: Sequence[EpochRecord]) -> None:
-    """Write metrics.jsonl, one line per round, into the folder of `run`; always the whole file, since a file on HDFS
-    that is appended to can be read half-written."""
+    """Write metrics.jsonl, one line per round, into the folder of `run`.
+
+    The whole file is always written anew, because a file on HDFS that is appended to can be read half-written.
+    """
     text = "".join(json.dumps(record.to_json(), allow_nan=False) + "\n" for record in history)
     run.write_bytes(filesystem.join(run.folder, METRICS), text.encode())
 
 
 def publish_events(run: Fence, history: Sequence[EpochRecord], scratch: str) -> None:
-    """Write the TensorBoard events of all rounds into the folder of `run`, using the local folder `scratch`.
+    """Write the TensorBoard events of all rounds into the folder of `run`. scratch: a local folder to work in.
 
-    A resumed run writes them anew, so that no round is there twice.
+    All events are written anew, so that a resumed run has no round twice.
     """
     local = Path(scratch) / TENSORBOARD
     shutil.rmtree(local, ignore_errors=True)
@@ -52,7 +54,7 @@ def publish_events(run: Fence, history: Sequence[EpochRecord], scratch: str) -> 
 
 
 def publish_model(process: Process, scratch: str) -> None:
-    """Write the trained model, and what it needs to know about its data, into the run's folder."""
+    """Write the trained model and the description of its data into the run's folder."""
     run = process.payload.fence
     run.write_json(filesystem.join(run.folder, description.FILE), process.data.description.model_dump())
     export(process.model, process.inputs, run, scratch)

@@ -19,8 +19,10 @@ _FINISHING = 5.0
 
 
 class Saver:
-    """The thread of `member` that writes. beside: whether training goes on meanwhile; virtual nodes take turns, so each
-    writes in its own."""
+    """Writes the checkpoints of `member`, in a thread.
+
+    beside: whether training goes on meanwhile. Virtual nodes take turns, so each of them writes in its own turn.
+    """
 
     def __init__(self, member: Member, beside: bool = True) -> None:
         self._member, self._beside = member, beside
@@ -31,13 +33,14 @@ class Saver:
 
     @property
     def seconds(self) -> float:
-        """For how long it has been writing; 0 where it is not."""
+        """Seconds since the present writing began; 0 if nothing is being written."""
         return 0.0 if self._thread is None or not self._thread.is_alive() else time.monotonic() - self._began
 
     def begin(self, write: Callable[[Gather], None]) -> None:
-        """Begin to write, once what is being written is done. write: is given a rendezvous of all nodes.
+        """Begin to write, after the last checkpoint has been written. write: is given a function that gathers from all
+        nodes.
 
-        Raises what the last one failed with.
+        Raise the error of the last writing, if it has failed.
         """
         self.wait()
         if not self._beside:
@@ -48,20 +51,20 @@ class Saver:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what writing has failed with, if it has."""
+        """Raise the error of the writing, if it has failed."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     def wait(self) -> None:
-        """Return when nothing is being written any more; raises what it failed with.
+        """Wait until nothing is being written. Raise the error of the writing, if it has failed.
 
-        Call it within the phase `checkpoint`: the driver then watches what this waits for.
+        Call this within the phase `checkpoint`, so that the driver watches this wait.
         """
         thread, self._thread = self._thread, None
         if thread is not None:
             while thread.is_alive():
-                # A node whose part is written waits for the others.
+                # A node whose part is written waits for the other nodes.
                 self._member.state(waiting=self._meets)
                 thread.join(_POLL)
             self._member.state(waiting=False)
@@ -69,8 +72,11 @@ class Saver:
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """If the block fails, give what is being written some seconds to be finished: what is good must not go with
-        what came after it. Not where another node is lost, without which it never would be."""
+        """If the block fails, give a checkpoint that is being written some seconds to be finished.
+
+        A good checkpoint must not be lost by a later failure. There is no wait if another node is lost, because the
+        checkpoint needs that node.
+        """
         try:
             yield
         except PeerLost:

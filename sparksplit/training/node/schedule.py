@@ -1,7 +1,7 @@
-"""Which epochs come when, and by which strategy: pure functions of integers, like rows.order.
+"""Which epochs run when, and by which strategy: pure functions of integers, like rows.order.
 
-A run is one stretch of rounds, or two if it changes from `batch` to its own strategy after `sync.after` updates. All
-nodes begin and end a round together. In a round each node runs one epoch, an epoch of its own if the
+A run is one stretch of rounds. It is two stretches if it changes from `batch` to its own strategy after `sync.after`
+updates. All nodes begin and end a round together. In a round each node runs one epoch, which is its own epoch if the
 strategy splits the epochs.
 """
 
@@ -18,9 +18,10 @@ from sparksplit.strategies.splits import BatchSplit, SharedLanes, Split
 class Stretch:
     """Rounds that are trained with one strategy.
 
-    own: whether that is the run's own strategy; if not, it is `batch`, on the lanes that the nodes have. begins, until:
-    how many of the run's epochs are over before it, and after it. first: the run's steps before it. steps: steps of a
-    round, on the node with the most.
+    own: whether the strategy is the run's own. If not, it is `batch`, on the lanes that the nodes have.
+    begins, until: number of the run's epochs that are over before the stretch, and after it.
+    first: the run's steps before the stretch.
+    steps: steps of a round, on the node with the most steps.
     """
 
     split: Split
@@ -33,10 +34,11 @@ class Stretch:
 
 @dataclass(frozen=True)
 class Rounds:
-    """What is left of a stretch.
+    """The unfinished rounds of a stretch.
 
-    epochs: by rank, those of the unfinished rounds, as Split.epochs gives them. first, steps: the stretch's. whole:
-    (steps, epochs) of the whole run if another stretch follows; otherwise None.
+    epochs: by rank, the epochs of these rounds, as Split.epochs gives them.
+    first, steps: as in Stretch.
+    whole: (steps, epochs) of the whole run if another stretch follows; otherwise None.
     """
 
     epochs: Sequence[range]
@@ -46,7 +48,8 @@ class Rounds:
 
     @property
     def passes(self) -> int:
-        """How many epochs of the run are over at its end."""
+        """Number of the run's epochs that are over at the end of these rounds or, if another stretch follows, of the
+        run."""
         return self.whole[1] if self.whole else max((own[-1] + 1 for own in self.epochs if own), default=0)
 
 
@@ -54,8 +57,11 @@ class Rounds:
 class Schedule:
     """All rounds of a run on `nodes` nodes.
 
-    split: the strategy's. lanes: how many the data set has. lane_rows: rows of each lane. local_batch_size: rows of
-    mini-batches that are dealt apart, if the user sets it. after: `sync.after`.
+    split: the strategy's split.
+    lanes: number of lanes of the data set.
+    lane_rows: rows of each lane.
+    local_batch_size: rows of mini-batches that are dealt apart, if the user sets it.
+    after: `sync.after`.
     """
 
     split: Split
@@ -68,12 +74,12 @@ class Schedule:
     after: int = 0
 
     def stretches(self, done: int = 0) -> list[Stretch]:
-        """The stretches that are not over after `done` epochs; always at least the last one."""
+        """Return the stretches that are not over after `done` epochs; always at least the last stretch."""
         per_epoch = order.updates_per_epoch(sum(self.lane_rows), self.batch_size)
         before = min(self.epochs, -(-self.after // per_epoch)) if self.after and per_epoch else 0
         found = []
         if done < before or before == self.epochs:
-            # A node that was handed its rows has only those of the strategy's own lanes.
+            # A node that was handed its rows has only rows of the strategy's own lanes.
             split = BatchSplit() if self.split.every_row else SharedLanes(self.split)
             found.append(Stretch(split, False, 0, before, 0, self._steps(split)))
         if before < self.epochs:
@@ -82,12 +88,12 @@ class Schedule:
         return found
 
     def rounds(self, stretch: Stretch, done: int) -> Rounds:
-        """What is left of `stretch` after `done` epochs of the run."""
+        """Return the rounds of `stretch` that are left after `done` epochs of the run."""
         epochs = [stretch.split.epochs(done, stretch.until, rank, self.nodes) for rank in range(self.nodes)]
         return Rounds(epochs, stretch.first, stretch.steps, self._whole(stretch))
 
     def rows_of_batch(self, split: Split) -> int:
-        """Rows of the mini-batches that a node's lanes are dealt into."""
+        """Return the number of rows in the mini-batches that a node's lanes are dealt into."""
         own = split.batch_size(self.batch_size, self.nodes)
         return (self.local_batch_size or own) if split.dealt_apart else own
 
@@ -107,10 +113,10 @@ class Schedule:
 
 
 def step_at(stretch: Stretch, rounds: int, step: int) -> int:
-    """The run's steps so far, as a checkpoint counts them, after `rounds` finished rounds of the run.
+    """Return the run's steps after `rounds` finished rounds of the run, as a checkpoint counts them.
 
-    If mini-batches are dealt apart, a round has as many steps as the node with the most makes: their number may differ
-    from the checkpoint's if the number of nodes does.
+    If mini-batches are dealt apart, a round has as many steps as the node with the most steps. With another number of
+    nodes, the number may differ from the checkpoint's `step`.
     """
     if not stretch.split.dealt_apart:
         return step
@@ -118,15 +124,16 @@ def step_at(stretch: Stretch, rounds: int, step: int) -> int:
 
 
 def is_within_round(stretch: Stretch, step: int) -> bool:
-    """Whether the run, after `step` steps, is within a round that another number of nodes cannot continue."""
+    """Return whether the run, after `step` steps, is within a round that another number of nodes cannot continue."""
     return not stretch.split.shared and stretch.steps > 0 and (step - stretch.first) % stretch.steps != 0
 
 
 def next_stop(step: int, base: int, every: int | None, sync_every: int | None) -> int:
-    """The step that no chunk may go beyond, seen from `step`, both counted within the round.
+    """Return the step that no chunk may go beyond, seen from `step`. Both count within the round.
 
-    base: the run's steps before the round. every: the run's steps between checkpoints; sync_every: the round's steps
-    between syncs; None where there are none within a round.
+    base: the run's steps before the round.
+    every: the run's steps between checkpoints. None: no checkpoints within a round.
+    sync_every: the round's steps between syncs. None: no syncs within a round.
     """
     ends = [step + (1 << 62)]
     if every:
@@ -137,5 +144,6 @@ def next_stop(step: int, base: int, every: int | None, sync_every: int | None) -
 
 
 def syncs_left(done: int, steps: int, sync_every: int | None) -> range:
-    """The steps of a round after which the nodes still agree, for a node whose own rows ended after `done` steps."""
+    """Return the steps of a round after which the nodes still agree, for a node whose own rows ended after `done`
+    steps."""
     return range(sync_every * (done // sync_every + 1), steps, sync_every) if sync_every else range(0)

@@ -1,4 +1,4 @@
-"""A node's state: what a checkpoint keeps of it, how it is restored, and whether all nodes hold the same weights."""
+"""A node's state: what a checkpoint keeps, how it is restored, and whether all nodes hold the same weights."""
 
 from __future__ import annotations
 
@@ -28,12 +28,16 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 
 _FEW = 8
 _BEST, _RANDOM, _APART = "best", "r", "o"
-"""What names begin with in a checkpoint: of the best weights; of a node's own random states, and its optimizer's."""
+"""Prefixes of names in a checkpoint: of the best weights, of a node's own random states, and of its own optimizer
+state."""
 
 
 class State:
-    """Weights, optimizer, metrics and random state of `member`, a node of `process`; `sync` is the strategy's own.
-    saver: what writes the checkpoints."""
+    """Weights, optimizer, metrics and random state of `member`, a node of `process`.
+
+    sync: the strategy's own sync.
+    saver: writes the checkpoints.
+    """
 
     def __init__(self, process: Process, member: Member, sync: Sync, step: Step, saver: Saver) -> None:
         self._process, self._member, self._sync, self._step = process, member, sync, step
@@ -43,7 +47,7 @@ class State:
         self._saver = saver
 
     def begin(self) -> Progress:
-        """Take the state that the run begins or goes on with; returns how far the run is."""
+        """Take the state that the run begins or goes on with. Return how far the run is."""
         for variable in self._process.random_states():
             # Each node has its own Dropout masks, reproducible from the seed.
             first, second = variable.numpy()
@@ -55,10 +59,9 @@ class State:
             return self._restore(payload.checkpoint)
 
     def save(self, progress: Progress) -> None:
-        """Begin to write a checkpoint of the present state, if the run keeps any; waits for the last one to be written.
-        Every node must call it.
+        """Begin to write a checkpoint of the present state, if the run keeps checkpoints. Every node must call this.
 
-        Raises what writing the last one failed with.
+        The call waits until the last checkpoint is written. Raise the error of its writing, if it has failed.
         """
         payload, member, keep = self._process.payload, self._member, self._process.config.checkpoint.keep
         if payload.record_only:
@@ -73,15 +76,18 @@ class State:
         )
 
     def keep_best(self) -> None:
-        """Take the weights that the run would end with here for the best so far."""
+        """Take the weights that the run would end with here as the best so far."""
         ends = {id(variable): average for variable, average in self._averages()}
         present = [ends.get(id(variable), variable) for variable in self._shared()]
-        # Copied, since training goes on with what they may share memory with.
+        # Copied, because training changes the memory that the arrays may share.
         self._best = {name: np.array(value) for name, value in named(_BEST, present).items()}
 
     def end(self) -> None:
-        """Give the model the weights that the run ends with: the best ones, if any have been kept, or else the moving
-        averages, if the optimizer keeps some, as Keras's `fit` does."""
+        """Give the model the weights that the run ends with.
+
+        These are the best weights, if any have been kept. Otherwise they are the moving averages, if the optimizer
+        keeps some, as with Keras's `fit`.
+        """
         if self._best:
             assign(_BEST, self._shared(), self._best, "the best weights")
             return
@@ -89,13 +95,15 @@ class State:
             variable.assign(average.numpy())
 
     def agreed_digest(self, when: str) -> str:
-        """The digest of the trained weights; raises RunError if these, or those that never change, do not have the same
-        bits on all nodes. Every node must call it."""
+        """Return the digest of the trained weights. Every node must call this.
+
+        Raise RunError if trainable weights or constant weights do not have the same bits on all nodes.
+        """
         digest = hashlib.sha256()
         for variable in self._model.trainable_variables:
             digest.update(variable.numpy().tobytes())
         own = digest.hexdigest()[:16]
-        # Frozen weights never travel, so they must have been the same from the start.
+        # Frozen weights are never exchanged, so they must have been the same from the start.
         for variable in constants(self._model):
             digest.update(variable.numpy().tobytes())
         all_digests = self._member.gather(f"weights {when}", digest.hexdigest()[:16])
@@ -104,7 +112,7 @@ class State:
         return own
 
     def loss_scale(self, progress: Progress) -> LossScale | None:
-        """By what the loss is multiplied now, if it is; `progress` is the run's."""
+        """Return the present factor of the loss; None if the loss is not scaled. progress: the run's."""
         scale = getattr(self._optimizer, "dynamic_scale", None)
         if scale is None:
             return None
@@ -113,8 +121,10 @@ class State:
         return LossScale(float(scale.numpy()), left_out)
 
     def _copied(self, arrays: Arrays) -> Arrays:
-        """Copies, since training goes on with what they may share memory with. Each is made where the last one was:
-        touching new memory for the first time costs more than the copy."""
+        """Return copies, because training changes the memory that the arrays may share.
+
+        Each copy reuses the memory of the last copy. New memory costs more at its first use than the copy.
+        """
         for name, array in arrays.items():
             kept = self._copies.get(name)
             if kept is None or (kept.shape, kept.dtype) != (array.shape, array.dtype):
@@ -123,7 +133,7 @@ class State:
         return {name: self._copies[name] for name in arrays}
 
     def _shared(self) -> list[Any]:
-        """The model's weights and statistics, which are the same on all nodes once they have agreed."""
+        """Return the model's weights and statistics, which are the same on all nodes once they have agreed."""
         random = {id(variable) for variable in self._process.random_states()}
         return [variable for variable in self._model.variables if id(variable) not in random]
 
@@ -131,17 +141,17 @@ class State:
         return averages(self._optimizer, self._model.trainable_variables)
 
     def _common(self) -> list[Any]:
-        """What is the same on all nodes where they have agreed: the moving averages, too."""
+        """Return the variables that are the same on all nodes once they have agreed, the moving averages among them."""
         every_step, averaged = self._sync.every_step, [average for _, average in self._averages()]
         return [*self._shared(), *(self._optimizer.variables if every_step else averaged)]
 
     def _apart(self) -> list[Any]:
-        """The optimizer's state that differs per node, where nodes apply their own gradients."""
+        """Return the optimizer's state that differs per node, if nodes apply their own gradients."""
         common = {id(variable) for variable in self._common()}
         return [variable for variable in self._optimizer.variables if id(variable) not in common]
 
     def _own(self) -> dict[str, npt.NDArray[Any]]:
-        """What differs per node: random states, and the optimizer's."""
+        """Return the arrays that differ per node: random states, and the optimizer's own state."""
         return {**named(_RANDOM, self._process.random_states()), **named(_APART, self._apart())}
 
     def _restore(self, path: str) -> Progress:
@@ -151,9 +161,9 @@ class State:
         assign("v", self._common(), checkpoint.state, path)
         self._sync.restore(checkpoint.state)
         self._best = {name: array for name, array in checkpoint.state.items() if name.startswith(_BEST)}
-        # Of another number of nodes each has the optimizer of one of those before, as it was, since parts of its state
-        # mean nothing alone: Adam divides its averages by what they lack after so many updates. Not its random state:
-        # several nodes may have the same one's.
+        # With another number of nodes, each node gets the whole optimizer state of one earlier node. Parts of the state
+        # mean nothing alone: Adam corrects its averages by the number of updates. Random states are not passed on,
+        # because several nodes may get the state of the same earlier node.
         assign(_APART, self._apart(), own, path)
         if progress.nodes == member.size:
             assign(_RANDOM, self._process.random_states(), own, path)
@@ -164,7 +174,8 @@ class State:
 
 
 def _by_rank(digests: Sequence[str]) -> str:
-    """Which ranks have which digest, the rarest first: a few of each, of a few."""
+    """Return which ranks have which digest, the rarest digest first. At most `_FEW` digests, and ranks of each, are
+    listed."""
     by_digest: dict[str, list[str]] = {}
     for rank, digest in enumerate(digests):
         by_digest.setdefault(digest, []).append(str(rank))
@@ -176,19 +187,19 @@ def _by_rank(digests: Sequence[str]) -> str:
 
 
 def named(prefix: str, variables: Sequence[Any]) -> dict[str, npt.NDArray[Any]]:
-    """Keras variables as arrays, named by `prefix` and position."""
+    """Return Keras variables as arrays, named by `prefix` and position."""
     return {name: np.asarray(variable.numpy()) for name, variable in _names(prefix, variables)}
 
 
 def assign(prefix: str, variables: Sequence[Any], arrays: Arrays, source: str) -> None:
-    """The inverse of `named`. Raises InputError if names or shapes differ: another model or optimizer."""
+    """Undo `named`. Raise InputError if names or shapes differ, because they belong to another model or optimizer."""
     for name, variable in _names(prefix, variables):
         if name not in arrays or tuple(arrays[name].shape) != tuple(variable.shape):
             raise InputError(
                 f"{source}: does not fit this model and optimizer ({name} is missing or has another shape)"
             )
         array = arrays[name]
-        # NumPy's files know of a bfloat16 only that it has two bytes.
+        # NumPy's files store bfloat16 only as a type of two bytes.
         variable.assign(array.view(variable.numpy().dtype) if array.dtype.kind == "V" else array)
 
 

@@ -1,8 +1,8 @@
 """The compiled part of training: many updates in one call of a tf.function, and evaluation.
 
-Each update turns the node's rows of one mini-batch into gradients, lets the sync exchange what it exchanges, and
-applies the optimizer. Looping over a chunk's updates inside TensorFlow saves the calls from Python, which cost a small
-model more than its arithmetic.
+Each update computes gradients from the node's rows of one mini-batch, lets the sync exchange, and applies the
+optimizer. The loop over a chunk's updates runs inside TensorFlow. The calls from Python would cost a small model more
+than its arithmetic.
 """
 
 from __future__ import annotations
@@ -44,8 +44,12 @@ _TOTAL = tf.TensorSpec((), tf.int64)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """loss: mean over rows, by weight where they have some. metrics: name to value. Both are NaN where all rows weigh
-    nothing. rows: over all nodes."""
+    """The loss and the metrics of some rows. Both are NaN if all rows have weight 0.
+
+    loss: mean over rows, by weight if rows have weights.
+    metrics: name to value.
+    rows: number of rows over all nodes.
+    """
 
     loss: float
     metrics: dict[str, float]
@@ -55,10 +59,13 @@ class Evaluation:
 class Step:
     """One model, one optimizer, one loss, and their compiled updates.
 
-    loss: a keras loss without reduction: it maps (labels, outputs) to one value per row, or per row and position.
-    metrics: fresh keras metrics by name. inputs: how stored values become the model's. weights: what each row counts.
-    compiling: the context of calls that make graphs, or a device's code for them. accumulate: in how many parts the
-    node's rows of a mini-batch are computed. jit: whether XLA compiles the model's passes.
+    loss: a Keras loss without reduction. It maps (labels, outputs) to one value per row, or per row and position.
+    metrics: new Keras metrics by name.
+    inputs: turns stored values into the model's inputs.
+    weights: the weight of each row.
+    compiling: the context of calls that make graphs, or a device's code for graphs.
+    accumulate: number of parts in which a node computes its rows of a mini-batch.
+    jit: whether XLA compiles the model's passes.
     """
 
     def __init__(
@@ -91,18 +98,19 @@ class Step:
         self._applying = _Applying(optimizer, model.trainable_variables)
         self._evaluate = tf.function(self._graphs.evaluate, input_signature=self._signature, autograph=False)
         self._ran: set[Any] = set()
-        """What has been called before, so that its graph is made and its device has code for it."""
+        """Kinds of calls that have been made before: their graphs are made, and the device has code for them."""
         self.warmup = 0.0
         """Seconds spent on making graphs."""
         self.copying = 0.0
         """Seconds spent on copying rows to the device."""
         self._device = next((device.name for device in tf.config.list_logical_devices("GPU")), None)
-        """Where rows are copied to; None where they are in its memory already."""
+        """The device that rows are copied to. None if rows are already in its memory."""
 
     def train(self, chunk: Chunk) -> Array:
-        """Run the chunk's updates; returns each one's mean loss over all nodes' rows, [updates].
+        """Run the chunk's updates. Return the mean loss of each update, [updates].
 
-        Raises the collective's own error if an exchange failed.
+        The loss is over all nodes' rows if the sync exchanges at every step, otherwise over this node's rows. Raise the
+        collective's own error if an exchange failed.
         """
         share = None if self._collective.same_graphs else chunk.share
         with self._first(("train", share, type(self._sync))):
@@ -123,68 +131,70 @@ class Step:
         return losses
 
     def _warm_up(self, function: Any, *more: Any) -> None:
-        """A call with no updates, so that compiling is not counted as time of updates."""
+        """Call `function` with no updates, so that compiling does not count as time of updates."""
         began = time.perf_counter()
         nothing = [tf.zeros((0, *spec.shape[1:]), spec.dtype) for spec in self._signature[:-1]]
         function(*nothing, np.zeros(1, np.int64), *more)
         self.warmup += time.perf_counter() - began
 
     def with_sync(self, sync: Sync, collective: Collective) -> Step:
-        """A step with this step's model and graphs, for another sync or another virtual node."""
+        """Return a step with this step's model and graphs, for another sync or another virtual node."""
         other = copy.copy(self)
         other._sync, other._collective = sync, collective
         return other
 
     @property
     def _slices(self) -> bool:
-        """Whether of large gradients only the rows in use are exchanged."""
+        """Whether only the used rows of large gradients are exchanged."""
         collective = self._collective
         return collective.size > 1 and not collective.same_shapes and wants_slices(self._sync)
 
     def variables(self) -> list[Any]:
-        """All that training and evaluation change."""
+        """Return all variables that training and evaluation change."""
         model, optimizer = self._model.variables, self._optimizer.variables
         return [*model, *optimizer, *self._metrics.variables(), *self._sums]
 
     def begin(self) -> None:
-        """Take the present weights as those that all nodes have."""
+        """Take the present weights as the weights that all nodes have."""
         with self._first(("sync", type(self._sync))):
             began, exchanging = time.perf_counter(), self._collective.seconds
             self._sync.begin(self._model)
             self.warmup += time.perf_counter() - began - (self._collective.seconds - exchanging)
 
     def synchronise(self, rows: int) -> None:
-        """Make the nodes agree. rows: how many this node has trained on since. Every node must call it."""
+        """Make the nodes agree. Every node must call this. rows: rows that this node has trained on since the last
+        time."""
         self._sync.agree(self._model, rows)
         if not self._sync.every_step:
             averages.agree(self._model, self._optimizer, rows, self._collective)
 
     def averaged(self) -> AbstractContextManager[None]:
-        """A block in which the model has the weights that a run would end with here: its moving averages, if any."""
+        """Return a block in which the model has the weights that a run would end with here: its moving averages, if
+        any."""
         return averages.in_place(self._model, self._optimizer)
 
     def is_finite(self) -> bool:
-        """Whether all trainable weights are finite numbers."""
+        """Return whether all trainable weights are finite numbers."""
         return all(bool(np.isfinite(variable.numpy()).all()) for variable in self._model.trainable_variables)
 
     def metric_results(self) -> dict[str, float]:
-        """The metrics since the last call, over all nodes; resets them. Every node must call it."""
+        """Return the metrics since the last call, over all nodes, and reset them. Every node must call this."""
         return self._metrics.results(self._collective)
 
     def metric_sums(self) -> dict[str, Array]:
-        """The state of the metrics of all nodes, for a checkpoint. Every node must call it."""
+        """Return the state of the metrics of all nodes, for a checkpoint. Every node must call this."""
         return self._metrics.sums(self._collective)
 
     def restore_metrics(self, sums: Mapping[str, Array]) -> None:
-        """Go on from what `metric_sums` returned."""
+        """Go on from the result of `metric_sums`."""
         self._metrics.restore(sums, self._collective)
 
     def evaluate(self, chunks: Iterable[Chunk]) -> Evaluation:
-        """Loss and metrics over `chunks`, summed over all nodes. Every node must call it."""
+        """Return loss and metrics over `chunks`, summed over all nodes. Every node must call this."""
         rows = self._see(chunks)
         sums = [np.asarray(each.numpy(), np.float64) for each in self._sums]
         loss, *weight, total = self._collective.sum([*sums, np.array(rows, np.int64)])
-        # Of rows that all weigh nothing there is no mean; 0 would be the best of all losses.
+        # Rows that all have weight 0 have no mean. A loss of 0 would be the best of all losses.
         count = float(weight[0]) or math.nan if weight else max(1, int(total))
         metrics = self.metric_results()
         if math.isnan(count):
@@ -192,34 +202,39 @@ class Step:
         return Evaluation(float(loss) / count, metrics, int(total))
 
     def jackknife(self, lanes: Iterable[tuple[int, Iterable[Chunk]]], many: int) -> dict[str, list[float]]:
-        """How far each lane's rows move loss and metrics, as node.jackknife has it. lanes: (lane, its chunks) for this
-        node's lanes that have rows; many: how many lanes there are. Every node must call it."""
+        """Return how far each lane's rows move loss and metrics, as in node.jackknife. Every node must call this.
+
+        lanes: (lane, its chunks) for this node's lanes that have rows.
+        many: number of lanes.
+        """
         sums = ((lane, self._sums_of(chunks)) for lane, chunks in lanes)
         moves = jackknife(sums, self._sums_of(()), many, self._value_of, self._collective)
         self._metrics.reset()
         return moves
 
     def _sums_of(self, chunks: Iterable[Chunk]) -> dict[str, list[Array]]:
-        """By metric, the sums over this node's `chunks` that its value comes from; of the loss: of rows' losses, and of
-        their weights, or how many there are."""
+        """Return, by metric, the sums over this node's `chunks` that its value comes from.
+
+        For the loss, these are the sum of the rows' losses, and the sum of the rows' weights or the number of rows.
+        """
         rows = self._see(chunks)
         sums = [np.array(each.numpy()) for each in self._sums]
         own = [*sums, *([np.array(rows, np.int64)] if len(sums) == 1 else [])]
         return {LOSS: own, **self._metrics.states()}
 
     def _value_of(self, name: str, sums: Sequence[Array]) -> float:
-        """What the loss or a metric is where its sums are these; NaN for the loss of rows that all weigh nothing."""
+        """Return the loss or a metric for these sums; NaN for the loss if all rows have weight 0."""
         if name == LOSS:
             return float(sums[0]) / (float(sums[1]) or math.nan)
         return self._metrics.value_of(name, sums)
 
     @property
     def _sums(self) -> list[Any]:
-        """Of losses and, where rows have some, of weights."""
+        """The variables with the sum of losses and, if rows have weights, the sum of weights."""
         return [each for each in (self._graphs.loss_sum, self._graphs.weight_sum) if each is not None]
 
     def _see(self, chunks: Iterable[Chunk]) -> int:
-        """Sum anew, over `chunks` alone; returns how many rows they have."""
+        """Sum anew, over `chunks` alone. Return how many rows they have."""
         for each in self._sums:
             each.assign(0.0)
         self._metrics.reset()
@@ -235,7 +250,7 @@ class Step:
         return rows
 
     def _first(self, what: Any) -> AbstractContextManager[None]:
-        """The context of a call: `compiling`, if it is the first one of its kind."""
+        """Return the context of a call: `compiling` for the first call of its kind."""
         if what in self._ran:
             return nullcontext()
         self._ran.add(what)
@@ -247,11 +262,11 @@ class Step:
             return function(*columns, chunk.offsets, *more).numpy()
 
     def _on_device(self, chunk: Chunk) -> list[Any]:
-        """The chunk's columns as tensors where they are computed on."""
+        """Return the chunk's columns as tensors on the device that computes."""
         began = time.perf_counter()
         columns = [as_tensor(column) for column in _columns(chunk)]
         if self._device is not None:
-            # At once, and awaited: TensorFlow would copy them only within the graph, which would count as computing.
+            # Copy now, and wait. Otherwise TensorFlow copies within the graph, which would count as computing.
             with tf.device(self._device):
                 columns = [tf.identity(column) for column in columns]
             tf.test.experimental.sync_devices()
@@ -259,7 +274,7 @@ class Step:
         return columns
 
     def _train_chunk(self, even: int | None, *arguments: Any) -> Any:
-        """The losses of a chunk's updates. even: the rows of every share, if they are equal."""
+        """Return the losses of a chunk's updates. even: the rows of every share, if all shares are equal."""
         *columns, offsets, totals = arguments
         updates, graphs, slices = tf.shape(totals)[0], self._graphs, self._slices
 
@@ -276,7 +291,7 @@ class Step:
             else:
                 values = graphs.forward_if_any(share, end > begin, total, slices, weight)
             loss = self._sync.update(values, self._model, self._optimizer)
-            # It may lie in the collective's buffers, which the next sums overwrite.
+            # The loss may lie in the collective's buffers, which the next sums overwrite.
             return index + 1, losses.write(index, tf.raw_ops.DeepCopy(x=loss))
 
         losses = tf.TensorArray(graphs.float, updates, element_shape=())
@@ -295,15 +310,15 @@ class Step:
         return np.array(losses)
 
     def _weight_of_all(self, weight: Any) -> Any:
-        """The sum of a mini-batch's weights, from that of this node's rows of it.
+        """Return the sum of a mini-batch's weights over all nodes, from the sum over this node's rows.
 
-        It takes an exchange of its own, before that of the gradients: syncs, a user's own among them, are given parts
+        The sum takes an exchange of its own, before the exchange of the gradients. Syncs, also a user's own, get parts
         of a mean.
         """
         if weight is None or self._collective.size == 1 or not self._sync.every_step:
             return weight
-        # Copied: TensorFlow may divide the loss by it as late as in the gradients' sums, the third exchange from here
-        # where large embeddings' rows travel; the collective's buffers are the next sums' by then.
+        # Copied, because TensorFlow may use the sum as late as in the exchange of the gradients. With large embeddings,
+        # that is the third exchange from here. The next sums have overwritten the collective's buffers by then.
         return tf.raw_ops.DeepCopy(x=self._collective.sum_tensors([weight])[0])
 
     def _forward_part(self, *arguments: Any) -> list[Any]:
@@ -328,8 +343,11 @@ def _columns(chunk: Chunk) -> list[Array]:
 
 
 def as_tensor(array: Any) -> Any:
-    """The array as a tensor, without a copy if it is aligned (tf.constant copies twice); not to be changed again. What
-    is one already, on the device that it is on, stays as it is."""
+    """Return the array as a tensor, without a copy if it is aligned (tf.constant copies twice). Do not change the array
+    again.
+
+    A tensor stays as it is, on its device.
+    """
     if isinstance(array, tf.Tensor):
         return array
     return tf.experimental.dlpack.from_dlpack(array.__dlpack__()) if is_aligned(array) else tf.constant(array)

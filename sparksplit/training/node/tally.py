@@ -1,4 +1,4 @@
-"""What a node counts while it trains: updates, steps, exchanges, losses, the rows it has seen, and seconds."""
+"""The counts of a node while it trains: updates, steps, exchanges, losses, the rows that it has seen, and seconds."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sparksplit.training.spent import Spent, gone_on, total
 
 
 class Clock:
-    """Where a node's seconds go, by the names of training.spent. At each moment it runs for one of them alone, so that
-    they add up to the time that has passed.
+    """Where a node's seconds go, by the names of training.spent.
 
+    The clock always runs for one name only, so that the seconds add up to the time that has passed.
     began: when the process began (time.perf_counter).
     """
 
@@ -31,17 +31,17 @@ class Clock:
         self._since = began
 
     def go_on(self, earlier: Spent, before: Spent) -> None:
-        """Count on from what the run has taken so far; as in `spent.gone_on`."""
+        """Add the run's seconds so far, as in `spent.gone_on`."""
         for name, seconds in gone_on(earlier, before).items():
             self._add(name, seconds)
 
     def begin_training(self, since_round: Spent) -> None:
-        """From here on it is rounds. since_round: what the first one has taken already."""
+        """Begin the rounds. since_round: seconds that the first round has already taken."""
         self._run_for("other")
         self._round_from = {name: seconds - since_round.get(name, 0.0) for name, seconds in self._spent.items()}
 
     def end_round(self) -> Spent:
-        """The round's seconds; what comes is the next round's."""
+        """Return the round's seconds, and begin the next round."""
         seconds = self.since_round
         self._round_from = dict(self._spent)
         return seconds
@@ -54,12 +54,12 @@ class Clock:
 
     @property
     def since_round(self) -> Spent:
-        """Those since the last round ended."""
+        """The seconds since the last round ended."""
         return {name: seconds - self._round_from.get(name, 0.0) for name, seconds in self.spent.items()}
 
     @contextmanager
     def spent_on(self, name: str) -> Iterator[None]:
-        """Count the time of the block as spent on `name`, except that of other such blocks within it."""
+        """Count the time of the block under `name`, except the time of nested blocks of the clock."""
         outer = self._name
         self._run_for(name)
         try:
@@ -68,7 +68,7 @@ class Clock:
             self._run_for(outer)
 
     def fed(self, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-        """`chunks`, with the time that they are waited for as spent on that."""
+        """Yield `chunks`, and count the time of waiting for them under `feed`."""
         while True:
             with self.spent_on("feed"):
                 chunk = next(chunks, None)
@@ -78,8 +78,10 @@ class Clock:
 
     @contextmanager
     def training(self, step: Any, collective: Collective) -> Iterator[None]:
-        """Count the time of the block as spent on computing, except what `step` has spent on making graphs (`warmup`)
-        and on copying, and `collective` on exchanges."""
+        """Count the time of the block under `compute`, without the time that has a name of its own.
+
+        `step` spends this time on making graphs (`warmup`) and on copying, `collective` on exchanges.
+        """
         copying, warmup, sync, waited = step.copying, step.warmup, collective.seconds, collective.waited
         with self.spent_on("compute"):
             yield
@@ -94,7 +96,7 @@ class Clock:
 
     @contextmanager
     def validating(self, step: Any, name: str = "validation") -> Iterator[None]:
-        """Count the time of the block as spent on `name`, except what `step` has spent on making graphs."""
+        """Count the time of the block under `name`, without the time that `step` spends on making graphs."""
         warmup = step.warmup
         with self.spent_on(name):
             yield
@@ -113,7 +115,8 @@ class Clock:
 class Tally:
     """Counts of a run, starting from `progress`.
 
-    step, updates, syncs, history, watched: as in Progress. own_rows: how many rows this node has trained on.
+    step, updates, syncs, history, watched: as in Progress.
+    own_rows: rows that this node has trained on.
     """
 
     def __init__(self, progress: Progress, collective: Collective) -> None:
@@ -131,12 +134,13 @@ class Tally:
         self.own_rows = 0
 
     def begin_epoch(self) -> None:
-        """This node begins an epoch, or what is left of it."""
+        """Note that this node begins an epoch, or the rest of an epoch."""
         self._own = Entry()
 
     def add(self, chunk: Chunk, losses: Any) -> None:
-        """This node has trained on `chunk`. losses: the mean loss of each of its mini-batches."""
-        # One by one: how chunks are cut depends on the clock, and the sum's bits must not.
+        """Count `chunk`, which this node has trained on. losses: the mean loss of each of its mini-batches."""
+        # Added one by one, because the clock decides how chunks are cut, and the sum's bits must not depend on the
+        # clock.
         for loss in (losses.astype(np.float64) * chunk.rows).tolist():
             self._loss_sum += loss
         self._loss_rows += int(chunk.rows.sum())
@@ -145,20 +149,21 @@ class Tally:
         self.own_rows += chunk.seen.rows
 
     def take_rows(self) -> int:
-        """How many rows this node has trained on since the last call."""
+        """Return how many rows this node has trained on since the last call."""
         rows, self._since = self._since, 0
         return rows
 
     def shared(self, times: int) -> None:
-        """The weights that all nodes share have changed this many times."""
+        """Note that the weights that all nodes share have changed `times` times."""
         self.updates += times
         if self._collective.size > 1:
             self.syncs += times
 
     def finish_round(self, epochs: Sequence[int], apart: bool) -> tuple[float, int]:
-        """(mean training loss, rows) of a round over all nodes; the counts then start again. Every node must call it.
+        """Return (mean training loss, rows) of a round over all nodes, and reset the counts. Every node must call this.
 
-        epochs: the round's, by rank. apart: whether each node's losses are of its own rows only.
+        epochs: the round's epochs, by rank.
+        apart: whether each node's losses are of its own rows only.
         """
         self._ledger.entries.update(self._entries_of_all(epochs))
         if apart:
@@ -169,9 +174,12 @@ class Tally:
         return loss, rows
 
     def progress(self, clock: Clock, within: Sequence[int] = (), apart: bool = False) -> Progress:
-        """How far the run is. within: the unfinished round's epochs, by rank; if given, every node must call it. apart:
-        as for `finish_round`."""
-        sent = self._collective.bytes_sent  # how many checkpoints there are may depend on the clock
+        """Return how far the run is.
+
+        within: the unfinished round's epochs, by rank. If given, every node must call this.
+        apart: as for `finish_round`.
+        """
+        sent = self._collective.bytes_sent  # not counted, because the clock may decide the number of checkpoints
         spent = clock.spent
         ledger = Ledger(self._ledger.entries)
         losses: list[tuple[float, int]] = []
@@ -196,7 +204,7 @@ class Tally:
         )
 
     def _losses_of_all(self) -> list[tuple[float, int]]:
-        """Each node's own (loss sum, rows) of the round so far."""
+        """Return each node's own (loss sum, rows) of the round so far."""
         size, rank = self._collective.size, self._collective.rank
         sums, rows = np.zeros(size), np.zeros(size, np.int64)
         sums[rank], rows[rank] = self._loss_sum, self._loss_rows
@@ -204,7 +212,8 @@ class Tally:
         return list(zip(sums.tolist(), rows.tolist(), strict=True))
 
     def _entries_of_all(self, epochs: Sequence[int]) -> dict[int, Entry]:
-        """The ledger's entries for `epochs` over all nodes, including what was seen before the run was resumed."""
+        """Return the ledger's entries for `epochs` over all nodes, with the rows that were seen before the run was
+        resumed."""
         seen = np.zeros((self._collective.size, 2), np.uint64)
         seen[self._collective.rank] = self._own.rows, self._own.checksum
         entries = {epoch: self._ledger.entries.get(epoch, Entry()) for epoch in epochs}

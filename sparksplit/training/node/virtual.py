@@ -1,4 +1,4 @@
-"""Virtual nodes: what each of them sees of its cluster, and one process that plays them all."""
+"""Virtual nodes: what each of them sees of its cluster, and the process that plays all of them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sparksplit.training.node.worker import Worker
 
 
 class VirtualMember(Member):
-    """A virtual node's `Member`: its own rank among all, and the process's line to the driver.
+    """A virtual node's `Member`: its own rank, and the process's connection to the driver.
 
-    Steps and rows are reported as sums over the virtual nodes, since one goes on while the others wait.
+    Steps and rows are reported as sums over the virtual nodes, because only one node works at a time.
     """
 
     def __init__(self, member: Member, rank: int, stage: Stage, counts: list[dict[str, int]]) -> None:
@@ -32,7 +32,7 @@ class VirtualMember(Member):
         self._member, self._stage, self._counts = member, stage, counts
 
     def state(self, **fields: Any) -> None:
-        """Like Member.state; only rank 0 reports what is the same for all."""
+        """Like Member.state. Only rank 0 reports the fields that are the same for all virtual nodes."""
         counts = self._counts[self.rank]
         counts.update((name, fields.pop(name)) for name in ("update", "rows") if name in fields)
         sums = {name: sum(other.get(name, 0) for other in self._counts) for name in counts}
@@ -51,7 +51,7 @@ class VirtualMember(Member):
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Like Member.phase, for rank 0: the others do the same between its exchanges."""
+        """Like Member.phase, for rank 0. The other virtual nodes do the same between rank 0's exchanges."""
         with self._member.phase(name) if self.rank == 0 else nullcontext():
             yield
 
@@ -61,7 +61,7 @@ class VirtualMember(Member):
 
 
 def play(process: Process, clock: Clock) -> NodeResult:
-    """Train the process's run on virtual nodes; returns rank 0's result, for the driver. clock: the process's."""
+    """Train the process's run on virtual nodes. Return rank 0's result, for the driver. clock: the process's clock."""
     stage = Stage(process.nodes)
     counts: list[dict[str, int]] = [{} for _ in range(process.nodes)]
     workers: list[Worker] = []
@@ -75,7 +75,7 @@ def play(process: Process, clock: Clock) -> NodeResult:
         with clock.spent_on("handoff"):
             rows = process.await_rows()
         rows = _held(process, rows)
-        # Read once, rather than by every node.
+        # Read once for all virtual nodes.
         apart = {name: _held(process, process.data.split(name)) for name in process.held_out}
 
     clocks = [deepcopy(clock) for _ in workers]

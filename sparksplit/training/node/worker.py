@@ -1,4 +1,4 @@
-"""One node's training, from its last checkpoint to its result; a process has one worker, or one per virtual node."""
+"""One node's training, from its last checkpoint to its result. A process has one worker, or one per virtual node."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _PUBLISHING = 10
-"""How many times as long as publishing the history takes is the shortest time to the next: an epoch may take less."""
+"""Shortest pause after a publication of the history, as a multiple of the time that it took. An epoch may take less."""
 
 
 class Worker:
-    """A node of the run of `process`: number and cluster by `member`, exchanging through `collective`.
+    """A node of the run of `process`. `member` gives its number and its cluster, `collective` sums over the nodes.
 
-    like: another virtual node's step, whose graphs this one uses too.
+    like: another virtual node's step, whose graphs this worker uses too.
     """
 
     def __init__(self, process: Process, member: Member, collective: Collective, like: Step | None = None) -> None:
@@ -66,22 +66,23 @@ class Worker:
         self._say_what_copies_cost()
 
     def train(self, rows: RowSource, held: dict[str, RowSource], clock: Clock) -> NodeResult:
-        """Train to the end, wherever that is; returns the result for the driver.
+        """Train to the end of the run, which may be an early stop. Return the result for the driver.
 
         held: the sources of validation and test rows, if they are not read from the prepared data set.
-        clock: of this process, since it began.
+        clock: the clock of this process, since it began.
         """
         from sparksplit.training.node.loop import Hooks, Loop, evaluate_once
 
         member, checkpoint = self._member, self._config.checkpoint
-        # From here on it is measured by its updates.
+        # From here on, the driver measures this node's progress by updates.
         member.state(update=self._progress.step)
         validation, test = (self._feeds.held_out(name, held) for name in ("validation", "test"))
         clock.go_on(self._progress.spent, self._process.payload.before)
         self._clock = clock
         tally = Tally(self._progress, self._collective)
         schedule = self._schedule(rows)
-        # A run that has stopped, but was killed before it had told so, is over in the stretch of its last epoch.
+        # A run may have stopped early, but was killed before it reported this. Its end is in the stretch of its last
+        # epoch.
         stretches = schedule.stretches(self._progress.epochs - self._has_stopped)
         self._go_on(stretches[0], tally)
         untrained = self._untrained(test or validation, clock)
@@ -152,7 +153,7 @@ class Worker:
         )
 
     def _untrained(self, rows: Feed | None, clock: Clock) -> Values | None:
-        """What the model is worth before it is trained, if that is asked for; every node must call it."""
+        """Return the model's loss and metrics before training, if asked for. Every node must call this."""
         if not self._process.payload.untrained:
             return None
         from sparksplit.training.node.loop import evaluate_once
@@ -163,24 +164,27 @@ class Worker:
     def _jackknife(
         self, step: Step, name: str, rows: Feed | None, held: dict[str, RowSource]
     ) -> dict[str, list[float]] | None:
-        """How far each lane's rows move what the model is worth, if that is asked for; every node must call it."""
+        """Return how far each lane's rows move the loss and the metrics, if asked for. Every node must call this."""
         if not self._process.payload.jackknife or rows is None:
             return None
         return step.jackknife(self._feeds.by_lane(name, rows, held), self._process.data.manifest.lanes)
 
     def close(self) -> None:
-        """End reading."""
+        """Close the feeds."""
         self._feeds.close()
 
     def _heed(self, heeds: bool) -> None:
-        """Say whether this node writes a checkpoint before it ends, where it is asked to end."""
+        """Set whether this node writes a checkpoint before it ends, if it is asked to end."""
         leaving = self._member.leaving
         leaving.heeded, leaving.grace = heeds, min(GRACE, self._config.checkpoint.grace)
         self._member.state(saves=heeds)
 
     def _looks(self, begun: int) -> Looks | None:
-        """When checkpoints are due by time or because a node is asked to end; None for a run that keeps none. begun:
-        the run's steps so far, as this number of nodes counts them."""
+        """Return when checkpoints are due by time, or because a node is asked to end; None for a run that keeps no
+        checkpoints.
+
+        begun: the run's steps so far, as this number of nodes counts them.
+        """
         member, config = self._member, self._config
         if self._process.payload.record_only:
             return None
@@ -195,7 +199,7 @@ class Worker:
         )
 
     def _saving(self, stretch: Stretch) -> Callable[[Progress], None]:
-        """What begins to write a checkpoint within `stretch`."""
+        """Return the function that begins to write a checkpoint within `stretch`."""
 
         def save(progress: Progress) -> None:
             self._state.save(replace(progress, within_round=is_within_round(stretch, progress.step)))
@@ -205,7 +209,7 @@ class Worker:
 
     def _written(self) -> None:
         self.saver.wait()
-        # Rank 0 publishes it once all others have done their part.
+        # Rank 0 publishes the checkpoint once all other nodes have done their part.
         self._member.gather(f"published {self._saved}", None)
 
     def _schedule(self, rows: RowSource) -> Schedule:
@@ -228,7 +232,7 @@ class Worker:
         return sync, self.step.with_sync(sync, self._collective)
 
     def _go_on(self, stretch: Stretch, tally: Tally) -> None:
-        """Begin where the run is in `stretch`; raises ConfigError if this number of nodes cannot."""
+        """Begin where the run is in `stretch`. Raise ConfigError if this number of nodes cannot go on from there."""
         resumed, size = self._progress.resumed, self._member.size
         before = resumed[-1].nodes_before if resumed else size
         if before == size:
@@ -254,7 +258,7 @@ class Worker:
             self._publish(history)
 
     def _publish(self, history: list[EpochRecord]) -> None:
-        """Publish the rounds, if they have not been published."""
+        """Publish the rounds, if there are new rounds."""
         if not self._publishes or len(history) == self._published:
             return
         began = time.monotonic()
@@ -266,7 +270,8 @@ class Worker:
         self._publish_after = now + _PUBLISHING * (now - began)
 
     def _say_what_copies_cost(self) -> None:
-        """Where the collective was chosen for the user, and is not one that sums on the GPUs that there are."""
+        """Log the cost of copies, if the collective was chosen for the user and does not sum on the GPUs that there
+        are."""
         collective = self._collective
         if self._member.rank or not collective.reason or collective.on_device:
             return
@@ -274,7 +279,7 @@ class Worker:
 
         if tf.config.list_logical_devices("GPU"):
             trained = self._process.model.trainable_variables
-            # What has 16 bits travels as float32.
+            # 16-bit values are exchanged as float32.
             sizes = [math.prod(each.shape) * max(4, tf.as_dtype(each.dtype).size) for each in trained]
             log.info("%s", copies(collective.name, sum(sizes)))
 

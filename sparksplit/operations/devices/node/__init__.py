@@ -1,1 +1,1 @@
-"""What runs in the fresh interpreter of one process's look at its devices; the only part that imports TensorFlow."""
+"""The code that measures a process's devices in a fresh interpreter. Only this part of `devices` imports TensorFlow."""

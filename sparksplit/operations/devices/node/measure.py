@@ -1,4 +1,4 @@
-"""What the devices of this process are and can do, by TensorFlow."""
+"""Measures the devices of this process with TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,20 +20,23 @@ from sparksplit.operations.devices.record import Copy, Powers, Product, Products
 PRODUCT_BUDGET, COPY_BUDGET, POWER_BUDGET = 0.15, 0.05, 0.5
 """Seconds to spend on one size of products, on one size of copies, and on one A^n + B^n on one device."""
 GROWING_SECONDS = 6.0
-"""Once this long has passed on products, or on copies, larger ones are left out: of a slow or busy device."""
+"""After this many seconds on products, or on copies, larger sizes are left out.
+
+This happens on a slow or busy device.
+"""
 CPU_BYTES = 256 << 20
-"""Memory to reckon with on a CPU: what an executor's container has at least, beside TensorFlow."""
+"""Bytes of memory to use at most on a CPU. An executor's container has at least this much beside TensorFlow."""
 SMALL_PRODUCTS, SMALL_SIZE = 1000, 100
 ROUNDS = 4
-"""How often two things are measured in turn that are compared with each other; the first time makes their graphs."""
+"""Number of times that two measurements are taken in turn for a comparison. The first time also makes their graphs."""
 
 Doing = Callable[[str], None]
 
 
 def measure(threads: int, gpu_bytes: float, cores: int, cpu: JsonObject, doing: Doing) -> Iterator[tuple[str, Any]]:
-    """The parts of a ProcessRecord by name, each as soon as it is known.
+    """Yield the parts of a ProcessRecord by name, each once it is measured.
 
-    gpu_bytes: what is free on each GPU. cores: how many of the processors `cpu` compute at once.
+    gpu_bytes: free bytes on each GPU. cores: number of cores of `cpu` that compute at once.
     """
     doing("asking TensorFlow for its devices")
     gpus = _configure(threads)
@@ -63,9 +66,9 @@ def measure(threads: int, gpu_bytes: float, cores: int, cpu: JsonObject, doing: 
 
 
 def _configure(threads: int) -> list[Any]:
-    """Threads and memory, and two logical CPUs where there is no GPU; returns the physical GPUs."""
+    """Set TensorFlow's threads and memory, and return the physical GPUs. Without a GPU, make two logical CPUs."""
     tf.config.threading.set_intra_op_parallelism_threads(threads)
-    # Two, so that what is on two devices can run at once.
+    # Two threads, so that operations on two devices can run at once.
     tf.config.threading.set_inter_op_parallelism_threads(2)
     gpus: list[Any] = tf.config.list_physical_devices("GPU")
     for gpu in gpus:
@@ -192,7 +195,7 @@ def _powers(devices: Sequence[str], gflops: float, free: float, logical: bool) -
     def on_one(a: Any, b: Any) -> Any:
         with tf.device(one):
             first = power(a)
-            # One after the other, also where the device could do both at once.
+            # Compute the two powers one after the other, even if the device could compute both at once.
             with tf.control_dependencies([first]):
                 return tf.reduce_sum(first + power(tf.identity(b)))
 
@@ -218,20 +221,26 @@ def _powers(devices: Sequence[str], gflops: float, free: float, logical: bool) -
 
 
 def _matrix(device: str, n: int, seed: int) -> Any:
-    """Random numbers whose powers neither grow nor vanish soon."""
+    """Return a matrix of random numbers whose powers neither grow nor vanish soon."""
     with tf.device(device):
         return tf.random.stateless_normal((n, n), (seed, n)) / np.float32(n**0.5)
 
 
 def _timed(call: Callable[[], Any], budget: float) -> float:
-    """Seconds of the quickest of as many calls as fit into the budget: what else the host does only adds to them."""
+    """Return the seconds of the fastest call, out of as many calls as fit into the budget.
+
+    Other work on the host can only make a call slower.
+    """
     _done(call)
     once = _done(call)
     return min(once, *(_done(call) for _ in range(sizes.repeats(once, budget))))
 
 
 def _in_turn(one: Callable[[], Any], other: Callable[[], Any]) -> tuple[float, float]:
-    """Seconds of each, the quickest of calls in turn, so that what else the host does meets both."""
+    """Return the seconds of the fastest call of each function.
+
+    The calls alternate, so that other work on the host affects both.
+    """
     times = [(_done(one), _done(other)) for _ in range(ROUNDS)]
     return min(first for first, _ in times), min(second for _, second in times)
 
@@ -256,7 +265,7 @@ def _has_gpu() -> bool:
 
 
 def _figures(value: float) -> float:
-    """Four figures: no measurement here is finer."""
+    """Round to four significant digits, because no measurement here is more precise."""
     return float(f"{value:.4g}")
 
 

@@ -1,6 +1,7 @@
 """The fresh interpreter: `python -m sparksplit.operations.devices.node.process`, with an Order as JSON on stdin.
 
-It writes a line of JSON for each part that it has found, as soon as it has, so that nothing is lost if it is ended.
+The process writes each part as a line of JSON once the part is measured. No measured part is lost if the process is
+killed.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from sparksplit.operations.devices.ask import Order
 
 
 def main() -> int:
-    """Measure what the order asks for; the exit status is 0 if all of it was found."""
+    """Measure the parts that the order asks for. Return the exit status: 0 if all parts were measured."""
     die_with_parent()
-    # Ctrl-C reaches the whole foreground group, but ending this process is its parent's decision.
+    # Ctrl-C reaches the whole foreground group, but only the parent decides when this process ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = Order(**json.loads(sys.stdin.readline()))
     if os.getppid() != order.parent:
         return ORPHANED
-    # What libraries and the user's model print goes to stderr; only parts go to the parent.
+    # Send prints of libraries and of the user's model to stderr. Only parts go to the parent.
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as parent:
         os.dup2(2, 1)
 

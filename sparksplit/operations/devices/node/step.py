@@ -1,4 +1,4 @@
-"""An update of the user's model on this process's devices: how long, where its operations are, what takes the time."""
+"""Measures an update of the user's model on this process's devices: its time, and where its operations run."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.main import configure
 
 UPDATES = 10
-"""Updates in one call, as in a run, where the rows for so many fit into CHUNK_BYTES."""
+"""Updates in one call, as in a run, if the rows for this many updates fit into CHUNK_BYTES."""
 PROFILED = 3
-"""How many such calls are profiled."""
+"""Number of calls that are profiled."""
 CHUNK_BYTES = 64 << 20
 SECONDS, CALLS = 1.0, 5
-"""How long updates are measured for, and at least how many calls of them."""
+"""Shortest time of the measurement in seconds, and the smallest number of measured calls."""
 
 
 def look(training: JsonObject, threads: int, doing: Callable[[str], None]) -> TrainingStep:
-    """Raises ConfigError for mistakes in the model and its training. training: `config`, `places` and `sources`."""
+    """Measure a training step of the user's model. Raise ConfigError for mistakes in the model and its training.
+
+    training: a mapping of `config`, `places` and `sources`.
+    """
     config = parse(TrainConfig, training["config"], Origin.from_json(training["places"]))  # type: ignore[arg-type]
     doing("a training step: making the model")
     configure(config, config.threads or threads)
@@ -45,7 +48,7 @@ def look(training: JsonObject, threads: int, doing: Callable[[str], None]) -> Tr
     nodes = list(_nodes(lambda: step.train(chunk)))
     doing("a training step: profiling it")
     step.train(chunk)
-    # Early: once TensorFlow has run an operation about ninety times and found it cheap, its profiler leaves it out.
+    # Profile early. After about ninety runs of a cheap operation, TensorFlow's profiler leaves the operation out.
     found = summary.shares(_profile(lambda: [step.train(chunk) for _ in range(PROFILED)]), PROFILED * chunk.updates)
     doing("a training step: measuring it")
     times: list[float] = []
@@ -69,7 +72,7 @@ def look(training: JsonObject, threads: int, doing: Callable[[str], None]) -> Tr
 
 
 def _step(config: TrainConfig, sources: dict[str, str]) -> tuple[Any, Sequence[Any]]:
-    """(the compiled update of one node on its own, the columns that it takes)"""
+    """Return (the compiled update of a node that runs alone, the signature of the columns that the update takes)."""
     from sparksplit.model import build
     from sparksplit.model.graphs import class_weights
     from sparksplit.model.graphs.inputs import Inputs
@@ -96,7 +99,7 @@ def _step(config: TrainConfig, sources: dict[str, str]) -> tuple[Any, Sequence[A
 
 
 def _chunk(config: TrainConfig, signature: Sequence[Any]) -> Chunk:
-    """Mini-batches of the data set's own rows: those of one block again and again, as they are stored."""
+    """Return mini-batches of the data set's own stored rows. They repeat the rows of one block."""
     rows = open_joined(config.data, verify=False).split("train")
     lane = int(np.argmax(rows.lane_rows))
     with rows.reader() as reader:
@@ -120,8 +123,8 @@ def _chunk(config: TrainConfig, signature: Sequence[Any]) -> Chunk:
 
 
 def _nodes(run: Callable[[], Any]) -> Iterator[Node]:
-    """The nodes of the graphs that `run` has TensorFlow make, as they are executed, with their devices."""
-    from tensorflow.python.eager import context  # nothing public gives the partitioned graphs
+    """Yield the nodes of the executed graphs that TensorFlow makes in `run`, with their devices."""
+    from tensorflow.python.eager import context  # no public function returns the partitioned graphs
 
     current = context.context()
     current.enable_run_metadata()
@@ -137,7 +140,7 @@ def _nodes(run: Callable[[], Any]) -> Iterator[Node]:
 
 
 def _on_cpu(nodes: Sequence[Node]) -> list[Any]:
-    """What fell back to the CPU, where there is a GPU."""
+    """Return the operations that run on the CPU although there is a GPU."""
     import tensorflow as tf
 
     if not tf.config.list_logical_devices("GPU"):
@@ -146,8 +149,8 @@ def _on_cpu(nodes: Sequence[Node]) -> list[Any]:
 
 
 def kernels_of(operation: str) -> list[Kernel]:
-    """TensorFlow's implementations of an operation, for whatever device."""
-    from tensorflow.python.framework import kernels  # nothing public tells them
+    """Return TensorFlow's implementations of an operation for all devices."""
+    from tensorflow.python.framework import kernels  # no public function returns the kernels
 
     return [
         Kernel(
@@ -166,9 +169,9 @@ def _type_name(number: int) -> str:
 
 
 def _profile(run: Callable[[], Any]) -> Iterator[tuple[str, float]]:
-    """(event, its own picoseconds) for whatever TensorFlow does in `run`, by TensorFlow's profiler.
+    """Yield (event, its own time in picoseconds) of TensorFlow's work in `run`, measured by TensorFlow's profiler.
 
-    Where a GPU computes, its streams count, and not the threads that only give it work.
+    With a GPU, only the GPU's streams count. The threads that launch the GPU's work do not count.
     """
     import tensorflow as tf
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
@@ -191,7 +194,10 @@ def _profile(run: Callable[[], Any]) -> Iterator[tuple[str, float]]:
 
 
 def _events(plane: Any, line: Any) -> Iterator[Event]:
-    """A line's events; those of a GPU's stream by the node that they belong to, where they tell it."""
+    """Yield the events of a line.
+
+    An event of a GPU's stream gets the name of its graph node, if the event has this name.
+    """
     for event in line.events:
         name = plane.event_metadata[event.metadata_id].name
         for stat in event.stats:
