@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 HELD = f"{Path(__file__).with_name('held.py')}:after_a_checkpoint"
 KEYS: dict[str, Any] = {
-    "strategy": "batch", "nodes": 2, "epochs": 4, "transform": HELD, "checkpoint": {"every": "epoch"},
+    "strategy": "batch", "nodes": 2, "epochs": 12, "transform": HELD, "checkpoint": {"every": "epoch"},
 }  # fmt: skip
 SECONDS = 240
 """For a whole run, however busy the machine; an idle one needs 15 to 25."""
