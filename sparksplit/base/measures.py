@@ -59,14 +59,16 @@ def of_classes(
     right: Sequence[float] | F64, labelled: Sequence[float] | F64, predicted: Sequence[float] | F64
 ) -> dict[str, float]:
     """Return precision, recall and f1. For two classes: of the second class. Otherwise: the mean over the classes that
-    occur among labels or predictions. A fraction with denominator 0 is 0, as in scikit-learn.
+    occur among labels or predictions. A fraction with denominator 0 is 0, as in scikit-learn. Without rows: NaN.
 
     right: by class, rows that have the class and were predicted to have it.
     labelled: by class, rows that have the class.
     predicted: by class, rows that were predicted to have the class.
     """
     hits, has, said = (np.asarray(counts, np.float64) for counts in (right, labelled, predicted))
-    chosen = np.array([1]) if len(hits) == 2 else np.flatnonzero(has + said)
+    chosen = np.flatnonzero(has + said)
+    if len(hits) == 2 and len(chosen):
+        chosen = np.array([1])
     hits, has, said = hits[chosen], has[chosen], said[chosen]
     shares = {"precision": _shares(hits, said), "recall": _shares(hits, has), "f1": _shares(2 * hits, has + said)}
     return {name: float(each.mean()) if len(each) else float("nan") for name, each in shares.items()}

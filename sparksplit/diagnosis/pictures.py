@@ -21,7 +21,7 @@ _LOOKS = {
     "synchronise": ("#D55E00", "//"),
     "forward and backward": ("#0072B2", ""),
     "optimizer": ("#009E73", "\\\\\\\\"),
-    "hand-off": ("#CC79A7", ""),
+    "hand-off": ("#CC79A7", ".."),
 }
 """The colour and the hatches of each share."""
 

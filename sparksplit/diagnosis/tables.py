@@ -119,7 +119,7 @@ def settings(every: Sequence[tuple[str, Advice]], weights: bool = True) -> Table
         ("", ""),
         ("times as fast", "the run with them as without, in rounds that alternate"),
         ("interval", "of that, 95 %"),
-        ("it helps", "yes where the whole interval is above 1"),
+        ("it helps", "yes if the whole interval is above 1; without an interval, from 1.1"),
         *([("weights", "whether the trained weights stay the same")] if weights else []),
         ("because", ""),
     ]

@@ -101,10 +101,8 @@ class Columns:
         if self.split:
             columns[SPLIT] = pa.array([split] * rows, type=pa.string())
         columns |= {name: kept[name] for name in self.keep}
-        if found.probabilities is None:
-            columns[PREDICTION] = nested(found.prediction)
-        else:
-            columns[PREDICTION] = nested(found.prediction)
+        columns[PREDICTION] = nested(found.prediction)
+        if found.probabilities is not None:
             if self.named:
                 columns[NAME] = self._names(found.prediction)
             if found.probabilities.ndim == 2:

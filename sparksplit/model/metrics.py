@@ -108,7 +108,7 @@ class ByClass(_Sums):
         self._add(*(tf.math.unsorted_segment_sum(counted, of, self._classes) for counted, of in pairs))
 
     def result(self) -> float:
-        """The metric. Without rows, it is 0 for two classes, and NaN for more classes."""
+        """The metric; NaN without rows."""
         return measures.of_classes(*self._numbers())[self._name]
 
 

@@ -31,7 +31,7 @@ def package(config: PackageConfig) -> Iterator[str]:
     yield _said(folder / "conf", any(changed))
     if config.environment:
         yield _said(folder / archives.ENVIRONMENT, _pack(folder))
-        yield f"every host needs the environment's Python interpreter at the same path: {archives.base_interpreter()}"
+        yield f"every host needs the environment's Python installation at the same path: {archives.base_interpreter()}"
     yield from ("", command(folder, config.environment))
 
 

@@ -1,11 +1,14 @@
 """Metrics by Keras's names and our own: means over rows, in the labels' own units."""
 
+import math
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.measures import of_classes
 from sparksplit.dataset.description import WEIGHT, TensorSpec
 from sparksplit.inference.scores import ClassScores
 from sparksplit.inference.trained import log_probabilities, probabilities
@@ -14,6 +17,11 @@ from sparksplit.model.keras_names import OWN
 from tests.model.parts import CLASSES, NUMBER, NUMBERS, SCALED, SEVERAL, TWO, dense, loss_of, metric_of, parts
 
 NUMBER_64 = NUMBER.model_copy(update={"dtype": "float64"})
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_measures_of_classes_are_nan_without_rows(classes):
+    assert all(math.isnan(value) for value in of_classes(*[[0.0] * classes] * 3).values())
 
 
 def test_accuracy_of_classes():

@@ -99,7 +99,7 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
         if all(problem.key != key for problem in report.problems):
             report.problems.append(Problem(key, text))
     if planned.nodes is None and most_executors(report.settings) is None:
-        _settle(sc)
+        _settle(sc, config.timeout)
     slots = executors.slots_of(sc)
     address = _address(report.settings)
     folder = None if config.path is None else filesystem.absolute(config.path)
@@ -114,10 +114,13 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
     report.problems += judge.fact_findings(report.settings, report.driver, report.executors, planned.spooled)
 
 
-def _settle(sc: SparkContext) -> None:
-    """Wait until the number of executors has not changed for SETTLE_SECONDS, because the final number is unknown."""
+def _settle(sc: SparkContext, timeout: float) -> None:
+    """Wait until the number of executors has not changed for SETTLE_SECONDS, because the final number is unknown. Wait
+    at most `timeout` seconds.
+    """
     seen, since = 0, time.monotonic()
-    while time.monotonic() - since < SETTLE_SECONDS:
+    give_up = since + timeout
+    while time.monotonic() < min(since + SETTLE_SECONDS, give_up):
         if (now := executors.executors_of(sc)) != seen:
             seen, since = now, time.monotonic()
         time.sleep(0.1)

@@ -70,7 +70,7 @@ class TextSource(FileSource):
         for key, value in own.items():
             if key in config.model_fields_set and getattr(config, key) != value:
                 raise config.error(key, f"must be {value}, as the model was trained (is {getattr(config, key)})")
-        return cls(config.model_copy(update=own), vocabulary=label.classes)
+        return cls(config.model_copy(update=own), validation, test, label.classes)
 
     def __init__(
         self,

@@ -213,6 +213,14 @@ def trained(kind: str = "characters", classes: list[str] | None = None) -> Descr
     return Description(tensors=tensors, label=label, preprocessing=FittedPreprocessing())
 
 
+def test_a_new_text_is_cut_into_the_same_splits_with_an_earlier_vocabulary(tmp_path: Path) -> None:
+    path = write(tmp_path, "abcd" * 10)
+    known = config(path), trained()
+    opened = open_source(*known, validation=0.2, test=0.1)
+    assert {split: len(pairs) for split, pairs in read(opened).items()} == {"train": 9, "validation": 2, "test": 1}
+    assert opened.vocabulary == [UNKNOWN, "a", "b", "c"]
+
+
 def test_to_predict_a_text_is_read_as_the_model_was_trained(tmp_path: Path) -> None:
     path = write(tmp_path, "bcdabc")
     opened = open_source(config(path), trained())
