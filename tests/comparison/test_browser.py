@@ -44,10 +44,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@pytest.fixture(params=[WIDE, PHONE], ids=["wide", "phone"])
+@pytest.fixture(scope="module", params=[WIDE, PHONE], ids=["wide", "phone"])
 def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
-    """The page, opened from its file."""
+    """The page, opened from its file once for all tests that only look at it."""
     with opened(browser, report, *request.param) as page:
+        yield page
+
+
+@pytest.fixture
+def wide(browser: Browser, report: Path) -> Iterator[Page]:
+    """The page in a wide window of the test's own: for what changes it, and does not depend on the window's size."""
+    with opened(browser, report, *WIDE) as page:
         yield page
 
 
@@ -95,14 +102,14 @@ def test_tables_scroll_in_their_own_box_and_on_a_phone_only(page):
     assert any(inner) == (page.viewport_size["width"] == PHONE[0])
 
 
-def test_the_details_are_closed_until_asked_for_and_on_paper_they_are_there(browser, report, tmp_path):
+def test_the_details_are_closed_until_asked_for_and_on_paper_they_are_there(browser, report):
     with opened(browser, report, *PHONE, closed=True) as page:
         answer, evidence = page.locator("#answer"), page.locator("#evidence")
         assert answer.is_visible() and not evidence.is_visible()
         page.get_by_text("Details", exact=True).click()
         assert evidence.is_visible()
     with opened(browser, report, *WIDE, closed=True) as page:
-        page.pdf(path=tmp_path / "page.pdf")
+        assert page.pdf(format="A4").startswith(b"%PDF")
         assert page.locator("#evidence").is_visible()
 
 
@@ -132,43 +139,42 @@ def test_pictures_are_painted(page):
     assert lost == []
 
 
-def test_a_table_sorts_by_mouse(page):
-    table = page.locator("#table-measured")
-    head = table.locator("th", has=page.get_by_role("button", name="rows/s"))
+def test_a_table_sorts_by_mouse(wide):
+    table = wide.locator("#table-measured")
+    head = table.locator("th", has=wide.get_by_role("button", name="rows/s"))
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "ascending"
-    values = _column(page, "#table-measured", "rows/s")
+    values = _column(wide, "#table-measured", "rows/s")
     assert values == sorted(values)
     head.get_by_role("button").click()
     assert head.get_attribute("aria-sort") == "descending"
-    assert _column(page, "#table-measured", "rows/s") == values[::-1]
+    assert _column(wide, "#table-measured", "rows/s") == values[::-1]
     assert table.locator("[aria-sort]").count() == 1
 
 
-@pytest.mark.parametrize("key", ["Enter", "Space"])
-def test_a_table_sorts_by_keyboard(page, key):
-    page.locator("#table-measured").get_by_role("button", name="strategy").focus()
-    page.keyboard.press(key)
-    after = _column(page, "#table-measured", "strategy")
+def test_a_table_sorts_by_keyboard(wide):
+    wide.locator("#table-measured").get_by_role("button", name="strategy").focus()
+    wide.keyboard.press("Enter")
+    after = _column(wide, "#table-measured", "strategy")
     assert after == ["batch", "epoch", "epoch-delayed", "local, H = 8", "local, H = 32, nesterov", "single"]
-    page.keyboard.press(key)
-    assert _column(page, "#table-measured", "strategy") == after[::-1]
+    wide.keyboard.press("Space")
+    assert _column(wide, "#table-measured", "strategy") == after[::-1]
 
 
-def test_missing_values_are_last_in_both_directions(page):
+def test_missing_values_are_last_in_both_directions(wide):
     name = "passes to target"
-    button = page.locator("#table-virtual").get_by_role("button", name=name)
+    button = wide.locator("#table-virtual").get_by_role("button", name=name)
     for _ in range(2):
         button.click()
-        values = _column(page, "#table-virtual", name)
+        values = _column(wide, "#table-virtual", name)
         assert "" in values
         assert values[: values.index("")] == [value for value in values if value != ""]
 
 
-def test_only_rows_with_the_words_that_are_asked_for_are_shown(page):
-    rows = page.locator("#table-runs tbody tr")
+def test_only_rows_with_the_words_that_are_asked_for_are_shown(wide):
+    rows = wide.locator("#table-runs tbody tr")
     everything = rows.filter(visible=True).count()
-    field = page.locator("input[data-table=table-runs]")
+    field = wide.locator("input[data-table=table-runs]")
     field.fill("EPOCH-delayed virtual")
     assert rows.filter(visible=True).count() == 20 and everything == 110
     field.fill("")
@@ -186,42 +192,53 @@ def test_it_is_dark_where_that_is_asked_for_and_light_on_paper(browser, report, 
         assert page.evaluate(colours) == ["rgb(255, 255, 255)", "rgb(26, 26, 26)"]
 
 
-def test_paper_keeps_the_pictures(page):
-    page.emulate_media(media="print")
-    pictures = page.locator("svg").all()
+def test_paper_keeps_the_pictures(wide):
+    wide.emulate_media(media="print")
+    pictures = wide.locator("svg").all()
     assert len(pictures) == 13
     for picture in pictures:
         assert picture.is_visible()
         assert picture.bounding_box()["width"] > 250
         assert picture.evaluate("it => getComputedStyle(it.closest('figure')).breakInside") == "avoid"
-    assert page.locator("thead").first.evaluate("it => getComputedStyle(it).display") == "table-header-group"
-    page.set_viewport_size({"width": 680, "height": 960})  # A4 within its margins
-    assert page.evaluate("Math.max(...[...document.querySelectorAll('table')].map(it => it.offsetWidth))") <= 680
-    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert wide.locator("thead").first.evaluate("it => getComputedStyle(it).display") == "table-header-group"
+    wide.set_viewport_size({"width": 680, "height": 960})  # A4 within its margins
+    assert wide.evaluate("Math.max(...[...document.querySelectorAll('table')].map(it => it.offsetWidth))") <= 680
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_long_and_hostile_names_stay_in_their_place(browser, tmp_path, size):
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with long and hostile names."""
     text = json.dumps(results())
     for strategy, name in ((LOCAL, NASTY), (DELAYED, "a-name-without-any-place-to-break-it-" * 3)):
         text = text.replace(json.dumps(strategy), json.dumps(name))
     changed = json.loads(text)
     changed["data"]["path"] = changed["model"] = "hdfs://name-node.example:8020/" + "a-folder/" * 30
-    file = tmp_path / "report.html"
+    file = tmp_path_factory.mktemp("hostile") / "report.html"
     file.write_text(rendered(changed), encoding="utf-8")
-    with opened(browser, file, *size) as page:
+    return file
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_long_and_hostile_names_stay_in_their_place(browser, hostile, size):
+    with opened(browser, hostile, *size) as page:
         page.on("dialog", lambda dialog: pytest.fail(dialog.message))
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert page.evaluate(OUTSIDE) == []
 
 
-@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
-def test_the_page_of_a_diagnosis_fits_the_window_too(browser, tmp_path, size):
+@pytest.fixture(scope="module")
+def long_diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A diagnosis with long names."""
     long = {f"a.very.long.key.of.a.setting.{index}": "a-value-without-any-place-to-break-it" for index in range(3)}
     recommended = replace(diagnosis().recommended, settings=long)
-    file = tmp_path / "diagnosis.html"
+    file = tmp_path_factory.mktemp("diagnosis") / "diagnosis.html"
     file.write_text(diagnosis_page(diagnosis(recommended=recommended, hosts=["a-host." * 40])), encoding="utf-8")
-    with opened(browser, file, *size) as page:
+    return file
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_page_of_a_diagnosis_fits_the_window_too(browser, long_diagnosis, size):
+    with opened(browser, long_diagnosis, *size) as page:
         assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
         assert page.locator("svg").count() == 4
         assert page.evaluate(OUTSIDE) == []

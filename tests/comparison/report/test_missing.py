@@ -5,28 +5,36 @@ from __future__ import annotations
 import pytest
 
 from tests.comparison import sample
-from tests.comparison.report.pages import Tags, changed, rendered, visible, words
+from tests.comparison.report.pages import Tags, changed, pictures, rendered, unpainted, visible, words
+
+MISSING = [
+    (
+        {"virtual": [], "table": [row for row in sample.results()["table"] if not row["virtual"]]},
+        "No virtual nodes were run.",
+    ),
+    ({"pairs": []}, "No two strategies were compared seed by seed."),
+    ({"target": None}, "No run measured the metric on validation rows, so there is no time to a target"),
+    ({"cost_model": None}, "There is no cost model in these results"),
+    ({"scale": []}, "nothing to compare"),
+    ({"runs": [], "virtual": []}, "There are no runs in these results."),
+    ({"table": []}, "Nothing was run on the nodes at hand."),
+]
 
 
-@pytest.mark.parametrize(
-    ("parts", "said"),
-    [
-        (
-            {"virtual": [], "table": [row for row in sample.results()["table"] if not row["virtual"]]},
-            "No virtual nodes were run.",
-        ),
-        ({"pairs": []}, "No two strategies were compared seed by seed."),
-        ({"target": None}, "No run measured the metric on validation rows, so there is no time to a target"),
-        ({"cost_model": None}, "There is no cost model in these results"),
-        ({"scale": []}, "nothing to compare"),
-        ({"runs": [], "virtual": []}, "There are no runs in these results."),
-        ({"table": []}, "Nothing was run on the nodes at hand."),
-    ],
-)
+@pytest.mark.parametrize(("parts", "said"), MISSING)
 def test_what_is_missing_is_said(parts, said):
-    page = rendered(changed(**parts))
+    with unpainted():
+        page = rendered(changed(**parts))
     assert said in visible(page)
     Tags(page)
+
+
+@pytest.mark.parametrize("some", [MISSING[:3], MISSING[3:]])
+def test_the_other_pictures_are_painted(some):
+    page = rendered(changed(**{name: part for parts, _ in some for name, part in parts.items()}))
+    assert all(said in visible(page) for _, said in some)
+    Tags(page)
+    assert all(svg.get("aria-label") for svg in pictures(page))
 
 
 @pytest.mark.parametrize(

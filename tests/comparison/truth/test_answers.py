@@ -130,7 +130,7 @@ def check_open(truth, said, seeds):
 
 
 @pytest.mark.slow
-@settings(max_examples=1_500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(RECIPES)
 def test_many_answers_are_true(recipe):
     check(recipe)
