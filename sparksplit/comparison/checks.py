@@ -21,7 +21,10 @@ def check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> 
                 key, f"{most} nodes are more than the data set's {manifest.lanes} lanes; prepare it with more"
             )
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
-        raise config.error("data", f"{data.path}: has neither validation nor test rows to compare strategies by")
+        raise config.error(
+            "data",
+            f"{data.path}: has neither validation nor test rows. compare needs them to tell how well a model learns",
+        )
     if config.tuning is not None and not manifest.splits["validation"].rows:
         raise config.error(
             "tune", f"{data.path}: has no validation rows, by which values are chosen; prepare it with validation: 0.1"

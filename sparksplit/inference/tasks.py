@@ -104,7 +104,9 @@ def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions
     """Return the model's predictions. Raise RunError if an output is not finite, or the outputs have a wrong shape."""
     outputs = model(rows.tensors)
     if len(outputs) != len(rows.row_ids):
-        raise RunError(f"{trained.path}: gives {len(outputs)} outputs for {len(rows.row_ids)} rows")
+        raise RunError(
+            f"{trained.path}: predicts {len(outputs)} rows for {len(rows.row_ids)}; a model must keep the rows"
+        )
     finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
     if not finite.all():
         row = int(rows.row_ids[int(np.argmin(finite))])

@@ -227,7 +227,7 @@ def _check_units(config: ModelKeys, data: DataDescription, outputs: Any, loss: s
     if data.classes is not None and outputs.shape[-1] > 1 and name.lower().startswith("binary"):
         raise config.error(
             "loss",
-            f"{name} needs one output for two classes; for a unit for each class, use sparse_categorical_crossentropy",
+            f"{name} needs a last layer with one unit. For one unit per class, use sparse_categorical_crossentropy",
         )
 
 

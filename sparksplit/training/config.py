@@ -86,7 +86,7 @@ class VirtualNodes(Config):
     """Virtual nodes: one process plays several nodes in turn, with the arithmetic of real nodes."""
 
     virtual: pydantic.PositiveInt
-    """Number of virtual nodes, all in one process."""
+    """Number of virtual nodes. One process computes all of them in turn, so no cluster is needed."""
 
 
 class Training(Config):

@@ -213,14 +213,14 @@ def test_a_finished_comparison_of_another_format_is_not_extended(small, monkeypa
 @pytest.mark.slow
 def test_more_seeds_go_on_from_a_finished_comparison(forked, digits, tmp_path, capsys):
     """Only the further seeds run; the rest stays as it was measured."""
-    keys = {"strategies": ["single"], "nodes": [1], "epochs": 1}
+    keys = {"strategies": ["single", "batch"], "nodes": [1, 2], "epochs": 1}
     first = compared(digits, tmp_path / "out", seeds=1, **keys)
     capsys.readouterr()
     before = {path.name: path.read_bytes() for path in (tmp_path / "out" / "runs").iterdir()}
     results = compared(digits, tmp_path / "out", seeds=2, **keys)
-    assert f"{len(before)} of {len(before) + 2} runs are there already" in capsys.readouterr().err
+    assert f"{len(before)} of {len(before) + 3} runs are there already" in capsys.readouterr().err
     after = {path.name: path.read_bytes() for path in (tmp_path / "out" / "runs").iterdir()}
-    assert {name: after[name] for name in before} == before and len(after) == len(before) + 2
+    assert {name: after[name] for name in before} == before and len(after) == len(before) + 3
     assert [run for run in results["runs"] if run["seed"] == 1] == first["runs"]
     with pytest.raises(UsageError, match=r"made with another configuration \(seeds was 2, is 1\); --over"):
         compared(digits, tmp_path / "out", seeds=1, **keys)
@@ -344,6 +344,26 @@ def test_what_the_data_set_tells_is_known_before_anything_runs(digits, tmp_path,
     with pytest.raises(ConfigError, match=re.escape(problem)):
         compared(digits, tmp_path / "out", **keys)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_two_nodes_are_tuned_by_the_accuracy_of_their_tries(forked, digits, tmp_path):
+    keys = {"strategies": ["epoch-delayed"], "nodes": [1, 2], "seeds": 1, "epochs": 2}
+    results = compared(digits, tmp_path / "out", **keys, tune=2)
+    tuning = results["tuning"]
+    assert [(tuned["name"], tuned["nodes"]) for tuned in tuning["strategies"]] == [("single", 1), ("epoch-delayed", 2)]
+    given = results["config"]["optimizer"]["learning_rate"]
+    chosen = {}
+    for tuned in tuning["strategies"]:
+        rates = [one["values"]["optimizer.learning_rate"] for one in tuned["tries"]]
+        assert rates == [given, pytest.approx(given / 10**0.5, rel=0.01)] and tuned["edges"]
+        accuracies = [one["metric"] for one in tuned["tries"]]
+        assert accuracies[tuned["chosen"]] == max(accuracies) > 0.2
+        chosen[tuned["name"]] = rates[tuned["chosen"]]
+    for record in (*results["runs"], *results["references"]):
+        assert record["config"]["optimizer"]["learning_rate"] == chosen[record["name"]]
+    rates = {row["name"]: row["settings"].get("optimizer.learning_rate", given) for row in results["table"]}
+    assert rates == {name: chosen[name] for name in rates}
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ CLASS_NUMBERS = "loss: does not take class numbers as labels; sparse_categorical
             "sparse_categorical_crossentropy",
             "loss: sparse_categorical_crossentropy needs a unit for each class",
         ),
-        (TWO, 2, {"name": "BinaryCrossentropy"}, "loss: BinaryCrossentropy needs one output for two classes"),
+        (TWO, 2, {"name": "BinaryCrossentropy"}, "loss: BinaryCrossentropy needs a last layer with one unit"),
         (CLASSES, 3, "categorical_crossentropy", f"{CLASS_NUMBERS} ("),
         (TWO, 2, "mean_squared_error", f"{CLASS_NUMBERS} (Incompatible shapes: [3] vs. [3,2])"),
         (TWO, 2, "hinge", f"{CLASS_NUMBERS} ("),

@@ -96,7 +96,7 @@ def ranges(tuning: TuneConfig, run: TrainConfig, strategy: Strategy, rate: objec
             found[key] = Range(low, high, _is_whole(key, values, (low, high)))
     if not any(key.startswith(RATE) for key in found):
         raise ValueError(
-            f"{RATE} is a schedule: name what to try of it in tune.keys, such as "
+            f"{RATE} is a schedule: give the range of one of its arguments in tune.keys, such as "
             f"{RATE}.initial_learning_rate: [0.01, 1]"
         )
     return found

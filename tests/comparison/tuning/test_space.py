@@ -91,7 +91,7 @@ def test_whole_numbers_are_tried_once_each(low, more, tries):
 
 def test_of_a_schedule_must_be_said_what_is_tuned():
     schedule, key = {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 9}, f"{RATE}.decay_steps"
-    with pytest.raises(ValueError, match=r"optimizer.learning_rate is a schedule: name what to try of it in tune.keys"):
+    with pytest.raises(ValueError, match=r"optimizer.learning_rate is a schedule: give the range of one of"):
         found(rate=schedule, shared=schedule)
     assert found(rate=schedule, shared=schedule, keys={key: [5, 50]}) == {key: Range(5, 50, whole=True)}
     assert list(found(keys={key: [5, 50]})) == [RATE]

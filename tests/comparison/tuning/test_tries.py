@@ -158,7 +158,7 @@ def test_untuned_nothing_is_tried():
         ),
         (
             "tune: 4\noptimizer: {learning_rate: {name: CosineDecay, initial_learning_rate: 1, decay_steps: 2}}",
-            ":4: tune: single: optimizer.learning_rate is a schedule: name what to try of it in tune.keys",
+            ":4: tune: single: optimizer.learning_rate is a schedule: give the range of one of its",
         ),
         (
             "tune: {tries: 4, keys: {sync.every: [2, 8]}}\n"
