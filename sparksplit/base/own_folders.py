@@ -39,7 +39,7 @@ def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda f
 
 
 def sweep(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> None:
-    """Remove this user's folders `parent`/`prefix`... whose owners are dead.
+    """Remove this user's folders in `parent` that begin with `prefix` and whose processes have ended.
 
     end: called with each folder before its removal, to end processes that still use it.
     """

@@ -65,10 +65,11 @@ def neighbours(
 
 
 def answered(server: socket.socket, ranks: Collection[int], secret: bytes, deadline: float) -> dict[int, Connection]:
-    """Wait for calls of the nodes `ranks`. Return their connections by rank, non-blocking and proven.
+    """Accept connections until each node of `ranks` has connected and has proven that it knows `secret`. Return the
+    connections by rank, non-blocking.
 
-    server: this node's own listening socket, closed afterwards. deadline: in monotonic seconds. Raise PeerTimeout if a
-    node does not call in time.
+    server: this node's own listening socket; this function closes it. deadline: in monotonic seconds. Raise PeerTimeout
+    if a node does not connect in time.
     """
     arrivals = _Arrivals(server, ranks, secret, None)
     try:

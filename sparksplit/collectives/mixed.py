@@ -59,10 +59,10 @@ def joined(member: Member, met: Meeting) -> Mixed:
 
 
 class Mixed(Shared):
-    """Sums through one memory segment per run, and through links between runs.
+    """Sums through one memory segment per run, and through links between runs. A run is consecutive ranks of one host.
 
-    runs: the ranks of each run. links: to this node's counterparts in the next and the previous run; None: no
-    counterparts.
+    runs: the ranks of each run. links: connections to this node's counterparts in the next and the previous run. None:
+    this node has no counterparts.
     """
 
     def __init__(self, rank: int, runs: Sequence[range], segment: Segment, links: Links | None) -> None:

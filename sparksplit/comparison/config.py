@@ -144,7 +144,7 @@ class CompareConfig(Training):
     @property
     def keys(self) -> dict[str, Any]:
         """The keys that can change the results of a comparison, with their values. Times are results too, so
-        `input_mode` is among the keys."""
+        `input_mode`, which changes only times, is among the keys."""
         return self.model_dump(mode="json", exclude=unhashed(CompareConfig))
 
     @property

@@ -117,8 +117,8 @@ def labels_of(
 def fitted_labels(
     counts: Mapping[str, Mapping[Any, int]], label: LabelSpec | None, place: str, unseen: Unseen
 ) -> Labels:
-    """Like `labels_of`, if an earlier data set has fixed the classes. Labels that it does not have are unseen, in every
-    split.
+    """Like `labels_of`, but with the classes that an earlier data set has fixed, in `label`. In every split, a label
+    without a class counts as unseen.
 
     Raise InputError for unseen labels if there is no class for them, unless they are dropped.
     """

@@ -26,7 +26,8 @@ PERIODS = {"month": 12, "day": 31, "weekday": 7, "hour": 24}
 class Group:
     """All plain numbers of one stored tensor. Every array except `indicators` has one entry per value, [values].
 
-    Their part of `numbers`: every value, then 1.0 or 0.0 for each value in `indicators` (places in the group).
+    The group's part of the model's input `numbers`: every value, then 1.0 (missing) or 0.0 for each place in the group
+    that `indicators` lists.
     """
 
     tensor: str

@@ -39,8 +39,8 @@ _OBSTACLES = {
 def words(answer: Answer, within: str = "", elsewhere: str = "in the report") -> list[str]:
     """Return the answer in at most six lines.
 
-    within: the text before a key in `--set`, such as `compare.` in quickstart. elsewhere: where the reader finds
-    further notes.
+    within: prefix of keys in the suggested commands, such as `compare.` in `--set compare.seeds=5` of quickstart.
+    elsewhere: where the reader finds further notes.
     """
     option = f"--set {within}"
     lines = [headline(answer), *_figures(answer), *_how_sure(answer)]

@@ -37,11 +37,12 @@ class Loss:
 
 
 def loss(stage: Stage, slots: int, kept: dict[int, int]) -> Loss:
-    """Return the seconds that a stage lost. kept: see `kept_bytes`.
+    """Return the seconds that a stage lost, by cause. slots: tasks that run at one time. kept: see `kept_bytes`.
 
-    A stage takes at least an even share of the work. With fewer tasks than slots, it takes at least the mean time of
-    its tasks. The rest is lost to skew, as far as the slowest task's rows account for it and other slots wait. A large
-    task that no slot waits for costs nothing. Then comes the last round of tasks, if it does not fill the slots.
+    The shortest possible time is the sum of all task times, divided by the slots. With fewer tasks than slots, it is
+    the mean time of a task. Seconds above it are skew, as far as the rows of the slowest task explain them.
+    Seconds that only the order and sizes of the tasks explain come from slots without a task (`few`). All other seconds
+    come from slow tasks.
     """
     tasks = stage.done
     if not tasks:

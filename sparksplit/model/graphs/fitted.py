@@ -24,8 +24,8 @@ Activation = Callable[[Any], Any]
 def keras_metric(made: Any, probable: Activation | None) -> tuple[Any, Activation | None]:
     """Return (Keras's metric `made` with float64 sums, the function to apply to outputs before the metric).
 
-    The function is None if the metric takes outputs unchanged. probable: turns outputs into probabilities; None if
-    outputs are not logits. float32 sums would stop counting at 2^24 rows.
+    The function is None if the metric can use the model's outputs as they are. probable: turns logits into
+    probabilities; None if the outputs are not logits. Sums in float32 would stop counting at 2^24 rows.
     """
     config = {**made.get_config(), "dtype": "float64"}
     if _FROM_LOGITS in config:

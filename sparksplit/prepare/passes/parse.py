@@ -185,9 +185,10 @@ def _hashed(
 
 
 def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """Return `item`, which a source read of the part `name`, as a record batch of `schema`.
+    """Return `item` as a record batch of `schema`. A source has read the item from the file part `name`.
 
-    Unless `wanted`, tensors (except weights), texts and labels of several values are null.
+    wanted: whether the values are needed. If not, tensors (except weights), texts, and labels of several values are
+    null.
     """
     part = SPLITS.index(name)
     if isinstance(item, BadRow | BadRows):

@@ -32,14 +32,14 @@ _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 @dataclass(frozen=True)
 class LineReader:
-    """Makes rows of record batches of lines; see `Reader`.
+    """Reads rows from record batches of lines; see `Reader`.
 
-    rows: makes rows of columns.
-    places: of the text columns in the batches of `rows`. First come the file's columns, by their place in a line, then
-        the partition's columns.
+    rows: turns columns of cells into rows.
+    places: the text columns that `rows` needs, in its order. A number below the file's number of columns is a place in
+        a line. The folders' partition columns (`year=2020`) follow.
 
-    A batch has the line, the partition's columns, the file, whether the line is in a block that begins a file, and the
-    part. All lines of a block follow each other.
+    A batch of lines has these columns: the line, the folders' partition columns, the file, whether the line's block
+    begins a file, and the file part. The lines of a block are contiguous.
     """
 
     rows: ColumnReader
