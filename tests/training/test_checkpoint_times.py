@@ -15,8 +15,9 @@ import pytest
 from sparksplit.base.errors import NodeFailed
 from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
+from tests.forked import nodes_of
 from tests.nodes import pid_of
-from tests.training.runs import AVERAGED, MODELS, MOMENTUM, run, without_end
+from tests.training.runs import AVERAGED, MODELS, run, without_end
 
 OFTEN = {"seconds": 0.001, "keep": 99}
 SAME = ("weights", "metrics", "ledger", "updates", "steps", "syncs", "sync_bytes_per_node")
@@ -26,11 +27,57 @@ def known(result):
     return {key: result[key] for key in SAME}
 
 
+SETTINGS = {
+    "strategy": "batch", "nodes": 2, "epochs": 6, "optimizer": AVERAGED, "keep_best": True,
+    "model": {"build": f"{MODELS}:with_state"},
+}  # fmt: skip
+
+
+def straight(digits, output, settings):
+    """A run that writes no checkpoint but its last."""
+    result = run(digits, output, **settings, checkpoint={"seconds": None})
+    assert len(list((output / "checkpoints").iterdir())) == 1, "the run's end"
+    return result
+
+
+@pytest.fixture(scope="module")
+def batch(zygote, digits, tmp_path_factory):
+    with nodes_of(zygote):
+        return straight(digits, tmp_path_factory.mktemp("batch") / "run", SETTINGS)
+
+
+def resumed_within(digits, tmp_path, settings, expected, **others):
+    """A run that writes checkpoints often, and one that goes on from one of its checkpoints, if possible from within a
+    round, have the bits of `expected`. Returns what the checkpoints are of, and which it was.
+
+    others: keys of the first run that make no difference.
+    """
+    often = run(digits, tmp_path / "often", **settings, **others, checkpoint=OFTEN)
+    assert known(often) == known(expected)
+    written = sorted((tmp_path / "often" / "checkpoints").iterdir())
+    progresses = [checkpoints.progress_of(str(path)) for path in written]
+    assert len(written) >= 2 and progresses[-1].update == expected["updates"]
+    nodes = progresses[-1].nodes
+    within = [place for place, each in enumerate(progresses) if each.within_round]
+    place = within[-1] if within else (len(written) - 1) // 2
+    without_end(tmp_path / "often", tmp_path / "resumed", keep=place + 1)
+    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings, checkpoint=OFTEN)
+    assert resumed["resumed"] == [{"update": progresses[place].update, "nodes_before": nodes, "nodes": nodes}]
+    assert known(resumed) == known(expected)
+    return progresses, place
+
+
+@pytest.mark.slow
+def test_whenever_they_are_written_batch_and_what_goes_on_from_them_has_the_same_bits(forked, digits, tmp_path, batch):
+    """Also with other readers, and where rows are streamed and not kept."""
+    progresses, _ = resumed_within(digits, tmp_path, SETTINGS, batch, readers=3, cache_mb=0)
+    assert not any(each.within_round for each in progresses)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "more"),
     [
-        ("batch", {}),
         ("local", {"sync": {"every": 4, "outer": "nesterov"}}),
         ("epoch", {}),
         ("epoch-delayed", {"epochs": 6}),
@@ -41,27 +88,13 @@ def known(result):
 def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same_bits(
     forked, digits, tmp_path, strategy, more
 ):
-    settings = {
-        "strategy": strategy, "nodes": 2, "epochs": 4, "optimizer": AVERAGED, "keep_best": True,
-        "model": {"build": f"{MODELS}:with_state"}, **more,
-    }  # fmt: skip
-    straight = run(digits, tmp_path / "straight", **settings, checkpoint={"seconds": None})
-    assert len(list((tmp_path / "straight" / "checkpoints").iterdir())) == 1, "the run's end"
-    often = run(digits, tmp_path / "often", **settings, checkpoint=OFTEN)
-    assert known(often) == known(straight)
-    written = sorted((tmp_path / "often" / "checkpoints").iterdir())
-    progresses = [checkpoints.progress_of(str(path)) for path in written]
-    assert len(written) >= 2 and progresses[-1].update == straight["updates"]
-    nodes = progresses[-1].nodes
+    settings = {**SETTINGS, "strategy": strategy, "epochs": 4, **more}
+    expected = straight(digits, tmp_path / "straight", settings)
+    progresses, place = resumed_within(digits, tmp_path, settings, expected)
     within = [place for place, each in enumerate(progresses) if each.within_round]
     if "after" not in more.get("sync", {}):  # so short a run has no look after those of the shared epochs
         assert bool(within) == (strategy in ("local", "epoch"))
-    place = within[-1] if within else (len(written) - 1) // 2
-    without_end(tmp_path / "often", tmp_path / "resumed", keep=place + 1)
-    resumed = run(digits, tmp_path / "resumed", Options(resume=True), **settings, checkpoint=OFTEN)
-    assert resumed["resumed"] == [{"update": progresses[place].update, "nodes_before": nodes, "nodes": nodes}]
-    assert known(resumed) == known(straight)
-    if (within and place > within[0]) or strategy == "epoch-delayed":
+    if settings["nodes"] == 2 and ((within and place > within[0]) or strategy == "epoch-delayed"):
         # Another number of nodes goes on from the end of a round, of which one is always there.
         ended = [each.update for each in progresses[: place + 1] if not each.within_round]
         if ended:
@@ -73,12 +106,11 @@ def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same
 
 
 @pytest.mark.slow
-def test_a_node_that_is_asked_to_end_leaves_a_checkpoint_and_the_run_goes_on_from_it(forked, digits, tmp_path, capsys):
+def test_a_node_that_is_asked_to_end_leaves_a_checkpoint_and_the_run_goes_on_from_it(
+    forked, digits, tmp_path, capsys, batch
+):
     """None would have come for an hour."""
-    settings = {
-        "nodes": 2, "epochs": 6, "transform": f"{MODELS}:slowly", "max_restarts": 1,
-        "optimizer": MOMENTUM, "checkpoint": {"seconds": 3600},
-    }  # fmt: skip
+    settings = {**SETTINGS, "transform": f"{MODELS}:slowly", "max_restarts": 1, "checkpoint": {"seconds": 3600}}
     output = tmp_path / "asked"
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(run, digits, output, **settings)
@@ -92,9 +124,8 @@ def test_a_node_that_is_asked_to_end_leaves_a_checkpoint_and_the_run_goes_on_fro
     assert "was asked to end (SIGTERM); restart 1 of 1 from " in said
     (resumed,) = result["resumed"]
     assert 21 <= resumed["update"] < 126 and f"checkpoints/update-{resumed['update']:09d}" in said
-    straight = run(digits, tmp_path / "straight", **{**settings, "transform": None})
     assert [result[key] for key in ("weights", "metrics", "ledger")] == [
-        straight[key] for key in ("weights", "metrics", "ledger")
+        batch[key] for key in ("weights", "metrics", "ledger")
     ]
 
 
