@@ -90,11 +90,11 @@ def words_of(process: psutil.Process) -> list[str]:
 def await_new_nodes(
     run: subprocess.Popen[str], cluster: StandaloneCluster, before: dict[int, psutil.Process]
 ) -> dict[int, psutil.Process]:
-    """As `nodes_of`, once there are two that were not there before."""
+    """As `nodes_of`, once there are as many that were not there before."""
     give_up = time.monotonic() + SECONDS
     while True:
         found = nodes_of(cluster)
-        if len(found) == 2 and not set(found.values()) & set(before.values()):
+        if len(found) == len(before) and not set(found.values()) & set(before.values()):
             return found
         assert run.poll() is None, end(run)
         assert time.monotonic() < give_up
@@ -173,23 +173,23 @@ def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
 def test_a_host_on_which_nodes_have_failed_twice_is_left_out(
     standalone: StandaloneCluster, undisturbed: dict[str, Any], digits: Path, tmp_path: Path
 ) -> None:
-    """Nodes alone are killed there: its executor stays, and is as free as the others."""
+    """The node alone is killed there: its executor stays, and is as free as the other."""
     output = tmp_path / "run"
-    running = start(standalone, digits, output, held=True, cores=3)
+    running = start(standalone, digits, output, "--set=nodes=1", held=True)
     await_checkpoint(running, output)
     nodes, failed = nodes_of(standalone), list[int]()
     while len(failed) == len(set(failed)):
-        # Two of three hosts hold nodes: of any two attempts in a row, one has held some of both.
-        failed.append(next((each for each in failed if each in nodes), min(nodes)))
+        # One of two hosts holds it: of any three attempts, two have been on the same host.
+        failed += nodes
         nodes[failed[-1]].kill()
         nodes = await_new_nodes(running, standalone, nodes)
     executors = standalone.used_workers()
     (output / "go").touch()
     status, errors = end(running)
     assert status == 0, errors
-    assert len(executors) == 3 and failed[-1] not in nodes
+    assert len(executors) == 2 and failed[-1] not in nodes
     assert f"{standalone.address(failed[-1])}: not used any more, because nodes have failed there repeatedly" in errors
     record = record_of(output)
     assert record["restarts"] == len(failed)
     assert ["SIGKILL" in each["cause"]["what"] for each in record["attempts"][:-1]] == [True] * len(failed)
-    assert record["weights"] == undisturbed["weights"]
+    assert largest_difference(weights(output), weights(undisturbed["folder"])) < 1e-4

@@ -8,6 +8,7 @@ import pytest
 from sparksplit.base.errors import UsageError
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
+from tests.forked import nodes_of
 from tests.training.runs import MODELS, MOMENTUM, largest_difference, run, weights, without_end
 
 SETTINGS = {"batch_size": 64, "epochs": 3, "optimizer": MOMENTUM, "model": {"params": {"hidden": [16]}}}
@@ -24,6 +25,14 @@ def days(tmp_path_factory):
         splits = {split: (x[part], label[part]) for split, part in parts.items()}
         from_arrays(str(folder / name), splits, classes=4, block_size=1024)
     return folder
+
+
+@pytest.fixture(scope="module")
+def first(zygote, days, tmp_path_factory):
+    """(folder, result) of a run on the first day."""
+    folder = tmp_path_factory.mktemp("first") / "run"
+    with nodes_of(zygote):
+        return folder, run(f"{days}/ds=1", folder, **SETTINGS)
 
 
 @pytest.mark.slow
@@ -47,28 +56,26 @@ def test_two_days_are_trained_on_as_one(forked, days, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_begins_with_the_weights_of_another(forked, days, tmp_path, capsys):
-    first = run(f"{days}/ds=1", tmp_path / "first", **SETTINGS)
-    assert "init" not in first
+def test_a_run_begins_with_the_weights_of_another(forked, days, first, tmp_path, capsys):
+    folder, result = first
+    assert "init" not in result
     capsys.readouterr()
-    second = run(f"{days}/ds=2", tmp_path / "second", nodes=2, init=str(tmp_path / "first"), **SETTINGS)
-    file = f"{tmp_path}/first/model.keras"
+    second = run(f"{days}/ds=2", tmp_path / "second", nodes=2, init=str(folder), **SETTINGS)
+    file = f"{folder}/model.keras"
     assert second["init"]["file"] == file and second["init"]["layers"] == ["dense", "dense_1"]
     assert second["init"]["fresh"] == []
     assert f"init: begins with the weights of {file}: dense, dense_1\n" in capsys.readouterr().err
-    assert second["metrics"]["train"]["loss"][0] < first["metrics"]["train"]["loss"][0] - 0.1
-    assert second["config_hash"] != run(f"{days}/ds=2", tmp_path / "plain", nodes=2, **SETTINGS)["config_hash"]
+    assert second["metrics"]["train"]["loss"][0] < result["metrics"]["train"]["loss"][0] - 0.1
+    with pytest.raises(UsageError, match=r"made with another configuration \(init has changed\)"):
+        run(f"{days}/ds=2", tmp_path / "second", nodes=2, **SETTINGS)
 
     without_end(tmp_path / "second", tmp_path / "resumed", 1)
-    resumed = run(
-        f"{days}/ds=2", tmp_path / "resumed", Options(resume=True), nodes=2, init=str(tmp_path / "first"), **SETTINGS
-    )
+    resumed = run(f"{days}/ds=2", tmp_path / "resumed", Options(resume=True), nodes=2, init=str(folder), **SETTINGS)
     assert (resumed["weights"], resumed["init"]) == (second["weights"], second["init"])
 
 
-def test_weights_that_fit_no_layer_are_the_users_mistake(forked, days, tmp_path):
-    run(f"{days}/ds=1", tmp_path / "first", **SETTINGS)
+def test_weights_that_fit_no_layer_are_the_users_mistake(forked, days, first, tmp_path):
     narrow = {**SETTINGS, "model": {"build": f"{MODELS}:with_state"}}
-    with pytest.raises(UsageError, match=r"^init: .*/first/model\.keras: no layer has the same name and shapes"):
-        run(f"{days}/ds=1", tmp_path / "second", init=str(tmp_path / "first"), **narrow)
+    with pytest.raises(UsageError, match=rf"^init: {first[0]}/model\.keras: no layer has the same name and shapes"):
+        run(f"{days}/ds=1", tmp_path / "second", init=str(first[0]), **narrow)
     assert not (tmp_path / "second").exists()
