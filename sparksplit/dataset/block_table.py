@@ -123,4 +123,9 @@ def _read(folder: str, split: str, columns: list[str], lanes: range | None = Non
     except (OSError, pa.ArrowException, KeyError) as error:
         if errno_of(error) is not None or isinstance(error, FileNotFoundError):
             raise file_error(path, "cannot be read", error) from None
-        raise InputError(f"{path}: is damaged: {' '.join(str(error).split())[:200]}") from None
+        raise damaged(path, " ".join(str(error).split())[:200]) from None
+
+
+def damaged(place: str, reason: str) -> InputError:
+    """Return the error for a damaged file of a data set. place: the file, and where in the file."""
+    return InputError(f"{place}: is damaged: {reason}. Prepare the data set again, or copy it again if it is a copy")

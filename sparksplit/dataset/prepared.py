@@ -21,7 +21,7 @@ from hdfs_io.marks import SUCCESS
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, SparksplitError
 from sparksplit.dataset import block_table, row_ids
-from sparksplit.dataset.block_table import Segment
+from sparksplit.dataset.block_table import Segment, damaged
 from sparksplit.dataset.description import NAMES, Description
 from sparksplit.dataset.lane_files import LABEL, ROW_ID, crc32, label_of, single_chunk, tensor_of, values_of
 from sparksplit.dataset.manifest import FILE, Manifest
@@ -86,16 +86,14 @@ class PreparedDataSet:
             known = self.files(name)
             if len(known) != split.files:
                 place = block_table.path_of(self.path, name)
-                raise InputError(
-                    f"{place}: is damaged: it lists {len(known)} files, but the manifest has {split.files}"
-                )
+                raise damaged(place, f"it lists {len(known)} files, but the manifest has {split.files}")
             for path, size in known.items():
                 place = filesystem.join(self.path, path)
                 there = found.get(path.rpartition("/")[2])
                 if there is None:
                     raise InputError(f"{place}: file not found, although the data set lists it")
                 if there != size:
-                    raise InputError(f"{place}: is damaged: it has {there} bytes, but {size} were written")
+                    raise damaged(place, f"it has {there} bytes, but {size} were written")
 
     def files(self, split: str) -> dict[str, int]:
         """Return the bytes of each file of a split, by its path within the data set. Read from the split's table."""
@@ -268,9 +266,7 @@ class BlockReader:
         table, arrays = found
         if table.num_rows != stop - start:
             place = block_table.path_of(self._path, self._split)
-            raise InputError(
-                f"{place}: is damaged: {table.num_rows} of the {stop - start} rows of a block of lane {lane}"
-            )
+            raise damaged(place, f"{table.num_rows} of the {stop - start} rows of a block of lane {lane}")
         keep = {name: single_chunk(table.column(name)) for name in self._keep}
         return Block(arrays.ids.view(np.uint64), arrays.tensors, arrays.label, keep)
 
@@ -289,7 +285,7 @@ class BlockReader:
         place = f"{filesystem.join(self._path, segment.path)}: row group {group}"
         table, found = self._read(segment.path, group)
         if table.num_rows != rows:
-            raise InputError(f"{place}: is damaged: it has {table.num_rows} rows, but {rows} were written")
+            raise damaged(place, f"it has {table.num_rows} rows, but {rows} were written")
         if self._verify:
             label = [] if found.label is None else [found.label]
             crc, known = (
@@ -297,9 +293,7 @@ class BlockReader:
                 segment.crc32[group - segment.first_row_group],
             )
             if crc != known:
-                raise InputError(
-                    f"{place}: is damaged: its checksum is {crc:08x}, but was {known:08x} when it was written"
-                )
+                raise damaged(place, f"its checksum is {crc:08x}, but was {known:08x} when it was written")
         return table, found
 
     def _read(self, path: str, group: int) -> tuple[pa.Table, _Arrays]:
@@ -309,7 +303,7 @@ class BlockReader:
             place = f"{filesystem.join(self._path, path)}: row group {group}"
             if errno_of(error) is not None:
                 raise file_error(place, "cannot be read", error) from None
-            raise InputError(f"{place}: is damaged: {' '.join(str(error).split())[:200]}") from None
+            raise damaged(place, " ".join(str(error).split())[:200]) from None
 
     def _block(self, table: pa.Table) -> tuple[pa.Table, _Arrays]:
         ids = values_of(table.column(ROW_ID), np.dtype(np.int64))
