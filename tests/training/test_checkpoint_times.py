@@ -94,7 +94,7 @@ def test_whenever_they_are_written_a_run_and_what_goes_on_from_them_has_the_same
     within = [place for place, each in enumerate(progresses) if each.within_round]
     if "after" not in more.get("sync", {}):  # so short a run has no look after those of the shared epochs
         assert bool(within) == (strategy in ("local", "epoch"))
-    if settings["nodes"] == 2 and ((within and place > within[0]) or strategy == "epoch-delayed"):
+    if (within and place > within[0]) or strategy == "epoch-delayed":
         # Another number of nodes goes on from the end of a round, of which one is always there.
         ended = [each.update for each in progresses[: place + 1] if not each.within_round]
         if ended:
