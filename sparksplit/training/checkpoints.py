@@ -188,8 +188,7 @@ def _description(path: str) -> tuple[Progress, Files]:
     try:
         if values.pop("format_version") != _FORMAT:
             raise InputError(f"{file}: was written by another version of sparksplit")
-        checksum = values.pop(_CHECKSUM, None)  # older checkpoints have none
-        if checksum not in (None, _checksum({"format_version": _FORMAT, **values})):
+        if values.pop(_CHECKSUM) != _checksum({"format_version": _FORMAT, **values}):
             raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
         files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}
         files[_STATE]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hdfs_io import filesystem
 from sparksplit.base.config import parse
 from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
@@ -34,6 +35,12 @@ def weights(output):
 
 def largest_difference(one, other):
     return max(float(np.abs(a - b).max(initial=0)) for a, b in zip(one, other, strict=True))
+
+
+def describe(path, progress):
+    """Leave a checkpoint's description without its files."""
+    values = {"format_version": 3, "files": {"state.npz": [0, 0]}, **progress.to_json()}
+    filesystem.write_json(f"{path}/checkpoint.json", values | {"checksum": checkpoints._checksum(values)})
 
 
 def without_end(straight: Path, output: Path, keep: int) -> None:

@@ -10,6 +10,7 @@ from sparksplit.training.progress_record import Progress
 from sparksplit.training.record import Cause
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import epoch
+from tests.training.runs import describe
 
 
 def note(folder, cost):
@@ -22,9 +23,7 @@ def checkpoint(tmp_path):
     """The path of one that was written after three epochs and 20 seconds."""
     progress = Progress("", 1, seconds=20.0, history=[epoch(number) for number in (1, 2, 3)])
     path = tmp_path / "checkpoints" / "update-000000009"
-    filesystem.write_json(
-        str(path / "checkpoint.json"), {"format_version": 3, "files": {"state.npz": [0, 0]}, **progress.to_json()}
-    )
+    describe(path, progress)
     return str(path)
 
 

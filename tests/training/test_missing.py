@@ -7,7 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from hdfs_io import filesystem
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.cluster import requirements
@@ -18,6 +17,7 @@ from sparksplit.training.config import TrainConfig
 from sparksplit.training.missing import AllBack, Missing
 from sparksplit.training.progress_record import Progress
 from tests.jvm import gateway, jvm
+from tests.training.runs import describe
 
 SPARK = SimpleNamespace(_gateway=gateway())
 KEYS = {"data": "d", "output": "o", "nodes": 3, "strategy": "batch"}
@@ -38,9 +38,7 @@ def checkpoint(folder, update, nodes=2, loss_rows=0, within_round=False):
     """Leave the description of one; returns its path."""
     path = f"{folder}/checkpoints/update-{update:09d}"
     progress = replace(Progress("", nodes, update), loss_rows=loss_rows, within_round=within_round)
-    filesystem.write_json(
-        f"{path}/checkpoint.json", {"format_version": 3, "files": {"state.npz": [0, 0]}, **progress.to_json()}
-    )
+    describe(path, progress)
     return path
 
 
