@@ -123,8 +123,11 @@ def submit(
     local = f"{java} -Djava.io.tmpdir={temporary}"
     wanted = {
         "spark.yarn.tags": tag,
-        # Not uploaded: 300 MB and 25 s for each application.
+        # Not uploaded: 300 MB and 25 s for each application. The archive of tests/java.py fits class paths that begin
+        # with the jars alone, and YARN's begin with a container's folder.
         "spark.yarn.jars": f"local:{spark}/jars/*",
+        "spark.driver.extraClassPath": f"{spark}/jars/*",
+        "spark.executor.extraClassPath": f"{spark}/jars/*",
         "spark.executor.instances": str(executors),
         "spark.executor.cores": "1",
         # The driver and four executors of this size, TensorFlow in the overhead, fit the NodeManager's 16 GB.

@@ -32,6 +32,7 @@ USER = "alice"
 
 MODEL = """
 import os
+import time
 import keras
 
 def build(data, width=8):
@@ -44,7 +45,6 @@ def build(data, width=8):
 
 def large_once(data, mark):
     # 3 GB in the one process that makes the folder `mark`.
-    import time
     import numpy as np
     try:
         os.mkdir(mark)
@@ -53,7 +53,29 @@ def large_once(data, mark):
     held = np.ones(3 << 27)
     time.sleep(60)
     raise RuntimeError(f"{held.nbytes} bytes were not too many")
+
+def slowly(tensors, label, seeds):
+    time.sleep(1.0 if os.path.exists("%s") else 0.0)
+    return tensors, label
 """
+
+SLOWLY = ["--set", "transform=mine.py:slowly", "--set", "epochs=60", "--set", "checkpoint.every=epoch"]
+"""While the file `slow` exists, each epoch takes a second or more: time to do something to a run."""
+
+
+SEVERAL = """
+import importlib
+import sys
+
+from sparksplit.spark.session import spark_session
+
+with spark_session("sparksplit several", 2):
+    for words in " ".join(sys.argv[1:]).split(" then "):
+        name, *arguments = words.split()
+        if status := importlib.import_module(f"sparksplit.commands.{name}").main(arguments):
+            sys.exit(status)
+"""
+"""A job that runs several commands, one after the other, in one application."""
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +94,8 @@ def shipped(tmp_path_factory, place):
     """A local folder: what `package` makes, and a user's own files beside it. Rows and results are on HDFS."""
     folder = tmp_path_factory.mktemp("shipped")
     list(package(PackageConfig(output=str(folder))))
-    (folder / "mine.py").write_text(MODEL)
+    (folder / "jobs" / "several.py").write_text(SEVERAL)
+    (folder / "mine.py").write_text(MODEL % (folder / "slow"))
     draw = np.random.default_rng(1)
     label = draw.integers(0, 3, 400)
     rows = np.column_stack([draw.normal(label[:, None], 0.1, (400, 4)), label])
@@ -192,14 +215,13 @@ def gpus(tmp_path):
 
 def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, place, run, local, gpus):
     """Invariant 1, in cluster mode: preprocess, train, predict. With input_mode: spark see the comparison below."""
-    ok(run("preprocess", "--config", "prepare.yaml"))
     gpus["settings"]["spark.yarn.queue"] = "training"
-    trained = run("train", "--config", "train.yaml", **gpus)
-    assert ok(trained).count("NODE SEES '7'") == 2
-    assert trained.queue.endswith("training")
-    ok(run("predict", "--config", "predict.yaml"))
+    words = "preprocess --config prepare.yaml then train --config train.yaml then predict --config predict.yaml"
+    done = run("several", *words.split(), **gpus)
+    assert ok(done).count("NODE SEES '7'") == 2
+    assert done.queue.endswith("training")
     # A scheduler's retry of what is done succeeds, for YARN too.
-    assert "is up to date" in ok(run("train", "--config", "train.yaml"))
+    assert "is up to date" in ok(run("train", "--config", "train.yaml", executors=1))
     runs = [filesystem.read_json(f"{folder}/run/run.json") for folder in (local, place)]
     assert all(found["ledger"]["exact"] for found in runs)
     assert [found["application_id"].startswith("application_") for found in runs] == [False, True]
@@ -212,12 +234,10 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
 
 
 def test_check_and_devices_look_at_a_cluster(place, run, gpus):
-    assert "ready: no problem was found" in ok(
-        run("check", "--path", place, settings={"spark.executor.memoryOverhead": "1100m"})
-    )
     # The driver's container is too small for TensorFlow: its devices are left out, and it is not killed.
-    devices = ("--output", f"{place}/devices.json", "--limit", "250")
-    ok(run("devices", *devices, settings={"spark.driver.memoryOverhead": "600m"}))
+    overheads = {"spark.executor.memoryOverhead": "1100m", "spark.driver.memoryOverhead": "600m"}
+    words = f"check --path {place} then devices --output {place}/devices.json --limit 250"
+    assert "ready: no problem was found" in ok(run("several", *words.split(), settings=overheads))
     found = DevicesRecord.parse(filesystem.read_bytes(f"{place}/devices.json"), "devices.json")
     assert (found.master, [one.who for one in found.processes]) == ("yarn", ["driver", "executor 0", "executor 1"])
     assert "spark.driver.memoryOverhead" in found.processes[0].notes[0] and found.processes[0].products == []
@@ -231,16 +251,25 @@ def test_check_and_devices_look_at_a_cluster(place, run, gpus):
 
 
 @pytest.fixture
+def slow(shipped):
+    """The file during whose life `slowly` is slow."""
+    file = shipped / "slow"
+    file.touch()
+    yield file
+    file.unlink(missing_ok=True)
+
+
+@pytest.fixture
 def prepared(place, run):
     """The data set, whichever test comes first."""
     if not filesystem.exists(f"{place}/prepared/_SUCCESS"):
         ok(run("preprocess", "--config", "prepare.yaml"))
 
 
-def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begin, run, prepared):
+def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begin, run, prepared, slow):
     """As where all its hosts were asleep: driver and nodes wake up when another has ended what they were doing."""
-    runs, epochs = f"{place}/superseded", ("--set", "epochs=300")
-    config = ["--config", "train.yaml", "--set", f"output={runs}/run", "--set", "checkpoint.every=200", *epochs]
+    runs = f"{place}/superseded"
+    config = ["--config", "train.yaml", "--set", f"output={runs}/run", *SLOWLY]
     first = begin("train", *config)
     hadoop.wait_for("a checkpoint", lambda: checkpoints.latest(f"{runs}/run") is not None, "resourcemanager")
     asleep = put_to_sleep(hadoop.folder, first.application()["id"])
@@ -249,8 +278,10 @@ def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begi
         long_ago = int(1000 * (time.time() - lease.EXPIRE_SECONDS))
         file = lease.file_of(f"{runs}/run").removeprefix(hadoop.uri)
         Client(hadoop.uri).set_times(file, long_ago, long_ago)
+        slow.unlink()
         ok(run("train", *config))
         finished = contents(runs)
+        slow.touch()  # whoever wakes up has epochs left
     finally:
         for process in asleep:
             process.resume()
@@ -303,15 +334,16 @@ def put_to_sleep(folder, application):
     return list(asleep.values())
 
 
-def test_containers_that_yarn_ends_for_their_memory_or_asks_to_end(shipped, place, hadoop, begin, prepared, tmp_path):
+def test_containers_that_yarn_ends_for_their_memory_or_asks_to_end(place, hadoop, begin, prepared, slow, tmp_path):
     output = f"{place}/ended"
     large = ["--set", "model.build=mine.py:large_once", "--set", f"model.params={{mark: {tmp_path}/large}}"]
     # Nodes that YARN ends may have no time for another checkpoint.
-    large += ["--set", "checkpoint.every=epoch"]
-    submission = begin("train", "--config", "train.yaml", *large, "--set", f"output={output}", "--set", "epochs=150")
+    submission = begin("train", "--config", "train.yaml", *large, "--set", f"output={output}", *SLOWLY)
     hadoop.wait_for("a checkpoint", lambda: checkpoints.latest(output) is not None, "resourcemanager")
-    asked = container_of(node_processes(hadoop.folder)[0])
-    hadoop.signal(asked, "GRACEFUL_SHUTDOWN")
+    asked = node_processes(hadoop.folder)[0]
+    hadoop.signal(container_of(asked), "GRACEFUL_SHUTDOWN")
+    asked.wait(120)
+    slow.unlink()
     application = submission.finish()
     ok(application)
     found = filesystem.read_json(f"{output}/run.json")
