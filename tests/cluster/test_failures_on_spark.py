@@ -7,13 +7,11 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -124,45 +122,25 @@ def test_a_stopped_python_worker_is_named_after_ten_silent_seconds(spark: SparkS
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("before", "named"),
-    [
-        ("node", r"its process has been stopped for \d\d s, before it had called the driver"),
-        ("launcher", r"the Python worker that holds it has been silent for \d\d s"),
-    ],
-)
-def test_who_is_stopped_before_it_has_called_is_named_after_ten_seconds(
-    spark: SparkSession, sufferers: Sufferers, monkeypatch: pytest.MonkeyPatch, before: str, named: str
+def test_a_python_worker_that_is_stopped_before_it_has_called_is_named_after_ten_seconds(
+    spark: SparkSession, sufferers: Sufferers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A node that is stopped before its call: tests/faults/test_first_seconds.py."""
     from sparksplit.cluster import tensorflowonspark
 
-    monkeypatch.setattr(tensorflowonspark, "map_fun", _Stopping(before))
+    monkeypatch.setattr(tensorflowonspark, "map_fun", _stopped)
     error = fail(spark, sufferers, {})
-    assert re.match(rf"node 1 on \S+: {named}", str(error))
+    assert re.match(r"node 1 on \S+: the Python worker that holds it has been silent for \d\d s", str(error))
     assert isinstance(error, NodeFailed) and error.may_pass
 
 
-class _Stopping:
-    """The launcher of rank 1 stops itself before its call, or its node's process."""
+def _stopped(arguments: dict[str, Any], context: Any) -> None:
+    """The launcher of rank 1 stops itself before its call."""
+    from sparksplit.cluster import launcher
 
-    def __init__(self, before: str) -> None:
-        self.before = before
-
-    def __call__(self, arguments: dict[str, Any], context: Any) -> None:
-        from sparksplit.cluster import launcher
-
-        def stopped(*command: Any, **keys: Any) -> subprocess.Popen[bytes]:
-            process = subprocess.Popen(*command, **keys)
-            process.send_signal(signal.SIGSTOP)
-            return process
-
-        with pytest.MonkeyPatch.context() as patch:
-            if context.executor_id == 1 and self.before == "node":
-                own = SimpleNamespace(Popen=stopped, PIPE=subprocess.PIPE, STDOUT=subprocess.STDOUT)
-                patch.setattr(launcher, "subprocess", own)
-            elif context.executor_id == 1:
-                os.kill(os.getpid(), signal.SIGSTOP)
-            launcher.map_fun(arguments, context)
+    if context.executor_id == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    launcher.map_fun(arguments, context)
 
 
 def test_a_job_that_is_killed_in_sparks_pages_is_not_started_again(spark: SparkSession, sufferers: Sufferers) -> None:

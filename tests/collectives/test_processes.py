@@ -73,10 +73,8 @@ def test_nodes_of_different_users_share_memory():
     ("hosts", "rank", "elements"),
     [
         ("aaa", 0, SMALL),
-        ("aaa", 1, LARGE),
         ("aaa", 2, LARGE),
         ("aabb", 0, SMALL),
-        ("aabb", 1, LARGE),
         ("aabb", 3, LARGE),
     ],
 )

@@ -13,8 +13,8 @@ from sparksplit.training.run import train
 from tests.forked import Zygote, nodes_of
 
 KEYS = {
-    "strategy": "batch",
-    "nodes": 2,
+    "strategy": "single",
+    "nodes": 1,
     "epochs": 4,
     "checkpoint": {"every": "epoch"},
     "transform": f"{Path(__file__).with_name('held.py')}:after_a_checkpoint",

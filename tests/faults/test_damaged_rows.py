@@ -52,7 +52,7 @@ def test_a_bit_that_has_flipped(request, digits, tmp_path, mode, nodes):
     flip(file)
     damaged = rf"{file}: row group \d+: is damaged: its checksum is \w+, but was \w+ when it was written"
     with pytest.raises(UsageError, match=damaged):
-        run(tmp_path / "data", tmp_path / "run", nodes=2, batch_size=130, epochs=2, input_mode=mode)
+        run(tmp_path / "data", tmp_path / "run", batch_size=130, epochs=2, input_mode=mode)
     assert not (tmp_path / "run").exists()
 
 

@@ -14,7 +14,7 @@ from tests.training.runs import MOMENTUM, largest_difference, run, weights
 @pytest.mark.slow
 def test_a_run_goes_on_when_its_disk_has_room_again(forked, digits, tmp_path, capsys):
     keys = {
-        "nodes": 2, "batch_size": 130, "epochs": 3, "optimizer": MOMENTUM, "model": {"params": {"hidden": [256]}},
+        "batch_size": 130, "epochs": 3, "optimizer": MOMENTUM, "model": {"params": {"hidden": [256]}},
         "checkpoint": {"every": "epoch"},
     }  # fmt: skip
     straight = run(digits, tmp_path / "straight", **keys)

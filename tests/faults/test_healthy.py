@@ -23,7 +23,7 @@ def test_who_waits_for_a_straggler_that_gets_on(digits: Path, tmp_path: Path) ->
     keys = {"strategy": "epoch", "nodes": 2, "epochs": 2, "batch_size": 100}
     record = run(digits, tmp_path, transform=f"{SLOW}:straggler", stall_timeout=5, **keys)
     assert is_finished(record)
-    assert record["seconds"]["total"] > 13
+    assert record["seconds"]["total"] > 10, "twice as long as a node may stand still"
 
 
 def test_virtual_nodes_are_measured_by_their_updates(digits: Path, tmp_path: Path) -> None:
@@ -34,12 +34,12 @@ def test_virtual_nodes_are_measured_by_their_updates(digits: Path, tmp_path: Pat
 
 def test_graphs_that_take_long_to_make(digits: Path, tmp_path: Path) -> None:
     model = {"build": f"{SLOW}:slow_to_trace", "params": {"seconds": 8}}
-    record = run(digits, tmp_path, model=model, nodes=2, epochs=1, stall_timeout=5)
+    record = run(digits, tmp_path, model=model, epochs=1, stall_timeout=5)
     assert is_finished(record)
 
 
 def test_a_cache_that_takes_long_to_read(digits: Path, tmp_path: Path) -> None:
     model = {"build": f"{SLOW}:from_a_slow_disk"}
-    record = run(digits, tmp_path, model=model, nodes=2, epochs=1, stall_timeout=5, readers=1)
+    record = run(digits, tmp_path, model=model, epochs=1, stall_timeout=5, readers=1)
     assert is_finished(record)
     assert record["seconds"]["total"] > 15

@@ -7,25 +7,27 @@ import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from sparksplit.training import checkpoints
 from tests.collectives.processes import in_use, memory_of
-from tests.faults.test_standalone import HELD, await_checkpoint, end, record_of
+from tests.faults.test_standalone import HELD, await_attempt, await_checkpoint, end, record_of
 from tests.forked import Zygote, nodes_of
 from tests.hosts import lacking, two_hosts
 from tests.nodes import pid_of
 from tests.standalone import StandaloneCluster
-from tests.training.runs import MODELS, largest_difference, run, weights
+from tests.training.runs import largest_difference, run, weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 SETTINGS = {
     "strategy": "batch", "epochs": 3, "threads": 1, "model": {"build": "mlp", "params": {"hidden": [32]}},
-    "checkpoint": {"every": "epoch"},
+    "checkpoint": {"every": "epoch", "keep": 9},
 }  # fmt: skip
 
 
@@ -40,13 +42,11 @@ def cluster(nothing_left_running: None) -> Iterator[StandaloneCluster]:
 
 @pytest.fixture(scope="module")
 def one_host(zygote: Zygote, digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the same run as a ring of four nodes, whose weights those of virtual nodes are too."""
-    folder = tmp_path_factory.mktemp("one_host")
+    """The folder of the same run of four virtual nodes, in one process."""
+    output = tmp_path_factory.mktemp("one_host") / "run"
     with nodes_of(zygote):
-        ring = run(digits, folder / "ring", nodes=4, collective="ring", **SETTINGS)
-        virtual = run(digits, folder / "virtual", nodes={"virtual": 4}, **SETTINGS)
-    assert ring["weights"] == virtual["weights"]
-    return folder / "ring"
+        run(digits, output, nodes={"virtual": 4}, **SETTINGS)
+    return output
 
 
 def start(
@@ -73,54 +73,52 @@ def said(cluster: StandaloneCluster) -> list[str]:
 
 
 def nothing_left(memory: set[str]) -> None:
-    """Two pieces for each host that have gone, as have the nodes."""
+    """Two pieces for each host that have gone."""
     assert len(memory) == 4 and not in_use(memory)
-    assert [pid_of(rank) for rank in range(4)] == [None] * 4
 
 
-def test_a_run_on_two_hosts_of_which_a_node_is_killed_has_the_bits_of_one_host(
+def until(folder: Path, update: int) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
+    """What the run in `folder` had at the checkpoint of `update`: its variables, and its epochs without their times."""
+    state = checkpoints.read(str(folder / "checkpoints" / f"update-{update:09d}"), 0).state
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    keys = ("epoch", "updates", "train", "validation", "rows")
+    epochs = [{key: line[key] for key in keys} for line in lines if line["updates"] <= update]
+    return {name: array.tobytes() for name, array in state.items() if name.startswith("v")}, epochs
+
+
+def test_a_run_on_two_hosts_has_the_bits_of_one_after_a_node_is_killed_and_goes_on_without_a_host(
     cluster: StandaloneCluster, one_host: Path, digits: Path, tmp_path: Path
 ) -> None:
+    """Two nodes on each host. One is killed in the second epoch; one host goes in the third, and the other's nodes go
+    on in its memory."""
     output = tmp_path / "run"
-    running = start(cluster, output, 4, data=str(digits), transform=f"{MODELS}:slowly")
+    limits = {"min_nodes": 2, "start_timeout": 30, "stall_timeout": 600}
+    running = start(cluster, output, 4, held=True, data=str(digits), transform=HELD, **limits)
     await_checkpoint(running, output)
     memory = shared_by(range(4))
     os.kill(pid_of(2), signal.SIGKILL)
-    status, errors = end(running)
-    assert status == 0, errors
-    record = record_of(output)
-    assert (record["restarts"], record["attempts"][0]["cause"]["rank"]) == (1, 2)
-    assert record["hosts"] == [cluster.address(worker) for worker in (0, 0, 1, 1)]
-    reason = "4 nodes are on 2 hosts, up to 2 of them on one"
-    assert record["collective"] == {"name": "mixed", "reason": reason}
-    assert said(cluster) == [f"collective: mixed: {reason}"] * 2
-    expected = record_of(one_host)
-    assert [record[name] for name in ("weights", "metrics", "ledger")] == [
-        expected[name] for name in ("weights", "metrics", "ledger")
-    ]
+    await_attempt(running, output, "restart", 4)
+    (output / "hold").write_text("2")
+    while not (output / "checkpoints" / "update-000000042").is_dir():
+        assert running.poll() is None, end(running)
+        time.sleep(0.1)
+    assert until(output, 42) == until(one_host, 42)
     nothing_left(memory)
-
-
-def test_a_run_that_has_lost_a_host_goes_on_in_the_memory_of_the_other(
-    cluster: StandaloneCluster, one_host: Path, digits: Path, tmp_path: Path
-) -> None:
-    """Two nodes on one host and one on the other, which goes."""
-    output = tmp_path / "run"
-    limits = {"min_nodes": 2, "start_timeout": 30, "stall_timeout": 600}
-    running = start(cluster, output, 3, held=True, data=str(digits), transform=HELD, **limits)
-    await_checkpoint(running, output)
-    memory = shared_by(range(3))
-    lost = cluster.used_cores().index(1)
-    cluster.kill_worker(lost)
+    memory = shared_by(range(4))
+    cluster.kill_worker(1)
     (output / "go").touch()
     status, errors = end(running)
     assert status == 0, errors
     record = record_of(output)
-    assert (record["attempts"][0]["nodes"], record["attempts"][-1]["nodes"], record["nodes"]) == (3, 2, 2)
-    assert record["hosts"] == [cluster.address(1 - lost)] * 2
+    told = record["attempts"]
+    assert [(each["how"], each["nodes"], each["update"]) for each in told] == [
+        ("start", 4, 0), ("restart", 4, 21), ("restart", 2, 42),
+    ]  # fmt: skip
+    assert told[0]["cause"]["rank"] == 2
+    assert record["hosts"] == [cluster.address(0)] * 2
     assert record["collective"] == {"name": "shared", "reason": "all 2 nodes are on one host"}
-    told = said(cluster)
-    assert told[0] == "collective: mixed: 3 nodes are on 2 hosts, up to 2 of them on one"
-    assert told[-1] == "collective: shared: all 2 nodes are on one host"
+    mixed = "collective: mixed: 4 nodes are on 2 hosts, up to 2 of them on one"
+    assert said(cluster) == [mixed, mixed, "collective: shared: all 2 nodes are on one host"]
     assert largest_difference(weights(output), weights(one_host)) < 1e-4
     nothing_left(memory)
+    assert [pid_of(rank) for rank in range(4)] == [None] * 4

@@ -26,8 +26,8 @@ def main() -> int:
                 Path(mark).touch()
                 time.sleep(0.1)
 
-    keys = {"data": data, "output": output, "input_mode": "spark", "strategy": "batch", "nodes": 2}
-    with spark_session("fed without an end", 3) as spark:
+    keys = {"data": data, "output": output, "input_mode": "spark", "strategy": "single"}
+    with spark_session("fed without an end", 2) as spark:
         rows = spark.read.parquet(f"{data}/train")
         train(parse(TrainConfig, keys), Options(), rows.mapInArrow(endlessly, rows.schema))
     return 0

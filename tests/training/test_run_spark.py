@@ -66,10 +66,10 @@ def gated(file, partitions, passed=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark, zygote, digits, tmp_path, nodes):
-    """Invariants 1 and 2: ten partitions, some of them empty, and the very bits of `input_mode: tensorflow`."""
-    settings = {"nodes": nodes, "epochs": 3, "batch_size": 100, "optimizer": MOMENTUM}
+def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark, zygote, digits, tmp_path):
+    """Invariants 1 and 2: ten partitions, some of them empty, and the very bits of `input_mode: tensorflow`. One node:
+    test_sequences.py."""
+    settings = {"nodes": 3, "epochs": 3, "batch_size": 100, "optimizer": MOMENTUM}
     with nodes_of(zygote):
         read = run(digits, tmp_path / "read", **settings)
     rows = spark.read.parquet(f"{digits}/train").drop("lane")
@@ -94,19 +94,31 @@ def test_rows_without_a_row_id_get_that_of_preprocess(spark, fed, digits, tmp_pa
     assert {(row.row_id, bytes(row.weight)) for row in named.collect()} == {
         (row.row_id, bytes(row.weight)) for row in frame.collect()
     }
-    result = run(digits, tmp_path / "run", rows.drop("row_id"), input_mode="spark", nodes=2, epochs=1)
+    result = run(digits, tmp_path / "run", rows.drop("row_id"), input_mode="spark", epochs=1)
     assert result["ledger"]["exact"] is True
 
 
 @pytest.mark.slow
 def test_the_partitions_that_hang_others_end_with_an_exact_ledger(spark, fed, tmp_path):
+    """Also with a slow node and a slow task; how any partitions become blocks is tested without Spark
+    (handoff/test_handoff.py)."""
     sizes = [5120, *[6144] * 8, 5728]
+
+    def slowly(batches):
+        from pyspark import TaskContext
+
+        for batch in batches:
+            time.sleep(0.5 if TaskContext.get().partitionId() == 0 else 0.0)
+            yield batch
+
     generator = np.random.default_rng(1)
     x = generator.integers(0, 255, (sum(sizes), 4), dtype=np.uint8)
     data = tmp_path / "data"
     from_arrays(str(data), {"train": (x, x[:, 0] % 3)}, classes=3)
     frame = in_parts(spark, spark.read.parquet(f"{data}/train"), sizes)
-    result = run(data, tmp_path / "run", frame, input_mode="spark", nodes=3, epochs=2)
+    frame = frame.mapInArrow(slowly, frame.schema)
+    slow = f"{Path(__file__).with_name('slow.py')}:on_one_node"
+    result = run(data, tmp_path / "run", frame, input_mode="spark", nodes=3, epochs=2, transform=slow)
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 2 * 60_000}
 
 
@@ -129,8 +141,8 @@ def test_a_failing_function_in_spark_ends_the_run_with_its_own_message(spark, fe
 
     frame = spark.read.parquet(f"{digits}/train").withColumn("label", broken("label"))
     with pytest.raises(RunError, match=r"feeding failed: .*no label \d today"):
-        run(digits, tmp_path / "run", frame, input_mode="spark", nodes=2)
-    again = run(digits, tmp_path / "again", input_mode="spark", nodes=2, epochs=1)
+        run(digits, tmp_path / "run", frame, input_mode="spark")
+    again = run(digits, tmp_path / "again", input_mode="spark", epochs=1)
     assert again["ledger"]["exact"] is True
 
 
@@ -202,35 +214,3 @@ def test_a_frame_with_other_columns_is_refused(spark, digits, tmp_path):
         assert not (tmp_path / "run").exists()
     with pytest.raises(ConfigError, match="input_mode: must be spark to train on a DataFrame"):
         run(digits, tmp_path / "run", rows)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", [1])
-def test_random_partitions_with_a_slow_node_and_a_slow_task_end_with_an_exact_ledger(spark, fed, tmp_path, seed):
-    """Three nodes; how any partitions become blocks is tested without Spark (handoff/test_handoff.py)."""
-    generator = np.random.default_rng(seed)
-    rows = int(generator.integers(50, 2000))
-    x = generator.integers(0, 255, (rows, 4), dtype=np.uint8)
-    data = tmp_path / "data"
-    from_arrays(str(data), {"train": (x, x[:, 0] % 3)}, classes=3)
-    cuts = np.sort(generator.integers(0, rows + 1, int(generator.integers(1, 9))))
-    sizes = np.diff([0, *cuts, rows]).tolist()
-
-    def slowly(batches):
-        from pyspark import TaskContext
-
-        for batch in batches:
-            time.sleep(0.5 if TaskContext.get().partitionId() == 0 else 0.0)
-            yield batch
-
-    frame = in_parts(spark, spark.read.parquet(f"{data}/train"), sizes)
-    settings = {"input_mode": "spark", "nodes": 3, "epochs": 2}
-    result = run(
-        data,
-        tmp_path / "run",
-        frame.mapInArrow(slowly, frame.schema),
-        batch_size=int(generator.integers(1, 130)),
-        transform=f"{Path(__file__).with_name('slow.py')}:on_one_node",
-        **settings,
-    )
-    assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 2 * rows}, (sizes, result["batch_size"])

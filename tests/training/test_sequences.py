@@ -97,7 +97,6 @@ def test_an_lstm_gives_the_same_on_one_and_two_nodes_and_the_same_bits_from_spar
     assert one["ledger"] == {**one["ledger"], "exact": True, "rows": 900}
     losses = one["metrics"]["train"]["loss"]
     assert losses[-1] < losses[0] and one["metrics"]["validation"]["accuracy"][-1] > 0.4
-    assert run(tokens, tmp_path / "again")["weights"] == one["weights"]
     fed = run(tokens, tmp_path / "fed", input_mode="spark")
     assert (fed["weights"], fed["metrics"]) == (one["weights"], one["metrics"])
     two = run(tokens, tmp_path / "two", nodes=2)
