@@ -19,7 +19,7 @@ _SECONDS = 2400  # the first test may have to install Airflow; two busy cores
 
 @pytest.fixture(scope="session")
 def python() -> Path:
-    """The Python of Airflow's environment. Tests that use it carry the markers `airflow` and `slow`."""
+    """The Python of Airflow's environment. Tests that use it carry the marker `outside`."""
     try:
         return airflow_python()
     except Unavailable as error:
@@ -54,7 +54,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark every test here that uses Airflow, directly or through a fixture."""
     for item in items:
         if _FOLDER in item.path.parents and "python" in getattr(item, "fixturenames", ()):
-            for mark in (pytest.mark.airflow, pytest.mark.slow, pytest.mark.timeout(_SECONDS)):
+            for mark in (pytest.mark.outside, pytest.mark.timeout(_SECONDS)):
                 item.add_marker(mark)
 
 
