@@ -72,9 +72,11 @@ make_environment() {
     "$uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --editable ".[$extras]"
   else
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
       --editable ".[$extras]"
   fi || fail "the packages of constraints.txt could not be installed (see above)"
+  # By all processors: pip compiles with one, and uv not at all. Some packages hold files that are not for this Python.
+  "$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >/dev/null || true
   wanted "$extras" >"$stamp"
   rm -f "$unfinished"
   echo "Made .venv in $((SECONDS - started)) s"
