@@ -16,7 +16,7 @@ from sparksplit.features.config import Features
 from sparksplit.prepare import characters
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.durations import seconds
-from sparksplit.prepare.formats import PATHS, format_of, known_format, table_name, users
+from sparksplit.prepare.formats import PATHS, format_of, known_format, table_name, tells_formats, users
 from sparksplit.prepare.windows_config import WindowsConfig
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
@@ -37,6 +37,7 @@ Paths = _Filled | Annotated[list[_Filled], Field(min_length=1)]
 """A path, or several."""
 
 
+@tells_formats
 class InputConfig(Config):
     """Where the raw rows are, and how to read them."""
 
@@ -49,118 +50,115 @@ class InputConfig(Config):
     returns a DataFrame."""
     path: Annotated[Paths | None, used_by("files", "idx", "text", "dataframe")] = None
     """Where the rows are. idx: the folder of the four files. text: a file or a folder. Your own function gets the path
-    as its second argument. table and sql have no path. All other formats take a file, a folder with its sub-folders, a
+    as its second argument. All other formats take a file, a folder with its sub-folders, a
     pattern (`days/*.csv`) or a list of these. The files can be wherever Spark can read. Partition folders
     (`day=2024-01-01`) below the path add columns."""
     validation: Annotated[Paths | None, used_by("files")] = None
     """Files of your own validation split, given like `input.path`. Without this key, `preprocess` cuts the fraction
-    `validation` from the training rows. Formats: csv, hive-text, parquet, orc, json, avro, tfrecord, images."""
+    `validation` from the training rows."""
     test: Annotated[Paths | None, used_by("files", "text")] = None
     """Files of your own test split, given like `input.path`. Without this key, `preprocess` cuts the fraction `test`
-    from the training rows. In an idx folder, the t10k files are the test split. Formats: text, csv, hive-text, parquet,
-    orc, json, avro, tfrecord, images."""
+    from the training rows. In an idx folder, the t10k files are the test split."""
     table: Annotated[_Filled | None, used_by("table")] = None
-    """Name of the table in Spark's catalog, such as a Hive metastore: DATABASE.TABLE. Formats: table."""
+    """Name of the table in Spark's catalog, such as a Hive metastore: DATABASE.TABLE."""
     query: Annotated[_Filled | None, used_by("sql")] = None
-    """The SELECT statement that returns the rows. Formats: sql."""
+    """The SELECT statement that returns the rows."""
     label: Annotated[int | str | None, used_by("columns", "idx", "text")] = -1
-    """Label column, by name or position (0: first, -1: last). In csv and hive-text, a name needs a header or
-    `input.columns`. null: no labels. If the key is not set, csv and hive-text use the last column, and images use the
-    folder name of each file. Other formats with columns, partition folders and `input.column` need the key. Without the
-    key, `predict` uses the label column of the training data, if columns have names. idx has files of labels. The label
-    of a text is the next token at each position."""
+    """Column with the labels, by name or position (0: first, -1: last). null: no labels. The default depends on the
+    format. csv and hive-text: the last column. images: the folder name of each file is its label. idx: its files of
+    labels. text: the next token at each position is the label. The other formats, partition folders and `input.column`
+    have no default: set the key. In `predict`, the default is the label column of the training data, if columns have
+    names. In csv and hive-text, a name needs a header or `input.columns`."""
     label_type: Annotated[Literal["auto", "integer", "text", "number"], used_by("columns", "idx")] = "auto"
     """Type of the labels. integer, text: classes. number: numbers to predict (regression). auto: by the first rows of
     csv and hive-text, otherwise by the column type. For auto, labels with a decimal point are numbers. If the labels
-    are exactly 0.0 and 1.0, the labels become classes. Formats: all except text."""
+    are exactly 0.0 and 1.0, the labels become classes."""
     header: Annotated[bool, used_by("csv")] = True
-    """Whether the first line of each file holds the column names. Formats: csv."""
+    """Whether the first line of each file holds the column names."""
     columns: Annotated[list[_Filled], used_by("delimited")] = Field(default_factory=list)
-    """Names of all columns, in order, for files without a header. Without this key, columns have positions only.
-    Formats: csv, hive-text."""
+    """Names of all columns, in order, for files without a header. Without this key, columns have positions only."""
     delimiter: Annotated[str, AfterValidator(characters.delimiter), used_by("delimited")] = ","
     """Character between columns: one ASCII character, a name (tab, space, comma, semicolon, pipe) or an escape such as
-    \\t, \\x01, \\001 or ^A. The default of hive-text is ^A. Formats: csv, hive-text."""
+    \\t, \\x01, \\001 or ^A. The default of hive-text is ^A."""
     quote: Annotated[_Character | None, used_by("csv")] = '"'
-    """Character around a cell that contains delimiters or line ends. null: cells are not quoted. Formats: csv."""
+    """Character around a cell that contains delimiters or line ends. null: cells are not quoted."""
     escape: Annotated[_Character | None, used_by("csv")] = None
-    """Character before a quote inside a quoted cell. null: the quote character itself, so a quote is written twice.
-    Formats: csv."""
+    """Character before a quote inside a quoted cell. null: the quote character itself, so a quote is written twice."""
     multiline: Annotated[bool, used_by("csv")] = False
-    """Whether a quoted cell may contain line ends. If true, a single task reads each file, however large the file is.
-    Formats: csv."""
+    """Whether a quoted cell may contain line ends. If true, a single task reads each file, however large the file
+    is."""
     nulls: Annotated[list[str], used_by("delimited")] = Field(default_factory=lambda: [""])
-    """Texts that stand for a missing value. The default of hive-text is \\N and the empty text. Formats: csv,
-    hive-text."""
+    """Texts that stand for a missing value. The default of hive-text is \\N and the empty text."""
     encoding: Annotated[str, used_by("delimited")] = "UTF-8"
-    """Encoding of the files, by its name in Java, such as ISO-8859-1 or windows-1252. Formats: csv, hive-text."""
+    """Encoding of the files, by its name in Java, such as ISO-8859-1 or windows-1252."""
     comment: Annotated[_Character | None, used_by("delimited")] = None
-    """Skip lines that begin with this character. null: skip no lines. Formats: csv, hive-text."""
+    """Skip lines that begin with this character. null: skip no lines."""
     dtype: Annotated[Dtype | None, used_by("rows", "idx")] = None
-    """Data type of the stored features. null: the type in the idx file, otherwise float32. `predict` uses the model's
-    type for null. For mixed columns (`features`), the type must be a float type, and applies only to numbers with
-    fractions. null then keeps the type of each column. Formats: all except text and images."""
+    """Data type of the stored features. If the key is null, idx keeps the type of its files, the other formats take
+    float32, and `predict` takes the type that the model was trained with. For mixed columns (`features`), the type must
+    be a float type, and applies only to numbers with fractions. There, null keeps the type of each column."""
     shape: Annotated[list[Annotated[int, Field(gt=0)]] | None, used_by("rows", "idx")] = None
-    """Shape of one row's tensor. null: the shape in the idx file, otherwise one dimension. `predict` uses the model's
-    shape for null. Not for mixed columns (`features`) or windows. Formats: all except text and images."""
+    """Shape of one row's tensor. If the key is null, idx keeps the shape of its files, the other formats take one
+    dimension, and `predict` takes the shape that the model was trained with. Not for mixed columns (`features`) or
+    windows."""
     keep: Annotated[list[int | str], used_by("columns")] = Field(default_factory=list)
     """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or
     positions. The model does not see these columns. If the key is not set, `predict` keeps the columns that the
-    training data kept, if columns have names. Formats: all except idx and text."""
+    training data kept, if columns have names."""
     weight: Annotated[int | str | None, used_by("rows")] = None
     """Column with the weight of each row in the loss and in the metrics, by name or position. Weights are numbers of 0
-    or more. The model does not see this column. Not for windows. Formats: all except idx, text and images."""
+    or more. The model does not see this column. Not for windows."""
     missing: Annotated[Literal["error", "mean"], used_by("rows")] = "error"
     """What to do with missing values in features. error: a row with an empty cell is a bad row. mean: the column's mean
     over the training split replaces the missing value. mean needs a float `input.dtype`. For windows, error leaves out
     each window with a missing value. mean leaves out a window only if its label has one. Mixed columns use
-    `features.NAME.impute` instead. Formats: all except idx, text and images."""
+    `features.NAME.impute` instead."""
     windows: Annotated[WindowsConfig | None, used_by("rows")] = None
     """Turn time series into windows. Each window holds consecutive rows of a series, and its label is the label column
     in the rows that follow. All features must be numbers. null: rows stay as they are. In `predict`, leave this key
-    out: the model's windows are used. Formats: all except idx, text and images."""
+    out: the model's windows are used."""
     size: Annotated[
         Annotated[list[Annotated[int, Field(gt=0)]], Field(min_length=2, max_length=2)] | None, used_by("images")
     ] = None
-    """Size in pixels to which each image is resized: [height, width]. `preprocess` needs this key. `predict` uses the
-    model's size for null. Formats: images."""
+    """Size in pixels to which each image is resized: [height, width]. `preprocess` needs this key. If the key is null,
+    `predict` takes the size that the model was trained with."""
     channels: Annotated[Literal[1, 3], used_by("images")] = 3
-    """Colour channels of each image. 3: red, green and blue. 1: grey. If the key is not set, `predict` uses the model's
-    channels. Formats: images."""
+    """Colour channels of each image. 3: red, green and blue. 1: grey. If the key is not set, `predict` takes the
+    channels that the model was trained with."""
     wait: Annotated[
         Annotated[float, BeforeValidator(seconds), Field(gt=0)] | None, Mark(hashed=False, users=("files",))
     ] = None
     """Longest time to wait until every path has rows: a number of seconds, or a text such as 90s, 30m or 2h. null: do
     not wait. For a pattern such as `{mon,tue}`, both alternatives must have rows. Empty files and folders do not count.
     Folders that Spark or Hadoop is still writing (`_temporary`, `._COPYING_`) do not count either. Only for local files
-    and HDFS. Formats: csv, hive-text, parquet, orc, json, avro, tfrecord, images."""
+    and HDFS."""
     exif: Annotated[bool, used_by("images")] = True
-    """Whether to rotate and mirror each image by its EXIF orientation. `predict` uses the setting of the training data.
-    Formats: images."""
+    """Whether to rotate and mirror each image by its EXIF orientation. `predict` uses the setting of the training
+    data."""
     column: Annotated[_Filled | None, used_by("images")] = None
     """Column with the encoded images in Parquet files. null: the files at `input.path` are the images, and the folder
-    name of each file is its label. Formats: images."""
+    name of each file is its label."""
     unit: Annotated[Literal["characters", "words"], used_by("text")] = "characters"
     """What a token is. A word is a run of letters, digits and _, or a single other character that is not white space.
-    `predict` uses the model's unit. Formats: text."""
+    `predict` takes the unit that the model was trained with."""
     length: Annotated[_AtLeast1, used_by("text")] = 40
-    """Number of tokens in one sequence. `predict` uses the model's length. Formats: text."""
+    """Number of tokens in one sequence. `predict` takes the length that the model was trained with."""
     stride: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Number of tokens from the start of one sequence to the start of the next, at most `input.length`. null:
-    `input.length`, so that sequences do not overlap. Formats: text."""
+    `input.length`, so that sequences do not overlap."""
     max_sequences: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Use only the beginning of the text, with enough tokens for this many sequences. The splits are cut afterwards.
-    null: use the whole text. Formats: text."""
+    null: use the whole text."""
     vocabulary: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Largest number of tokens in the vocabulary. The most frequent tokens of the training split enter first, in a tie
     the token with the lowest code point. All other tokens become one unknown token. null: every token of the training
-    split. Formats: text."""
+    split."""
     max_bad_rows: Annotated[int, Field(ge=0), used_by("columns")] = 0
     """Largest number of bad rows to leave out. The output's folder bad_rows/ keeps these rows with the reason. More bad
-    rows end the job with an error. Formats: all except idx and text."""
+    rows end the job with an error."""
     max_bad_fraction: Annotated[Fraction | None, used_by("columns")] = None
     """Largest fraction of bad rows to leave out, of all rows. Replaces `input.max_bad_rows` if only this key is set. If
-    both keys are set, the stricter limit holds. Formats: all except idx and text."""
+    both keys are set, the stricter limit holds."""
 
     def uses(self, key: str) -> bool:
         """Whether the format uses `key`."""
@@ -236,6 +234,7 @@ class DataFrameInput(InputConfig):
         return {}
 
 
+@tells_formats
 class PreprocessConfig(Config):
     """The configuration of `preprocess`: raw rows become a prepared data set."""
 
@@ -251,14 +250,14 @@ class PreprocessConfig(Config):
     of the groups. Text: the last part of the text. Not used if the input has its own test split (`input.test`, or the
     t10k files of an idx folder)."""
     seed: Annotated[int, Field(ge=0, lt=2**63), used_by("columns", "idx")] = 1
-    """Seed of the hash that assigns rows to validation and test. Formats: all except text."""
+    """Seed of the hash that assigns rows to validation and test."""
     cut: CutConfig = Field(default_factory=CutConfig)
-    """How rows are assigned to train, validation and test. Formats: all except text."""
+    """How rows are assigned to train, validation and test. Not for the format text."""
     features: Features | None = None
     """How columns become features: {COLUMN: KIND}, or {COLUMN: {kind: KIND, ...}} with the keys of the kind. A column
     that is not named gets a kind by its type. {}: all columns get a kind by their type. null: like {} if there are
-    texts, dates or timestamps. Otherwise all columns are numbers, and form one tensor, x. Formats: all except idx, text
-    and images."""
+    texts, dates or timestamps. Otherwise all columns are numbers, and form one tensor, x. Not for the formats idx,
+    images and text."""
     fitted: Annotated[_Filled | None, Mark(hashed=False)] = None
     """Folder of an earlier data set or run. Everything fitted there (features, scales, classes) is applied as it is,
     and nothing is fitted on the new rows. From a data set, the lanes and blocks are used too, so that `train` can read
@@ -266,7 +265,7 @@ class PreprocessConfig(Config):
     unseen_labels: Annotated[Literal["error", "unknown", "drop"], used_by("columns", "idx")] = "error"
     """What to do with validation and test rows whose label occurs in no training row. error: the job ends with an
     error. unknown: the rows get an additional class, `<unknown>`. drop: the rows are left out and counted. Only for
-    labels that are classes. Formats: all except text."""
+    labels that are classes."""
     scaling: Literal["none", "unit", "standard"] = "none"
     """Scaling of the features, fitted on the training split. unit: the minimum becomes 0 and the maximum 1. standard:
     the mean becomes 0 and the standard deviation 1. none: no scaling, except that mixed columns (`features`) use

@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import pydantic
 
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.keys import Mark
+from sparksplit.base.keys import Mark, mark_of
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
 
 PATHS = ("path", "validation", "test")
@@ -116,3 +118,19 @@ def known_format(name: str) -> str:
 def users(mark: Mark) -> tuple[str, ...]:
     """Return the formats that use a key with this mark."""
     return tuple(name for name, each in FORMATS.items() if not mark.users or {name, *each.groups} & {*mark.users})
+
+
+_Keys = TypeVar("_Keys", bound=type[pydantic.BaseModel])
+
+
+def tells_formats(model: _Keys) -> _Keys:
+    """Add to the text of each key which formats use it. A class decorator: `--help` and the pages show these texts."""
+    names = [name for name in FORMATS if name != DATAFRAME]
+    for key, field_info in model.model_fields.items():
+        using = [name for name in names if name in users(mark_of(model, key))]
+        others = [name for name in names if name not in using]
+        few, only = (others, "Not") if len(others) < len(using) else (using, "Only")
+        if others:
+            formats = f"format {few[0]}" if len(few) == 1 else f"formats {', '.join(few[:-1])} and {few[-1]}"
+            field_info.description = f"{field_info.description} {only} for the {formats}."
+    return model

@@ -29,15 +29,15 @@ def test_a_mark_names_formats_and_groups_of_formats_that_there_are() -> None:
 
 def test_a_keys_text_names_the_formats_of_its_mark() -> None:
     checked = 0
-    for model in (InputConfig, PreprocessConfig):
+    for model in (InputConfig, DataFrameInput, PreprocessConfig):
         for key, field in model.model_fields.items():
-            said = re.search(r"Formats: (all except )?([^.]+)\.", " ".join((field.description or "").split()))
-            if said is None or not (mark := mark_of(model, key)).users:
+            if not (mark := mark_of(model, key)).users:
                 continue
-            named, known = set(re.split(", | and ", said[2])), {*FORMATS} - {DATAFRAME}
-            assert (known - named if said[1] else named) == {*users(mark)} - {DATAFRAME}, key
+            found = re.search(r" (Only|Not) for the formats? ([^.]+)\.$", field.description or "")
+            named, known = set(re.split(", | and ", found[2])) if found else set(), {*FORMATS} - {DATAFRAME}
+            assert (named if found and found[1] == "Only" else known - named) == {*users(mark)} - {DATAFRAME}, key
             checked += 1
-    assert checked > 25
+    assert checked > 60
 
 
 @pytest.mark.parametrize("format_name", ["idx", "csv", "text", "mine.py:rows"])
