@@ -77,7 +77,7 @@ def _read(source: RowSource, own: order.Ints, epoch: int, batch_size: int) -> tu
 
 def _consume(chunks: Iterable[Chunk]) -> int:
     """Make tensors of each share of a mini-batch; the rows."""
-    from sparksplit.training.node.step import as_tensor
+    from sparksplit.training.node.compiled.step import as_tensor
 
     rows = 0
     for chunk in chunks:

@@ -190,7 +190,7 @@ def measured(name: str, work: str, blocks: int, seconds: float) -> list[tuple[bo
 
 def _switch_copying(step: Any, clock: Switched) -> None:
     """Let `step` copy rows to the device by itself, and time that, only while the clock runs."""
-    from sparksplit.training.node.step import as_tensor
+    from sparksplit.training.node.compiled.step import as_tensor
 
     on_device = step._on_device
 

@@ -39,9 +39,10 @@ def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda f
 
 
 def sweep(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> None:
-    """Remove this user's folders in `parent` that begin with `prefix` and whose processes have ended.
+    """Remove the folders in `parent` that begin with `prefix`, if this user owns them and the process that made them
+    has ended.
 
-    end: called with each folder before its removal, to end processes that still use it.
+    end: called with each folder before its removal. It ends processes that the ended one had started.
     """
     for left in parent.glob(f"{prefix}*"):
         with suppress(OSError), _opened(left, os.O_DIRECTORY) as folder, _opened(_LOCK, folder=folder) as lock:

@@ -68,8 +68,8 @@ def answered(server: socket.socket, ranks: Collection[int], secret: bytes, deadl
     """Accept connections until each node of `ranks` has connected and has proven that it knows `secret`. Return the
     connections by rank, non-blocking.
 
-    server: this node's own listening socket; this function closes it. deadline: in monotonic seconds. Raise PeerTimeout
-    if a node does not connect in time.
+    Callers that do not know the secret are turned away. server: this node's own listening socket; it is closed in any
+    case. deadline: in monotonic seconds. Raise PeerTimeout for a node that has not proven itself by then.
     """
     arrivals = _Arrivals(server, ranks, secret, None)
     try:

@@ -23,7 +23,8 @@ def check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> 
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
         raise config.error(
             "data",
-            f"{data.path}: has neither validation nor test rows. compare needs them to tell how well a model learns",
+            f"{data.path}: has neither validation nor test rows, and `compare` judges models by either. Prepare it with"
+            " `validation` or `test` above 0",
         )
     if config.tuning is not None and not manifest.splits["validation"].rows:
         raise config.error(

@@ -117,10 +117,11 @@ def labels_of(
 def fitted_labels(
     counts: Mapping[str, Mapping[Any, int]], label: LabelSpec | None, place: str, unseen: Unseen
 ) -> Labels:
-    """Like `labels_of`, but with the classes that an earlier data set has fixed, in `label`. In every split, a label
-    without a class counts as unseen.
+    """Return the labels of rows whose classes an earlier data set has fixed: those of `label`. None: rows have no
+    labels.
 
-    Raise InputError for unseen labels if there is no class for them, unless they are dropped.
+    A label that is none of these classes is unseen, in training rows too. It belongs to the class `<unknown>`, if
+    `label` has that class. Otherwise raise InputError, unless `unseen` is drop. place: the input, for the error.
     """
     values = known_values(label)
     if label is None or values is None:

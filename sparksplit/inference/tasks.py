@@ -105,7 +105,8 @@ def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions
     outputs = model(rows.tensors)
     if len(outputs) != len(rows.row_ids):
         raise RunError(
-            f"{trained.path}: predicts {len(outputs)} rows for {len(rows.row_ids)}; a model must keep the rows"
+            f"{trained.path}: gives {len(outputs)} predictions for {len(rows.row_ids)} rows;"
+            " a model must give one for each"
         )
     finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
     if not finite.all():

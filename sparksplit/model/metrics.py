@@ -30,7 +30,10 @@ def own_metric(name: str, classes: int | None, logits: bool, means: Sequence[flo
     found = _OURS.get(plain(name))
     if found in ("rmse", "r2"):
         if classes is not None:
-            raise ValueError(f"{name} needs labels that are numbers, but the labels of the data set are classes")
+            raise ValueError(
+                f"{name} needs labels that are numbers, but the labels of the data set are classes; leave it out, or"
+                " prepare the data with input.label_type: number"
+            )
         return R2(means) if found == "r2" else _RootMeanSquare()
     if found is None:
         return None

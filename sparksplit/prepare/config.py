@@ -54,21 +54,22 @@ class InputConfig(Config):
     pattern (`days/*.csv`) or a list of these. The files can be wherever Spark can read. Partition folders
     (`day=2024-01-01`) below the path add columns."""
     validation: Annotated[Paths | None, used_by("files")] = None
-    """Files of your own validation split, given like `input.path`. Without this key, `preprocess` cuts the fraction
-    `validation` from the training rows."""
+    """Files of your own validation split, given like `input.path`. Without this key, a fraction of the training rows
+    becomes the validation split; the key `validation` sets the fraction."""
     test: Annotated[Paths | None, used_by("files", "text")] = None
-    """Files of your own test split, given like `input.path`. Without this key, `preprocess` cuts the fraction `test`
-    from the training rows. In an idx folder, the t10k files are the test split."""
+    """Files of your own test split, given like `input.path`. Without this key, a fraction of the training rows becomes
+    the test split; the key `test` sets the fraction. In an idx folder, the t10k files are the test split."""
     table: Annotated[_Filled | None, used_by("table")] = None
     """Name of the table in Spark's catalog, such as a Hive metastore: DATABASE.TABLE."""
     query: Annotated[_Filled | None, used_by("sql")] = None
     """The SELECT statement that returns the rows."""
     label: Annotated[int | str | None, used_by("columns", "idx", "text")] = -1
-    """Column with the labels, by name or position (0: first, -1: last). null: no labels. The default depends on the
-    format. csv and hive-text: the last column. images: the folder name of each file is its label. idx: its files of
-    labels. text: the next token at each position is the label. The other formats, partition folders and `input.column`
-    have no default: set the key. In `predict`, the default is the label column of the training data, if columns have
-    names. In csv and hive-text, a name needs a header or `input.columns`."""
+    """Column with the labels, by name or position (0: first, -1: last). null: no labels. If the key is not set, the
+    format decides. csv and hive-text: the last column. images: the folder name of each file is its label. idx: the
+    files of labels. text: the next token at each position is the label. All other formats need the key, and so does
+    every input with partition folders or `input.column`. `predict` does not need the key if the training data had
+    column names: the column with the same name is the label. In csv and hive-text, a name needs a header or
+    `input.columns`."""
     label_type: Annotated[Literal["auto", "integer", "text", "number"], used_by("columns", "idx")] = "auto"
     """Type of the labels. integer, text: classes. number: numbers to predict (regression). auto: by the first rows of
     csv and hive-text, otherwise by the column type. For auto, labels with a decimal point are numbers. If the labels
@@ -85,8 +86,8 @@ class InputConfig(Config):
     escape: Annotated[_Character | None, used_by("csv")] = None
     """Character before a quote inside a quoted cell. null: the quote character itself, so a quote is written twice."""
     multiline: Annotated[bool, used_by("csv")] = False
-    """Whether a quoted cell may contain line ends. If true, a single task reads each file, however large the file
-    is."""
+    """Whether a quoted cell may contain line ends. If true, Spark cannot split a file: one task reads a whole file,
+    however large."""
     nulls: Annotated[list[str], used_by("delimited")] = Field(default_factory=lambda: [""])
     """Texts that stand for a missing value. The default of hive-text is \\N and the empty text."""
     encoding: Annotated[str, used_by("delimited")] = "UTF-8"
@@ -94,13 +95,14 @@ class InputConfig(Config):
     comment: Annotated[_Character | None, used_by("delimited")] = None
     """Skip lines that begin with this character. null: skip no lines."""
     dtype: Annotated[Dtype | None, used_by("rows", "idx")] = None
-    """Data type of the stored features. If the key is null, idx keeps the type of its files, the other formats take
-    float32, and `predict` takes the type that the model was trained with. For mixed columns (`features`), the type must
-    be a float type, and applies only to numbers with fractions. There, null keeps the type of each column."""
+    """Data type of the stored features. If the key is null, idx keeps the type of its files, and the other formats take
+    float32. With null, `predict` takes the type that the model was trained with, in every format. With mixed columns
+    (see `features`), the type is for columns of floats and decimals alone, and must be a float type. null then keeps
+    the type of each column."""
     shape: Annotated[list[Annotated[int, Field(gt=0)]] | None, used_by("rows", "idx")] = None
-    """Shape of one row's tensor. If the key is null, idx keeps the shape of its files, the other formats take one
-    dimension, and `predict` takes the shape that the model was trained with. Not for mixed columns (`features`) or
-    windows."""
+    """Shape of one row's tensor. If the key is null, idx keeps the shape of its files, and the other formats take
+    [number of features]. With null, `predict` takes the shape that the model was trained with, in every format. Not for
+    mixed columns (see `features`) or windows."""
     keep: Annotated[list[int | str], used_by("columns")] = Field(default_factory=list)
     """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or
     positions. The model does not see these columns. If the key is not set, `predict` keeps the columns that the
@@ -139,10 +141,11 @@ class InputConfig(Config):
     """Column with the encoded images in Parquet files. null: the files at `input.path` are the images, and the folder
     name of each file is its label."""
     unit: Annotated[Literal["characters", "words"], used_by("text")] = "characters"
-    """What a token is. A word is a run of letters, digits and _, or a single other character that is not white space.
-    `predict` takes the unit that the model was trained with."""
+    """What a token is. A word is a run of letters, digits and _. Each other character that is not white space is a
+    token of its own. In `predict`, leave this key out: the model was trained with one unit, and no other works."""
     length: Annotated[_AtLeast1, used_by("text")] = 40
-    """Number of tokens in one sequence. `predict` takes the length that the model was trained with."""
+    """Number of tokens in one sequence. In `predict`, leave this key out: the model was trained with one length, and no
+    other works."""
     stride: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Number of tokens from the start of one sequence to the start of the next, at most `input.length`. null:
     `input.length`, so that sequences do not overlap."""

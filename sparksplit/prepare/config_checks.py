@@ -203,5 +203,5 @@ def timed(config: PreprocessConfig) -> CutConfig:
     if config.features is not None:
         raise config.error("features", "must be left out with input.windows: all columns of windows are numbers")
     if config.input.label is None:
-        raise config.input.error("label", "must name the column whose next values the model predicts")
+        raise config.input.error("label", "must be the column whose next values the model predicts (is null)")
     return cut.model_copy(update={"by": "time", "column": windows.order})

@@ -120,10 +120,10 @@ def users(mark: Mark) -> tuple[str, ...]:
     return tuple(name for name, each in FORMATS.items() if not mark.users or {name, *each.groups} & {*mark.users})
 
 
-_Keys = TypeVar("_Keys", bound=type[pydantic.BaseModel])
+_Keys = TypeVar("_Keys", bound=pydantic.BaseModel)
 
 
-def tells_formats(model: _Keys) -> _Keys:
+def tells_formats(model: type[_Keys]) -> type[_Keys]:
     """Add to the text of each key which formats use it. A class decorator: `--help` and the pages show these texts."""
     names = [name for name in FORMATS if name != DATAFRAME]
     for key, field_info in model.model_fields.items():

@@ -20,17 +20,18 @@ from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import granted_cores
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
-from sparksplit.training import attempts, checkpoints, report
+from sparksplit.training import checkpoints, report
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.display import RunDisplay
-from sparksplit.training.finished import completed
-from sparksplit.training.going_on import going_on, told_how
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
-from sparksplit.training.missing import AllBack, Missing
 from sparksplit.training.progress_record import read_history
 from sparksplit.training.record import RUN, RunRecord
-from sparksplit.training.restarts import Restarts, in_seconds, may_pass, waited_out
+from sparksplit.training.recovery import attempts
+from sparksplit.training.recovery.finished import completed
+from sparksplit.training.recovery.going_on import going_on, told_how
+from sparksplit.training.recovery.missing import AllBack, Missing
+from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.spent import advice
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from sparksplit.comparison.config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.record import Measured
 from sparksplit.comparison.run import _Comparison, _Work
-from sparksplit.training import restarts
-from sparksplit.training.restarts import Restarts
+from sparksplit.training.recovery import restarts
+from sparksplit.training.recovery.restarts import Restarts
 
 LOST = NodeFailed("node 1 on host7 was killed (SIGKILL)", 1)
 LATE = "0 of 2 nodes have registered within 120 s"

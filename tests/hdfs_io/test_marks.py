@@ -14,9 +14,10 @@ from sparksplit.diagnosis.page import PAGE
 from sparksplit.diagnosis.record import DIAGNOSIS
 from sparksplit.inference.writer import PARTITION, WHOLE, final_name
 from sparksplit.prepare import bad_rows
-from sparksplit.training import attempts, checkpoints, finished, initial
+from sparksplit.training import checkpoints, initial
 from sparksplit.training.progress_record import METRICS
 from sparksplit.training.record import RUN
+from sparksplit.training.recovery import attempts, finished
 
 WRITTEN = {
     "preprocess": [manifest.FILE, description.FILE, *SPLITS, block_table.FOLDER, bad_rows.FOLDER],

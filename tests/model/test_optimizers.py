@@ -14,8 +14,8 @@ from sparksplit.model import build, keras_names
 from sparksplit.model.optimizers import averages, calls
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
-from sparksplit.training.node import averages as on_node
-from sparksplit.training.node.step import Step
+from sparksplit.training.node.compiled import averages as on_node
+from sparksplit.training.node.compiled.step import Step
 from tests.model.parts import parts
 from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 

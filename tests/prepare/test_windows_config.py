@@ -69,7 +69,10 @@ def test_windows_are_cut_by_the_time_that_orders_them() -> None:
             r"cut\.column: must be left out: windows are cut by input\.windows\.order \(is 'day'\)",
         ),
         ({"features": {}}, r"features: must be left out with input\.windows"),
-        ({"section": {"label": None}}, r"input\.label: must name the column whose next values the model predicts"),
+        (
+            {"section": {"label": None}},
+            r"input\.label: must be the column whose next values the model predicts",
+        ),
         ({"section": {"label_type": "integer"}}, r"input\.label_type: must be number with input\.windows"),
         (
             {"section": {"shape": [4]}},

@@ -16,7 +16,7 @@ from sparksplit.strategies import slices
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.slices import no_rows, rounded, summed, takes_slices, used_rows, wants_slices
 from sparksplit.strategies.syncs import LocalSync, StepSync
-from sparksplit.training.node.step import Step
+from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads
 from tests.training.node.steps import chunk_of
 

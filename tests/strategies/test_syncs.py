@@ -10,7 +10,7 @@ from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync
-from sparksplit.training.node.step import Step
+from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads
 from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 

@@ -16,9 +16,10 @@ import pytest
 from sparksplit.base.errors import RunError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
-from sparksplit.training import attempts, checkpoints
-from sparksplit.training.attempts import Attempts
+from sparksplit.training import checkpoints
 from sparksplit.training.progress_record import read_history
+from sparksplit.training.recovery import attempts
+from sparksplit.training.recovery.attempts import Attempts
 from tests.forked import nodes_of
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import RUN_JSON, check_seconds, keys_of

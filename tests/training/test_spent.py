@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.training import attempts, run
+from sparksplit.training import run
+from sparksplit.training.recovery import attempts
 from sparksplit.training.run import _Run
 from sparksplit.training.spent import PARTS, ROUNDS, advice, gone_on, of_round, of_run, total
 from tests.training.records import RUN_JSON, TOP, run_record

@@ -37,10 +37,10 @@ _OBSTACLES = {
 
 
 def words(answer: Answer, within: str = "", elsewhere: str = "in the report") -> list[str]:
-    """Return the answer in at most six lines.
+    """Return the answer of a comparison in at most six lines of text.
 
-    within: prefix of keys in the suggested commands, such as `compare.` in `--set compare.seeds=5` of quickstart.
-    elsewhere: where the reader finds further notes.
+    within: prefix of keys in the commands to copy. In the configuration of `quickstart`, this is `compare.`, as in
+    `--set compare.seeds=5`. elsewhere: words for where further notes are, if there are more than fit.
     """
     option = f"--set {within}"
     lines = [headline(answer), *_figures(answer), *_how_sure(answer)]

@@ -26,7 +26,7 @@ from sparksplit.training.report import diverged
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
-    from sparksplit.training.node.step import Step
+    from sparksplit.training.node.compiled.step import Step
 
 _LANES = 8
 """The fewest lanes of each node in a sample. So all tried readers can read at the same time."""

@@ -14,7 +14,7 @@ from sparksplit.diagnosis.node.runner import Variant
 from sparksplit.diagnosis.node.samples import Again
 from sparksplit.rows.chunks import Chunk
 from sparksplit.strategies.state import averaged_state
-from sparksplit.training.node.step import as_tensor
+from sparksplit.training.node.compiled.step import as_tensor
 
 _ALIKE = 0.9
 """An exchange that sends at least this share of all gradients counts as sending all."""

@@ -39,10 +39,9 @@ class Loss:
 def loss(stage: Stage, slots: int, kept: dict[int, int]) -> Loss:
     """Return the seconds that a stage lost, by cause. slots: tasks that run at one time. kept: see `kept_bytes`.
 
-    The shortest possible time is the sum of all task times, divided by the slots. With fewer tasks than slots, it is
-    the mean time of a task. Seconds above it are skew, as far as the rows of the slowest task explain them.
-    Seconds that only the order and sizes of the tasks explain come from slots without a task (`few`). All other seconds
-    come from slow tasks.
+    A stage loses the seconds above the sum of its task times divided by the slots. The causes, in this order: skew: the
+    slowest task has more rows than others. few: slots were without a task, because there are fewer tasks than slots, or
+    because of the tasks' order and sizes. slow: the rest.
     """
     tasks = stage.done
     if not tasks:

@@ -22,10 +22,11 @@ Activation = Callable[[Any], Any]
 
 
 def keras_metric(made: Any, probable: Activation | None) -> tuple[Any, Activation | None]:
-    """Return (Keras's metric `made` with float64 sums, the function to apply to outputs before the metric).
+    """Return a copy of a Keras metric that sums in float64, and the function to apply to the outputs before the metric.
+    Float32 would stop counting at 2^24 rows.
 
-    The function is None if the metric can use the model's outputs as they are. probable: turns logits into
-    probabilities; None if the outputs are not logits. Sums in float32 would stop counting at 2^24 rows.
+    probable: turns logits into probabilities. None: the outputs are no logits. The returned function is None if the
+    metric takes the outputs as they are.
     """
     config = {**made.get_config(), "dtype": "float64"}
     if _FROM_LOGITS in config:
@@ -75,9 +76,10 @@ class Fitted:
 
 
 def fitted_labels(labels: Any, outputs: Any, label: LabelSpec) -> Any:
-    """Return labels [rows] as [rows, 1], in the outputs' dtype, if there is one output per row.
+    """Return labels [rows] as [rows, 1], in the dtype of the outputs, if the outputs are [rows, 1]. Return all other
+    labels as they are.
 
-    Keras would otherwise squeeze both and average over rows, but we need one value per row.
+    Keras would otherwise drop the dimension and average over rows, but we need one value per row.
     """
     if labels.shape.rank == outputs.shape.rank - 1 and (label.classes is None or outputs.shape[-1] == 1):
         return keras.ops.cast(keras.ops.expand_dims(labels, -1), outputs.dtype)

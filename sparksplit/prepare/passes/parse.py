@@ -185,10 +185,10 @@ def _hashed(
 
 
 def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """Return `item` as a record batch of `schema`. A source has read the item from the file part `name`.
+    """Return the rows or bad rows of `item` as a record batch of `schema`. name: their split.
 
-    wanted: whether the values are needed. If not, tensors (except weights), texts, and labels of several values are
-    null.
+    wanted: whether the stored values are needed. If not, tensors, texts and labels with several values per row are
+    null. Row weights are always there.
     """
     part = SPLITS.index(name)
     if isinstance(item, BadRow | BadRows):

@@ -211,7 +211,7 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
         raise windows.error("by", "lists a column twice, or the column of input.windows.order")
     if config.label is None or ("label" not in config.model_fields_set and last is None):
         raise config.error(
-            "label", f"must name the column whose next values the model predicts (columns: {', '.join(names)})"
+            "label", f"must be the column whose next values the model predicts: one of {', '.join(names)}"
         )
     given = config.label if "label" in config.model_fields_set else last or ""
     return by, order, _column(config, "label", given, names, place)

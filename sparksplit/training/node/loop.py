@@ -27,15 +27,15 @@ from sparksplit.training.stopping import Watch
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.rows.feed import Feed
-    from sparksplit.training.node.step import Evaluation
+    from sparksplit.training.node.compiled.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
 """Seconds that one call into TensorFlow should take: short enough to show progress, long enough to cost nothing."""
 
 
 class Trained(Protocol):
-    """The model and its updates, as the loop uses them, such as `training.node.step.Step`. All nodes must make the same
-    calls, except of `train`.
+    """The model and its updates, as the loop uses them, such as `compiled.step.Step`. All nodes must make the same calls, except
+    of `train`.
 
     warmup, copying: seconds spent on making graphs, and on copying rows to the device.
     """

@@ -26,7 +26,7 @@ from sparksplit.training.record import RunInit
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.handoff.receiver import Receiver
-    from sparksplit.training.node.step import Step
+    from sparksplit.training.node.compiled.step import Step
 
 
 class Process:
@@ -91,7 +91,7 @@ class Process:
 
     def step(self, sync: Any, collective: Any) -> Step:
         """Return the compiled updates with this sync and collective."""
-        from sparksplit.training.node.step import Step
+        from sparksplit.training.node.compiled.step import Step
 
         made = self.model, self.optimizer, self.loss, self.metrics, self.inputs
         with self.member.phase("compiling"):

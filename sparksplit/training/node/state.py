@@ -22,7 +22,7 @@ from sparksplit.training.record import LossScale
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
-    from sparksplit.training.node.step import Step
+    from sparksplit.training.node.compiled.step import Step
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 

@@ -31,7 +31,7 @@ from sparksplit.training.stopping import watch_of
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.rows.feed import Feed
-    from sparksplit.training.node.step import Evaluation, Step
+    from sparksplit.training.node.compiled.step import Evaluation, Step
 
 log = logging.getLogger(__name__)
 

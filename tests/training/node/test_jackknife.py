@@ -10,9 +10,9 @@ from sparksplit.base import measures
 from sparksplit.collectives import Alone
 from sparksplit.training.node.jackknife import jackknife
 from tests.nodes import in_threads
+from tests.training.node.compiled.test_step import linear, step_of
 from tests.training.node.stand_ins import Together
 from tests.training.node.steps import FEATURES, chunk_of, rows
-from tests.training.node.test_step import linear, step_of
 
 
 def mean_of(name, state):

@@ -14,8 +14,8 @@ from sparksplit.model.floats import outputs_of, set_floats
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.node.compiled.step import Step
 from sparksplit.training.node.state import assign, named
-from sparksplit.training.node.step import Step
 from tests.nodes import in_threads
 from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 

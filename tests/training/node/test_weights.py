@@ -19,7 +19,7 @@ from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
-from sparksplit.training.node.step import Step
+from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads
 
 BY_CLASS, RATE, FEATURES = [1.0, 3.0, 0.25], 0.05, 4
@@ -238,7 +238,7 @@ def test_measures_of_classes_are_sums_over_nodes(units):
     repeated = results(np.repeat(np.arange(60), weight), False)
     for name, metric in results(np.arange(60), True).items():
         assert metric.result() == pytest.approx(repeated[name].result(), rel=1e-12)
-    from sparksplit.training.node.metrics import Metrics
+    from sparksplit.training.node.compiled.metrics import Metrics
 
     def work(rank, gather):
         collective = Ring.connect(rank, 2, "127.0.0.1", b"s", gather, 30)

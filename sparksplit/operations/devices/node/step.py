@@ -77,7 +77,7 @@ def _step(config: TrainConfig, sources: dict[str, str]) -> tuple[Any, Sequence[A
     from sparksplit.model.graphs import class_weights
     from sparksplit.model.graphs.inputs import Inputs
     from sparksplit.model.graphs.weights import Weights
-    from sparksplit.training.node.step import Step
+    from sparksplit.training.node.compiled.step import Step
 
     manifest = open_joined(config.data, verify=False).manifest
     inputs, collective = Inputs(manifest.description), Alone()

@@ -11,10 +11,11 @@ from hdfs_io import filesystem
 from hdfs_io.publish import Output
 from sparksplit.base.errors import InputError
 from sparksplit.rows.ledger import Ledger
-from sparksplit.training import attempts, checkpoints
+from sparksplit.training import checkpoints
 from sparksplit.training.initial import KERAS
 from sparksplit.training.progress_record import METRICS
 from sparksplit.training.record import RUN, RunRecord
+from sparksplit.training.recovery import attempts
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from sparksplit.base.errors import InputError
 from sparksplit.base.options import Options
 from sparksplit.training import run as run_module
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.finished import is_whole
 from sparksplit.training.record import RunRecord
+from sparksplit.training.recovery.finished import is_whole
 from sparksplit.training.run import train
 from tests.forked import Zygote, nodes_of
 from tests.training.runs import run

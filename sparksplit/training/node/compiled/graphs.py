@@ -14,8 +14,8 @@ from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.graphs.weights import Weights
 from sparksplit.strategies.slices import no_rows, used_rows
 from sparksplit.strategies.state import averaged_state
-from sparksplit.training.node.accumulated import accumulated
-from sparksplit.training.node.metrics import Metrics
+from sparksplit.training.node.compiled.accumulated import accumulated
+from sparksplit.training.node.compiled.metrics import Metrics
 
 
 class Graphs:

@@ -13,9 +13,9 @@ from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import checkpoints
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.going_on import going_on, told_how
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.progress_record import Progress
+from sparksplit.training.recovery.going_on import going_on, told_how
 
 DECIDED = {
     "the same command": ({}, {}, "resume"),
@@ -171,7 +171,7 @@ ENDS = {
 @pytest.mark.parametrize("name", ENDS)
 def test_what_is_lost_is_said(monkeypatch, name, error):
     said = []
-    monkeypatch.setattr("sparksplit.training.going_on.say", said.append)
+    monkeypatch.setattr("sparksplit.training.recovery.going_on.say", said.append)
     number, reached, expected = ENDS[name]
     _, output = given()
     with pytest.raises(type(error)), output.claimed(), told_how(output, lambda: reached):
@@ -184,7 +184,7 @@ def test_what_is_lost_is_said(monkeypatch, name, error):
 
 def test_of_the_users_mistake_nothing_is_said(monkeypatch):
     said = []
-    monkeypatch.setattr("sparksplit.training.going_on.say", said.append)
+    monkeypatch.setattr("sparksplit.training.recovery.going_on.say", said.append)
     _, output = given()
     with pytest.raises(InputError), output.claimed(), told_how(output):
         output.begin()

@@ -12,10 +12,10 @@ from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing,
 from sparksplit.cluster import requirements
 from sparksplit.spark import executors
 from sparksplit.spark import jvm as limits
-from sparksplit.training import missing
 from sparksplit.training.config import TrainConfig
-from sparksplit.training.missing import AllBack, Missing
 from sparksplit.training.progress_record import Progress
+from sparksplit.training.recovery import missing
+from sparksplit.training.recovery.missing import AllBack, Missing
 from tests.jvm import gateway, jvm
 from tests.training.runs import describe
 
@@ -184,8 +184,9 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
 def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypatch, capsys):
     """As the driver sees it: a node is lost, two are left, and all are there again."""
     from hdfs_io.publish import Output
-    from sparksplit.training import attempts, run
+    from sparksplit.training import run
     from sparksplit.training.inputs import RunInputs
+    from sparksplit.training.recovery import attempts
     from sparksplit.training.run import _Run
 
     given = []

@@ -31,11 +31,11 @@ from sparksplit.strategies.slices import wants_slices
 from sparksplit.strategies.state import observe
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.metrics import LOSS
-from sparksplit.training.node import averages
-from sparksplit.training.node.accumulated import rows_of
-from sparksplit.training.node.graphs import Graphs
+from sparksplit.training.node.compiled import averages
+from sparksplit.training.node.compiled.accumulated import rows_of
+from sparksplit.training.node.compiled.graphs import Graphs
+from sparksplit.training.node.compiled.metrics import Metrics
 from sparksplit.training.node.jackknife import jackknife
-from sparksplit.training.node.metrics import Metrics
 
 Array = npt.NDArray[Any]
 _COUNTS = tf.TensorSpec((None,), tf.int64)

@@ -15,8 +15,8 @@ from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.graphs.weights import Weights
 from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
-from sparksplit.training.node.accumulated import accumulated
-from sparksplit.training.node.step import Step
+from sparksplit.training.node.compiled.accumulated import accumulated
+from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads
 from tests.training.node.steps import chunk_of
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from sparksplit.training.node import metrics
-from sparksplit.training.node.metrics import Metrics
+from sparksplit.training.node.compiled import metrics
+from sparksplit.training.node.compiled.metrics import Metrics
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Together
 

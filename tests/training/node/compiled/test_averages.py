@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sparksplit.collectives import Alone
-from sparksplit.training.node import averages
+from sparksplit.training.node.compiled import averages
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Together, Variable
 

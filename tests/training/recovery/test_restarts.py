@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sparksplit.base.errors import Cancelled, InputError, NodeFailed, Passing, RunError
-from sparksplit.training.restarts import Restarts
+from sparksplit.training.recovery.restarts import Restarts
 
 LOST = NodeFailed("node 1 was killed", 1)
 MEMORY = NodeFailed("node 1 ran out of memory", 1, memory=True)
