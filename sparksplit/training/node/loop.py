@@ -34,8 +34,8 @@ _CHUNK_SECONDS = 0.25
 
 
 class Trained(Protocol):
-    """The model and its updates, as the loop uses them, such as `compiled.step.Step`. All nodes must make the same calls, except
-    of `train`.
+    """The model and its updates, as the loop uses them, such as `compiled.step.Step`. All nodes must make the same
+    calls, except of `train`.
 
     warmup, copying: seconds spent on making graphs, and on copying rows to the device.
     """
