@@ -182,6 +182,38 @@ class NodeMember(Member):
             os.kill(self._launcher, signal.SIGKILL)
 
 
+class MemberWithin(Member):
+    """A view of another member: for one of its runs, or for a virtual node. What a subclass does not change, `member`
+    does."""
+
+    def __init__(self, member: Member) -> None:
+        self.rank, self.size, self.payload = member.rank, member.size, member.payload
+        self.host, self.secret, self.local_dir = member.host, member.secret, member.local_dir
+        self.network, self.tf_config = member.network, member.tf_config
+        self.stopping, self.leaving = member.stopping, member.leaving
+        self._member = member
+
+    def state(self, **fields: Any) -> None:
+        self._member.state(**fields)
+
+    def announce(self, **fields: Any) -> None:
+        self._member.announce(**fields)
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """Like Member.phase."""
+        return self._member.phase(name)
+
+    def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
+        """Like Member.gather."""
+        return self._member.gather(name, value, beside=beside)
+
+    def heard(self, name: str) -> Any:
+        return self._member.heard(name)
+
+    def await_news(self, seconds: float) -> None:
+        self._member.await_news(seconds)
+
+
 def _end_as_orphan(reason: str) -> None:
     log.error("this node ends: %s", reason)
     # The work function may be anywhere, even in a TensorFlow collective. No exception would reach it.

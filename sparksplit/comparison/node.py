@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from sparksplit.base.records import JsonObject
-from sparksplit.cluster import Member
+from sparksplit.cluster.member import Member, MemberWithin
 from sparksplit.collectives import Alone, Collective
 from sparksplit.comparison.machine import kind_of_host
 from sparksplit.comparison.record import (
@@ -39,34 +37,13 @@ _PROBE_SECONDS = 2.0
 _SWEEP_BYTES = 1 << 26  # bytes to sum at each size: small sums repeat often, large sums stay short
 
 
-class RunMember(Member):
+class RunMember(MemberWithin):
     """A node's `Member` in one of its runs. Its `gather` calls carry the run's key, so they never meet the calls of
     another run."""
 
     def __init__(self, member: Member, key: str) -> None:
-        self.rank, self.size, self.payload = member.rank, member.size, member.payload
-        self.host, self.secret, self.local_dir = member.host, member.secret, member.local_dir
-        self.network, self.tf_config = member.network, member.tf_config
-        self.stopping, self.leaving = member.stopping, member.leaving
-        self._member, self._prefix = member, key
-
-    def state(self, **fields: Any) -> None:
-        self._member.state(**fields)
-
-    def announce(self, **fields: Any) -> None:
-        self._member.announce(**fields)
-
-    def heard(self, name: str) -> Any:
-        return self._member.heard(name)
-
-    def await_news(self, seconds: float) -> None:
-        self._member.await_news(seconds)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Like Member.phase."""
-        with self._member.phase(name):
-            yield
+        super().__init__(member)
+        self._prefix = key
 
     def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
         """Like Member.gather."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any
 
-from sparksplit.cluster.member import Member
+from sparksplit.cluster.member import Member, MemberWithin
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.rows.feed import RowSource
 from sparksplit.rows.held import Held
@@ -17,19 +16,16 @@ from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
 
 
-class VirtualMember(Member):
+class VirtualMember(MemberWithin):
     """A virtual node's `Member`: its own rank, and the process's connection to the driver.
 
     Steps and rows are reported as sums over the virtual nodes, because only one node works at a time.
     """
 
     def __init__(self, member: Member, rank: int, stage: Stage, counts: list[dict[str, int]]) -> None:
+        super().__init__(member)
         self.rank, self.size = rank, stage.size
-        self.payload, self.host, self.local_dir = member.payload, member.host, member.local_dir
-        self.secret, self.tf_config = member.secret, member.tf_config
-        self.stopping, self.leaving = member.stopping, member.leaving
-        self.network = member.network
-        self._member, self._stage, self._counts = member, stage, counts
+        self._stage, self._counts = stage, counts
 
     def state(self, **fields: Any) -> None:
         """Like Member.state. Only rank 0 reports the fields that are the same for all virtual nodes."""
@@ -40,20 +36,9 @@ class VirtualMember(Member):
             sums["steps"] = fields.pop("steps") * self.size
         self._member.state(**sums, **(fields if self.rank == 0 else {}))
 
-    def announce(self, **fields: Any) -> None:
-        self._member.announce(**fields)
-
-    def heard(self, name: str) -> Any:
-        return self._member.heard(name)
-
-    def await_news(self, seconds: float) -> None:
-        self._member.await_news(seconds)
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
+    def phase(self, name: str) -> AbstractContextManager[None]:
         """Like Member.phase, for rank 0. The other virtual nodes do the same between rank 0's exchanges."""
-        with self._member.phase(name) if self.rank == 0 else nullcontext():
-            yield
+        return self._member.phase(name) if self.rank == 0 else nullcontext()
 
     def gather(self, name: str, value: Any, *, beside: bool = False) -> list[Any]:
         """Like Member.gather, in this node's turn."""
