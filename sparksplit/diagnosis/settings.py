@@ -29,11 +29,6 @@ def written(settings: Mapping[str, Json]) -> str:
     return ", ".join(f"{key}={value}" for key, value in plain.items())
 
 
-def keeps_weights(settings: Mapping[str, Json]) -> bool:
-    """Whether the trained weights do not depend on the values of `settings`."""
-    return all(key.partition(".")[0] in _SAFE for key in settings)
-
-
 def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]) -> str | None:
     """Return the `sparksplit compare` command for a shell that decides between `config` and each of `proposals`.
 
