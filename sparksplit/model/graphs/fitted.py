@@ -76,8 +76,8 @@ class Fitted:
 
 
 def fitted_labels(labels: Any, outputs: Any, label: LabelSpec) -> Any:
-    """Return labels [rows] as [rows, 1], in the dtype of the outputs, if the outputs are [rows, 1]. Return all other
-    labels as they are.
+    """Return labels [rows] as [rows, 1], in the dtype of the outputs, if the outputs are [rows, units] and the labels are
+    numbers, or there is one unit. Return all other labels as they are.
 
     Keras would otherwise drop the dimension and average over rows, but we need one value per row.
     """

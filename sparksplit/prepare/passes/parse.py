@@ -188,7 +188,7 @@ def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> p
     """Return the rows or bad rows of `item` as a record batch of `schema`. name: their split.
 
     wanted: whether the stored values are needed. If not, tensors, texts and labels with several values per row are
-    null. Row weights are always there.
+    null. Single labels and row weights are always there.
     """
     part = SPLITS.index(name)
     if isinstance(item, BadRow | BadRows):
