@@ -40,9 +40,9 @@ def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda f
 
 def sweep(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> None:
     """Remove the folders in `parent` that begin with `prefix`, if this user owns them and the process that made them
-    has ended.
+    has ended: it held a lock on a file in the folder.
 
-    end: called with each folder before its removal. It ends processes that the ended one had started.
+    end: called with each folder before its removal, to end processes that the folder's maker has left running.
     """
     for left in parent.glob(f"{prefix}*"):
         with suppress(OSError), _opened(left, os.O_DIRECTORY) as folder, _opened(_LOCK, folder=folder) as lock:

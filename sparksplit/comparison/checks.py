@@ -23,8 +23,8 @@ def check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> 
     if not manifest.splits["test"].rows and not manifest.splits["validation"].rows:
         raise config.error(
             "data",
-            f"{data.path}: has neither validation nor test rows, and `compare` judges models by either. Prepare it with"
-            " `validation` or `test` above 0",
+            f"{data.path}: has neither validation nor test rows, and `compare` judges models by one of them."
+            " Prepare it with `validation` or `test` above 0",
         )
     if config.tuning is not None and not manifest.splits["validation"].rows:
         raise config.error(

@@ -128,4 +128,6 @@ def _read(folder: str, split: str, columns: list[str], lanes: range | None = Non
 
 def damaged(place: str, reason: str) -> InputError:
     """Return the error for a damaged file of a data set. place: the file, and where in the file."""
-    return InputError(f"{place}: is damaged: {reason}. Prepare the data set again, or copy it again if it is a copy")
+    return InputError(
+        f"{place}: is damaged: {reason}. Copy the data set again if it is a copy; otherwise prepare it again"
+    )

@@ -117,11 +117,11 @@ def labels_of(
 def fitted_labels(
     counts: Mapping[str, Mapping[Any, int]], label: LabelSpec | None, place: str, unseen: Unseen
 ) -> Labels:
-    """Return the labels of rows whose classes an earlier data set has fixed: those of `label`. None: rows have no
-    labels.
+    """Return the labels of rows whose classes are fixed by `label`, of an earlier data set.
 
-    A label that is none of these classes is unseen, in training rows too. It belongs to the class `<unknown>`, if
-    `label` has that class. Otherwise raise InputError, unless `unseen` is drop. place: the input, for the error.
+    counts: rows by label, for each split. label: None if rows have no labels. place: the input, for the error. A label
+    that is none of the classes is unseen, in training rows too. It belongs to the class `<unknown>` if `label` has that
+    class. Otherwise its rows are dropped if `unseen` is drop; if not, raise InputError.
     """
     values = known_values(label)
     if label is None or values is None:

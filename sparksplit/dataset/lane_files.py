@@ -298,7 +298,7 @@ def tensor_of(column: pa.ChunkedArray, tensor: TensorSpec) -> npt.NDArray[Any]:
     ends = np.frombuffer(offsets, dtype=np.int32, count=rows + 1, offset=array.offset * 4)
     # Check each row: if one is too long and another too short, the rows in between would get their neighbours' bytes.
     if (ends[1:] - ends[:-1] != tensor.row_bytes).any():
-        raise ValueError(f"a row of tensor {tensor.name} has another number of bytes than {tensor.row_bytes}")
+        raise ValueError(f"a row of tensor {tensor.name} does not have {tensor.row_bytes} bytes, as it must")
     if values is None:
         return np.zeros((rows, *tensor.shape), dtype=tensor.numpy_dtype)
     flat = np.frombuffer(values, dtype=tensor.numpy_dtype, count=rows * tensor.values, offset=int(ends[0]))

@@ -176,7 +176,7 @@ class RawRows(InputRows):
         self.splits = config.splits or there
         for name in self.splits:
             if name not in there:
-                raise config.error("split", f"{self.place}: has no files of {name}; it has {' and '.join(there)}")
+                raise config.error("split", f"{self.place}: has no {name} split; it has {' and '.join(there)}")
 
     def run(self, spark: SparkSession, job: Job, folder: str) -> list[Facts]:
         """Run one Spark job for each split."""

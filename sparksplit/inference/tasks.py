@@ -105,8 +105,8 @@ def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions
     outputs = model(rows.tensors)
     if len(outputs) != len(rows.row_ids):
         raise RunError(
-            f"{trained.path}: gives {len(outputs)} predictions for {len(rows.row_ids)} rows;"
-            " a model must give one for each"
+            f"{trained.path}: the model returns {len(outputs)} outputs for {len(rows.row_ids)} rows;"
+            " the first dimension of its output must be the number of rows"
         )
     finite = np.isfinite(outputs).reshape(len(outputs), -1).all(axis=1)
     if not finite.all():

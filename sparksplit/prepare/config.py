@@ -67,9 +67,9 @@ class InputConfig(Config):
     """Column with the labels, by name or position (0: first, -1: last). null: no labels. If the key is not set, the
     format decides. csv and hive-text: the last column. images: the folder name of each file is its label. idx: the
     files of labels. text: the next token at each position is the label. All other formats need the key, and so does
-    every input with partition folders or `input.column`. `predict` does not need the key if the training data had
-    column names: the column with the same name is the label. In csv and hive-text, a name needs a header or
-    `input.columns`."""
+    every input with partition folders or `input.column`. In `predict`, leave the key out if the training data had
+    column names: the column that is named like the training label is the label. In csv and hive-text, a name needs a
+    header or `input.columns`."""
     label_type: Annotated[Literal["auto", "integer", "text", "number"], used_by("columns", "idx")] = "auto"
     """Type of the labels. integer, text: classes. number: numbers to predict (regression). auto: by the first rows of
     csv and hive-text, otherwise by the column type. For auto, labels with a decimal point are numbers. If the labels
@@ -86,8 +86,8 @@ class InputConfig(Config):
     escape: Annotated[_Character | None, used_by("csv")] = None
     """Character before a quote inside a quoted cell. null: the quote character itself, so a quote is written twice."""
     multiline: Annotated[bool, used_by("csv")] = False
-    """Whether a quoted cell may contain line ends. If true, Spark cannot split a file: one task reads a whole file,
-    however large."""
+    """Whether a quoted cell may contain line ends. If true, Spark cannot split a file: each file is read by a single
+    task, however large it is."""
     nulls: Annotated[list[str], used_by("delimited")] = Field(default_factory=lambda: [""])
     """Texts that stand for a missing value. The default of hive-text is \\N and the empty text."""
     encoding: Annotated[str, used_by("delimited")] = "UTF-8"
@@ -95,14 +95,14 @@ class InputConfig(Config):
     comment: Annotated[_Character | None, used_by("delimited")] = None
     """Skip lines that begin with this character. null: skip no lines."""
     dtype: Annotated[Dtype | None, used_by("rows", "idx")] = None
-    """Data type of the stored features. If the key is null, idx keeps the type of its files, and the other formats take
-    float32. With null, `predict` takes the type that the model was trained with, in every format. With mixed columns
-    (see `features`), the type is for columns of floats and decimals alone, and must be a float type. null then keeps
-    the type of each column."""
+    """Data type of the stored features. If the key is null, idx keeps the type of its files, the other formats take
+    float32, and `predict` takes the type that the model was trained with. With mixed columns (see `features`), the key
+    sets the type of float and decimal columns only, and must be a float type. If it is null there, every column keeps
+    its own type."""
     shape: Annotated[list[Annotated[int, Field(gt=0)]] | None, used_by("rows", "idx")] = None
-    """Shape of one row's tensor. If the key is null, idx keeps the shape of its files, and the other formats take
-    [number of features]. With null, `predict` takes the shape that the model was trained with, in every format. Not for
-    mixed columns (see `features`) or windows."""
+    """Shape of one row's tensor. If the key is null, idx keeps the shape of its files, the other formats take [number
+    of features], and `predict` takes the shape that the model was trained with. Not for mixed columns (see `features`)
+    or windows."""
     keep: Annotated[list[int | str], used_by("columns")] = Field(default_factory=list)
     """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or
     positions. The model does not see these columns. If the key is not set, `predict` keeps the columns that the
@@ -141,11 +141,11 @@ class InputConfig(Config):
     """Column with the encoded images in Parquet files. null: the files at `input.path` are the images, and the folder
     name of each file is its label."""
     unit: Annotated[Literal["characters", "words"], used_by("text")] = "characters"
-    """What a token is. A word is a run of letters, digits and _. Each other character that is not white space is a
-    token of its own. In `predict`, leave this key out: the model was trained with one unit, and no other works."""
+    """What a token is. characters: each character. words: each run of letters, digits and _, and each other character
+    that is not white space. In `predict`, leave this key out: only the unit that the model was trained with works."""
     length: Annotated[_AtLeast1, used_by("text")] = 40
-    """Number of tokens in one sequence. In `predict`, leave this key out: the model was trained with one length, and no
-    other works."""
+    """Number of tokens in one sequence. In `predict`, leave this key out: only the length that the model was trained
+    with works."""
     stride: Annotated[_AtLeast1 | None, used_by("text")] = None
     """Number of tokens from the start of one sequence to the start of the next, at most `input.length`. null:
     `input.length`, so that sequences do not overlap."""

@@ -139,7 +139,7 @@ def test_another_error_leaves_no_file_either(data, tmp_path):
     [
         (lambda rows: np.full((rows, 3), np.nan, np.float32), "not finite, first for row_id"),
         (lambda rows: np.zeros((rows, 4), np.float32), r"outputs are \[4\] per row, for 3 classes"),
-        (lambda rows: np.zeros((rows + 1, 3), np.float32), "a model must give one for each"),
+        (lambda rows: np.zeros((rows + 1, 3), np.float32), "must be the number of rows"),
     ],
 )
 def test_outputs_that_are_no_predictions(data, tmp_path, monkeypatch, outputs, message):

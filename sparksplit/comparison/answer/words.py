@@ -39,8 +39,8 @@ _OBSTACLES = {
 def words(answer: Answer, within: str = "", elsewhere: str = "in the report") -> list[str]:
     """Return the answer of a comparison in at most six lines of text.
 
-    within: prefix of keys in the commands to copy. In the configuration of `quickstart`, this is `compare.`, as in
-    `--set compare.seeds=5`. elsewhere: words for where further notes are, if there are more than fit.
+    within: prefix for keys in the commands that the text suggests. With `compare.`, as quickstart needs it, a command
+    has `--set compare.seeds=5`. elsewhere: the words for where the notes are that do not fit.
     """
     option = f"--set {within}"
     lines = [headline(answer), *_figures(answer), *_how_sure(answer)]

@@ -39,9 +39,9 @@ class Loss:
 def loss(stage: Stage, slots: int, kept: dict[int, int]) -> Loss:
     """Return the seconds that a stage lost, by cause. slots: tasks that run at one time. kept: see `kept_bytes`.
 
-    A stage loses the seconds above the sum of its task times divided by the slots. The causes, in this order: skew: the
-    slowest task has more rows than others. few: slots were without a task, because there are fewer tasks than slots, or
-    because of the tasks' order and sizes. slow: the rest.
+    Lost are the seconds of the stage above (sum of its task times) / slots. They are charged to three causes, one after
+    another. skew: the slowest task has more rows than others. few: slots were without a task, because there are fewer
+    tasks than slots, or because of the tasks' order and sizes. slow: all that is left.
     """
     tasks = stage.done
     if not tasks:

@@ -25,8 +25,8 @@ def keras_metric(made: Any, probable: Activation | None) -> tuple[Any, Activatio
     """Return a copy of a Keras metric that sums in float64, and the function to apply to the outputs before the metric.
     Float32 would stop counting at 2^24 rows.
 
-    probable: turns logits into probabilities. None: the outputs are no logits. The returned function is None if the
-    metric takes the outputs as they are.
+    probable: turns the model's logits into probabilities; None if its outputs are not logits. The returned function is
+    `probable` if the metric needs probabilities, and None if it takes the outputs unchanged.
     """
     config = {**made.get_config(), "dtype": "float64"}
     if _FROM_LOGITS in config:
@@ -76,10 +76,10 @@ class Fitted:
 
 
 def fitted_labels(labels: Any, outputs: Any, label: LabelSpec) -> Any:
-    """Return labels [rows] as [rows, 1], in the dtype of the outputs, if the outputs are [rows, units] and the labels are
-    numbers, or there is one unit. Return all other labels as they are.
+    """Return labels [rows] as [rows, 1], in the dtype of the outputs, if the outputs are [rows, units] and either the
+    labels are numbers (not classes) or there is one unit. Return all other labels as they are.
 
-    Keras would otherwise drop the dimension and average over rows, but we need one value per row.
+    Keras would otherwise drop the last dimension and average over rows, but we need one value per row.
     """
     if labels.shape.rank == outputs.shape.rank - 1 and (label.classes is None or outputs.shape[-1] == 1):
         return keras.ops.cast(keras.ops.expand_dims(labels, -1), outputs.dtype)

@@ -185,10 +185,10 @@ def _hashed(
 
 
 def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> pa.RecordBatch:
-    """Return the rows or bad rows of `item` as a record batch of `schema`. name: their split.
+    """Return the rows or bad rows of `item` as a record batch of `schema`. name: the split that they belong to.
 
-    wanted: whether the stored values are needed. If not, tensors, texts and labels with several values per row are
-    null. Single labels and row weights are always there.
+    wanted: whether the stored values are needed. If not, all tensors, all texts, and labels of several values per row
+    are null. Labels of one value and row weights are always there.
     """
     part = SPLITS.index(name)
     if isinstance(item, BadRow | BadRows):

@@ -109,7 +109,7 @@ def test_what_is_unpacked_is_not_copied() -> None:
 
 def test_a_value_of_another_size_is_refused_not_cut() -> None:
     columns = [pa.array([1, 2]), pa.array([b"abc", b"d"], pa.binary()), pa.array(["", ""])]
-    with pytest.raises(ValueError, match="a row of tensor x has another number of bytes than 2"):
+    with pytest.raises(ValueError, match="a row of tensor x does not have 2 bytes"):
         MIXED.pack(columns, 100)
 
 
