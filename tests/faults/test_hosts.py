@@ -92,7 +92,7 @@ def test_a_run_on_two_hosts_has_the_bits_of_one_after_a_node_is_killed_and_goes_
     """Two nodes on each host. One is killed in the second epoch; one host goes in the third, and the other's nodes go
     on in its memory."""
     output = tmp_path / "run"
-    limits = {"min_nodes": 2, "start_timeout": 30, "stall_timeout": 600}
+    limits = {"min_nodes": 2, "start_timeout": 90, "stall_timeout": 600}
     running = start(cluster, output, 4, held=True, data=str(digits), transform=HELD, **limits)
     await_checkpoint(running, output)
     memory = shared_by(range(4))

@@ -147,7 +147,7 @@ def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
 ) -> None:
     """With input_mode: spark, which needs an executor beyond the nodes', and feeds the nodes of each attempt."""
     output = tmp_path / "run"
-    limits = ("--set=start_timeout=20", "--set=stall_timeout=600", "--set=checkpoint.keep=9")
+    limits = ("--set=start_timeout=60", "--set=stall_timeout=600", "--set=checkpoint.keep=9")
     mode = ("--set=input_mode=spark", "--set=min_nodes=1")
     running = start(standalone, digits, output, *mode, *limits, held=True, cores=3)
     await_checkpoint(running, output)
@@ -160,7 +160,7 @@ def test_it_goes_on_with_fewer_nodes_and_with_all_once_the_worker_is_back(
     (output / "go").touch()
     status, errors = end(running)
     assert status == 0, errors
-    assert "1 of 2 nodes have executors after 20 s; the run goes on with them (min_nodes)" in errors
+    assert "1 of 2 nodes have executors after 60 s; the run goes on with them (min_nodes)" in errors
     record = record_of(output)
     told = record["attempts"]
     assert [(each["how"], each["nodes"]) for each in told] == [("start", 2), ("restart", 1), ("rejoin", 2)]
