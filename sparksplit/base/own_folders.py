@@ -40,7 +40,7 @@ def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda f
 
 def sweep(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> None:
     """Remove the folders in `parent` that begin with `prefix`, if this user owns them and the process that made them
-    has ended: it held a lock on a file in the folder.
+    has ended. While that process lives, it holds a lock on a file in its folder.
 
     end: called with each folder before its removal, to end processes that the folder's maker has left running.
     """

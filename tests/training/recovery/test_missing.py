@@ -7,15 +7,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from hdfs_io.publish import Output
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.cluster import requirements
 from sparksplit.spark import executors
 from sparksplit.spark import jvm as limits
+from sparksplit.training import run
 from sparksplit.training.config import TrainConfig
+from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
-from sparksplit.training.recovery import missing
+from sparksplit.training.recovery import attempts, missing
 from sparksplit.training.recovery.missing import AllBack, Missing
+from sparksplit.training.run import _Run
 from tests.jvm import gateway, jvm
 from tests.training.runs import describe
 
@@ -117,13 +121,20 @@ def test_without_the_key_it_never_goes_on_with_fewer(tmp_path, there):
     assert Missing(config(min_nodes=3), None, str(tmp_path), 0, whole_rounds=False).await_nodes() == 3
 
 
+def trained(folder):
+    """(the restarts of a run that may have fewer nodes, once it has its results; its attempts)."""
+    output = Output(str(folder), "hash", "train")
+    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
+    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
+    with output.claimed():
+        output.begin()
+        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
+        assert one._train(None) == "results"
+        return one.restarts, attempts.noted(output.folder).story
+
+
 def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_path, there, monkeypatch):
     """After hours without it, with checkpoints."""
-    from hdfs_io.publish import Output
-    from sparksplit.training import run
-    from sparksplit.training.inputs import RunInputs
-    from sparksplit.training.run import _Run
-
     lost = NodeFailed("node 2 on h2: its executor was lost", 2)
     clock, ends = [0.0], [(1, lost), (1, lost), (1, lost), (7200, AllBack(3, 99)), (1, lost)]
 
@@ -140,23 +151,12 @@ def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_pa
         run, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
     )
     monkeypatch.setattr(_Run, "_nodes", nodes)
-    output = Output(str(tmp_path / "run"), "hash", "train")
-    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
-    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
-    with output.claimed():
-        output.begin()
-        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
-        assert one._train(None) == "results" and one.restarts == 4
+    assert trained(tmp_path / "run")[0] == 4
 
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkeypatch, lost):
     """Whether the run has had fewer nodes since a failure, or from its beginning."""
-    from hdfs_io.publish import Output
-    from sparksplit.training import run
-    from sparksplit.training.inputs import RunInputs
-    from sparksplit.training.run import _Run
-
     errors = [
         *([NodeFailed("node 2 on h2: its executor was lost", 2)] if lost else []),
         AllBack(3, 8),
@@ -172,23 +172,11 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
     monkeypatch.setattr(run, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
     monkeypatch.setattr(run.time, "sleep", lambda _: None)
     monkeypatch.setattr(_Run, "_nodes", nodes)
-    output = Output(str(tmp_path / "run"), "hash", "train")
-    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
-    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
-    with output.claimed():
-        output.begin()
-        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
-        assert one._train(None) == "results" and one.restarts == 1 + lost
+    assert trained(tmp_path / "run")[0] == 1 + lost
 
 
 def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypatch, capsys):
     """As the driver sees it: a node is lost, two are left, and all are there again."""
-    from hdfs_io.publish import Output
-    from sparksplit.training import run
-    from sparksplit.training.inputs import RunInputs
-    from sparksplit.training.recovery import attempts
-    from sparksplit.training.run import _Run
-
     given = []
 
     def nodes(self, payload):
@@ -210,15 +198,7 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
     monkeypatch.setattr(run, "threads", lambda *_: 1)
     monkeypatch.setattr(run, "checkpoint_of", lambda folder, nodes, rounds: f"checkpoints/update-{7 + len(given):09d}")
     monkeypatch.setattr(_Run, "_nodes", nodes)
-    output = Output(str(tmp_path / "run"), "hash", "train")
-    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
-    inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
-    spark = SimpleNamespace(sparkContext=None)
-    with output.claimed():
-        output.begin()
-        one = _Run(spark, inputs, output, None, 0.0)
-        assert one._train(None) == "results"
-        story = attempts.noted(output.folder).story
+    restarts, story = trained(tmp_path / "run")
     first, second = "checkpoints/update-000000008", "checkpoints/update-000000009"
     assert given == [(3, None, 3), (2, first, 2), (3, second, 3)]
     assert [(each.how, each.nodes, each.update) for each in story] == [
@@ -226,7 +206,7 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
         ("restart", 2, 8),
         ("rejoin", 3, 9),
     ]
-    assert [each.cause and each.cause.host for each in story] == ["h2", None, None] and one.restarts == 1
+    assert [each.cause and each.cause.host for each in story] == ["h2", None, None] and restarts == 1
     said = capsys.readouterr().err
     assert "2 of 3 nodes have executors after 300 s; the run goes on with them (min_nodes)" in said
     assert "there are executors for all 3 nodes again; the run goes on with them from its last checkpoint" in said
