@@ -46,7 +46,7 @@ COMMAND = Command(
     "clocks.",
     config=CheckConfig,
     run=run,
-    flags=("path", "nodes", "timeout", "train", "data"),
+    flags=("path", "nodes", "queue_timeout", "start_timeout", "train", "data"),
 )
 
 

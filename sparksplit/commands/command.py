@@ -125,10 +125,11 @@ class Command:
         for key in self.flags:
             field = self.config.model_fields[key]
             text = " ".join((field.description or "").split()).replace("%", "%%")
+            flag = f"--{key.replace('_', '-')}"
             if field.annotation is bool:
-                parser.add_argument(f"--{key}", action="store_const", const="true", help=text)
+                parser.add_argument(flag, action="store_const", const="true", help=text)
             else:
-                parser.add_argument(f"--{key}", metavar=key.upper(), help=text)
+                parser.add_argument(flag, metavar=key.upper(), help=text)
         if self.overwrites and not self.flags:
             parser.add_argument(
                 "--overwrite",

@@ -27,7 +27,7 @@ COMMAND = Command(
     summary="Measure the devices of the driver and the executors: copies, matrix products and a training step.",
     config=DevicesConfig,
     run=run,
-    flags=("output", "train", "data", "nodes", "timeout", "limit"),
+    flags=("output", "train", "data", "nodes", "queue_timeout", "start_timeout", "limit"),
 )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import pydantic
 
 from sparksplit.base.config import Config
+from sparksplit.spark.waiting import START_SECONDS
 
 
 class PackageConfig(Config):
@@ -35,8 +36,11 @@ class CheckConfig(Config):
     data: str | None = None
     """Prepared data set that replaces `data` of the configuration in `train`. null: the data set that the configuration
     names."""
-    timeout: pydantic.PositiveFloat = 120
+    queue_timeout: pydantic.PositiveFloat = 120
     """Seconds to wait until the cluster has granted the executors."""
+    start_timeout: pydantic.PositiveFloat = START_SECONDS
+    """Seconds to wait until the granted executors have started. A host without a copy of the environment's archive needs
+    minutes to fetch the archive."""
 
 
 class DevicesConfig(Config):
@@ -52,8 +56,11 @@ class DevicesConfig(Config):
     names."""
     nodes: pydantic.PositiveInt | None = None
     """Number of executors to measure, all at the same time. null: all executors."""
-    timeout: pydantic.PositiveFloat = 120
+    queue_timeout: pydantic.PositiveFloat = 120
     """Seconds to wait until the cluster has granted the executors."""
+    start_timeout: pydantic.PositiveFloat = START_SECONDS
+    """Seconds to wait until the granted executors have started. A host without a copy of the environment's archive needs
+    minutes to fetch the archive."""
     limit: pydantic.PositiveFloat = 120
     """Seconds for measuring the devices of one process, and again for an update of the model. Results from before the
     limit are kept."""

@@ -17,7 +17,7 @@ def test_a_good_cluster_is_ready_and_the_jobs_group_does_not_stay(spark, tmp_pat
 
 
 def test_too_few_executors_and_a_bad_folder_are_found_within_the_limit(spark, capsys):
-    assert COMMAND.main(["--path", "/proc/self", "--nodes", "9", "--timeout", "5"]) == 2
+    assert COMMAND.main(["--path", "/proc/self", "--nodes", "9", "--queue-timeout", "5"]) == 2
     captured = capsys.readouterr()
     assert (
         "nodes: 9 nodes need 9 executors, and the settings allow 4; set fewer nodes, or set spark.master to"
@@ -44,7 +44,7 @@ def test_a_run_is_checked_with_its_nodes_feeder_and_spool(spark, tmp_path, digit
     assert "data: needs train" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flag", ["--nodes", "--timeout"])
+@pytest.mark.parametrize("flag", ["--nodes", "--queue-timeout"])
 def test_bad_arguments_are_named(flag, capsys):
     assert COMMAND.main([flag, "0"]) == 2
-    assert f"{flag[2:]}: must be above 0 (is 0)" in capsys.readouterr().err
+    assert f"{flag[2:].replace('-', '_')}: must be above 0 (is 0)" in capsys.readouterr().err

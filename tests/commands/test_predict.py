@@ -256,6 +256,12 @@ def test_csv_rows_with_kept_columns_named_classes_and_a_bad_row(
     metrics = json.loads((tmp_path / "out" / "metrics.json").read_text())
     right = sum(row["prediction_name"] == NAMES[int(row["id"][2:]) % 3] for row in rows)
     assert metrics["accuracy"] == right / 20
+    (tmp_path / "rows.csv").write_text("a,b,c,kind,id\n1,2\n")
+    config = f"input: {{format: csv, path: {tmp_path}/rows.csv, label: kind, keep: [id], max_bad_rows: 1}}"
+    assert call(tmp_path, f"model={run}", config=config, options=("--overwrite",)) == 2
+    first = f"{tmp_path}/rows.csv: row 2: has 2 columns, 5 are needed"
+    message = f"{tmp_path}/rows.csv: has no rows to predict; 1 bad row left out, the first: {first}\n"
+    assert capsys.readouterr().err.endswith(message)
 
 
 @pytest.mark.slow

@@ -222,6 +222,12 @@ def test_some_bad_rows_are_kept_with_their_reason(
     more = f" (the first of 2 bad rows, {commonest}; input.max_bad_rows: 1)"
     message = f"sparksplit preprocess: {tmp_path}/rows.csv: row 302: column 'a': 'x' is not a number{more}\n"
     assert capsys.readouterr().err.endswith(message)
+    (tmp_path / "rows.csv").write_text("a,b\n1\n2\n3\n")
+    several = ("input.max_bad_rows=3", "input.label_type=integer")
+    assert run(tmp_path, *settings, *several, options=("--overwrite",)) == 2
+    first = f"{tmp_path}/rows.csv: row 2: has 1 columns, 2 are needed"
+    message = f"{tmp_path}/rows.csv: has no rows to train on; 3 bad rows left out, the first: {first}\n"
+    assert capsys.readouterr().err.endswith(message)
     assert PreparedDataSet.open(f"{tmp_path}/out").digest == data.digest
     assert {path.name for path in tmp_path.iterdir()} == {"rows.csv", "out", "preprocess.yaml"}
 

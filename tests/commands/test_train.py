@@ -79,6 +79,15 @@ BEFORE_SPARK = {
         {"optimizer": {"name": "adamm"}},
         "/train.yaml:2: optimizer.name: Keras has no 'adamm'; did you mean 'Adam'?",
     ),
+    "a model for other data": (
+        {"model": {"build": "cnn"}},
+        "/train.yaml:2: model.build: cnn needs images [height, width(, channels)], but the data set has x [5]; use "
+        "model.build: lstm or mlp or tabular",
+    ),
+    "a wrong argument of a model": (
+        {"model": {"build": "mlp", "params": {"unit": 3}}},
+        "/train.yaml:2: model.params.unit: mlp has no such argument; it has hidden, activation",
+    ),
     "no data set": ({"data": "/nowhere/prepared"}, "/nowhere/prepared: not a prepared data set"),
 }
 

@@ -337,6 +337,10 @@ except KeyboardInterrupt:
         ),
         ({"metric": "acuracy"}, "metric: must be one of loss, accuracy (is 'acuracy')"),
         ({"nodes": [1, 97]}, "nodes: 97 nodes are more than the data set's 96 lanes; prepare it with more"),
+        (
+            {"model": {"build": "mlp", "params": {"unit": 3}}},
+            "model.params.unit: mlp has no such argument; it has hidden,",
+        ),
         ({"virtual": [128]}, "virtual: 128 nodes are more than the data set's 96 lanes"),
     ],
 )

@@ -156,3 +156,14 @@ def test_what_was_once_begun_beside_an_output_is_not_resumed_after_a_fresh_one(t
     fill(output(tmp_path / "run"), "new")
     assert output(tmp_path / "run").decide(overwrite=True, going_on={"a"}) == "fresh"
     assert names(tmp_path) == ["run"]
+
+
+def test_local_folders_and_files_follow_the_umask_of_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "out"
+    before = os.umask(0o027)
+    try:
+        stage(output(path))
+    finally:
+        os.umask(before)
+    modes = {entry.name: oct(entry.stat().st_mode & 0o777) for entry in (path.parent, path, *path.iterdir())}
+    assert modes == {"new": "0o750", "out": "0o750", **dict.fromkeys((CONFIG, SUCCESS, "run.json"), "0o640")}

@@ -94,6 +94,7 @@ def test_the_command_names_what_is_there(tmp_path):
     assert f"--py-files '{tmp_path}/a b/sparksplit.zip'" in text
     assert f"--archives '{tmp_path}/a b/environment.tar.gz'#environment" in text
     assert "--archives" not in command(tmp_path, environment=False)
+    assert " --name 'sparksplit train NAME' --conf spark.yarn.tags=sparksplit,train " in text
 
 
 def test_an_environment_runs_where_it_is_unpacked(tmp_path):

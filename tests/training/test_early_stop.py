@@ -169,6 +169,17 @@ def test_the_best_weights_are_kept_or_the_last_ones_and_a_run_that_has_stopped_i
     assert {key: kept[key] for key in same} == {key: result[key] for key in same}
 
 
+def test_validation_sees_the_averaged_weights_that_are_exported(forked, misleading, tmp_path):
+    averaged = {**SETTINGS["optimizer"], "use_ema": True, "ema_momentum": 0.99}
+    settings = {**SETTINGS, "nodes": 1, "epochs": 3, "optimizer": averaged, "early_stop": None, "keep_best": True}
+    result = run(misleading, tmp_path / "run", **settings)
+    x, label = splits()["validation"]
+    served = tf.saved_model.load(str(tmp_path / "run" / "saved_model" / "1")).signatures["serving_default"]
+    outputs = served(x=tf.constant(x))["outputs"].numpy()
+    assert result["best"]["value"] == pytest.approx(-np.log(outputs[np.arange(len(x)), label]).mean(), rel=1e-4)
+    assert result["best"]["value"] == min(result["metrics"]["validation"]["loss"])
+
+
 def test_without_validation_rows_it_is_refused(misleading, tmp_path):
     data = tmp_path / "data"
     x = np.zeros((9, 2), "f4")

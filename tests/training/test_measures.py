@@ -38,11 +38,11 @@ def rare(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def amounts(tmp_path_factory):
-    """Two numbers a row, of different sizes, far from 0."""
+    """Two numbers a row, of different sizes. The squares of the second have more digits than its spread."""
     random = np.random.default_rng(6)
     x = random.normal(size=(200, 3)).astype(np.float32)
-    y = x @ [[1.0, 300.0], [2.0, -40.0], [0.5, 7.0]] + random.normal(size=(200, 2)) * [0.1, 20] + [0, 5000]
-    data = splits({"x": x}, y.astype(np.float32))
+    y = x @ [[1.0, 300.0], [2.0, -40.0], [0.5, 7.0]] + random.normal(size=(200, 2)) * [0.1, 20] + [0, 1e9]
+    data = splits({"x": x}, y)
     return from_arrays(str(tmp_path_factory.mktemp("amounts") / "data"), data, lanes=13, label_scaling="standard")
 
 

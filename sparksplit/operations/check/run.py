@@ -64,7 +64,8 @@ class Planned:
 def check(config: CheckConfig, planned: Planned) -> Report:
     """Check the settings, then the driver and every executor.
 
-    The configuration's `timeout` limits the wait for executors. JOB_SECONDS limits the wait for their answers.
+    The configuration's `queue_timeout` and `start_timeout` limit the wait for executors. JOB_SECONDS limits the wait for
+    their answers.
     """
     known = known_settings()
     unreadable = list(value_problems(known))
@@ -93,13 +94,13 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
         # Spark never starts more executors than the settings ask for.
         wanted, spare = most_executors(report.settings) or 1, 0
     try:
-        requirements.await_executors(sc, wanted, Patience(config.timeout), spare)
+        requirements.await_executors(sc, wanted, Patience(config.queue_timeout, config.start_timeout), spare)
     except (ConfigError, RunError) as error:
         key, _, text = str(error).partition(": ")
         if all(problem.key != key for problem in report.problems):
             report.problems.append(Problem(key, text))
     if planned.nodes is None and most_executors(report.settings) is None:
-        _settle(sc, config.timeout)
+        _settle(sc, config.queue_timeout)
     slots = executors.slots_of(sc)
     address = _address(report.settings)
     folder = None if config.path is None else filesystem.absolute(config.path)

@@ -134,7 +134,7 @@ def _await_executors(spark: SparkSession, config: DevicesConfig, settings: dict[
     sc = spark.sparkContext
     wanted = config.nodes or most_executors(settings) or 1
     requirements.check_settings(settings, wanted)
-    requirements.await_executors(sc, wanted, Patience(config.timeout))
+    requirements.await_executors(sc, wanted, Patience(config.queue_timeout, config.start_timeout))
     return config.nodes or slots_of(sc)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pyspark.ml.feature import StringIndexer
+from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import ConfigError
 from sparksplit.prepare.config import InputConfig
@@ -69,3 +72,15 @@ def test_labels_that_folders_give(values: set[str], kind: str) -> None:
 
 def test_what_a_number_is() -> None:
     assert is_number("boolean") and is_number("decimal(5,2)") and not is_number("string") and not is_number("date")
+
+
+def test_labels_that_pyspark_ml_has_numbered_are_classes(spark: SparkSession, tmp_path: Path) -> None:
+    animals = spark.createDataFrame([("cat",), ("dog",), ("cow",), ("cat",)], "animal string")
+    indexed = StringIndexer(inputCol="animal", outputCol="y").fit(animals).transform(animals)
+    indexed.select("y", (indexed.y + 0).alias("sum")).write.parquet(f"{tmp_path}/animals")
+    parts = {"train": RawFrame(spark.read.parquet(f"{tmp_path}/animals"))}
+    config = InputConfig(path="animals", format="parquet")
+    kind, said = kind_of_label(config, parts, "y")
+    assert kind == "integer" and said is not None and "pyspark.ml marks these labels as categories" in said
+    # The same numbers without the mark.
+    assert kind_of_label(config, parts, "sum")[0] == "number"
