@@ -39,8 +39,8 @@ class CheckConfig(Config):
     queue_timeout: pydantic.PositiveFloat = 120
     """Seconds to wait until the cluster has granted the executors."""
     start_timeout: pydantic.PositiveFloat = START_SECONDS
-    """Seconds to wait until the granted executors have started. A host without a copy of the environment's archive needs
-    minutes to fetch the archive."""
+    """Seconds to wait until the granted executors have started. A host without a copy of the environment's archive
+    needs minutes to fetch the archive."""
 
 
 class DevicesConfig(Config):
@@ -59,8 +59,8 @@ class DevicesConfig(Config):
     queue_timeout: pydantic.PositiveFloat = 120
     """Seconds to wait until the cluster has granted the executors."""
     start_timeout: pydantic.PositiveFloat = START_SECONDS
-    """Seconds to wait until the granted executors have started. A host without a copy of the environment's archive needs
-    minutes to fetch the archive."""
+    """Seconds to wait until the granted executors have started. A host without a copy of the environment's archive
+    needs minutes to fetch the archive."""
     limit: pydantic.PositiveFloat = 120
     """Seconds for measuring the devices of one process, and again for an update of the model. Results from before the
     limit are kept."""

@@ -64,8 +64,8 @@ class Planned:
 def check(config: CheckConfig, planned: Planned) -> Report:
     """Check the settings, then the driver and every executor.
 
-    The configuration's `queue_timeout` and `start_timeout` limit the wait for executors. JOB_SECONDS limits the wait for
-    their answers.
+    The configuration's `queue_timeout` and `start_timeout` limit the wait for executors. JOB_SECONDS limits the wait
+    for their answers.
     """
     known = known_settings()
     unreadable = list(value_problems(known))
