@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pydantic
@@ -17,7 +17,7 @@ class Mark:
     safe: bool = False
     """Whether `diagnose` may write the key, which does not change the result of the run."""
     users: tuple[str, ...] = ()
-    """The formats, groups of formats or rules of the cut that use the key. Empty: all of them."""
+    """The formats, groups of formats, kinds of features or rules of the cut that use the key. Empty: all of them."""
     shared: bool = False
     """Whether all strategies of a comparison have the same value."""
     within: bool = False
@@ -30,7 +30,7 @@ SAFE = Mark(hashed=False, safe=True)
 
 
 def used_by(*users: str) -> Mark:
-    """Return the mark of a key that only these formats, groups of formats or rules of the cut use."""
+    """Return the mark of a key that only `users` use; see `Mark.users`."""
     return Mark(users=users)
 
 
@@ -47,3 +47,8 @@ def keys_of(model: type[pydantic.BaseModel], which: Callable[[Mark], object]) ->
 def unhashed(model: type[pydantic.BaseModel]) -> set[str]:
     """Return the keys of `model` that are not part of the config hash."""
     return set(keys_of(model, lambda mark: not mark.hashed))
+
+
+def listed(what: str, names: Sequence[str]) -> str:
+    """Return `names` in words, after `what` they are: `format csv`, or `formats csv, json and orc`."""
+    return f"{what} {names[0]}" if len(names) == 1 else f"{what}s {', '.join(names[:-1])} and {names[-1]}"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import date
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from sparksplit.base.config import Config
+from sparksplit.base.keys import listed, mark_of, used_by
 from sparksplit.dataset.feature_spec import Encoding, Parts
 from sparksplit.features import times
 
@@ -28,6 +28,18 @@ def _range(pair: list[float]) -> list[float]:
     return pair
 
 
+_Keys = TypeVar("_Keys", bound=BaseModel)
+
+
+def _tells_kinds(model: type[_Keys]) -> type[_Keys]:
+    """Add to the text of each key which kinds of features use it. A class decorator."""
+    for key, field in model.model_fields.items():
+        if kinds := mark_of(model, key).users:
+            field.description = f"{field.description} Only for the {listed('kind', kinds)}."
+    return model
+
+
+@_tells_kinds
 class FeatureConfig(Config):
     """How one raw column becomes a feature. The kind alone may stand in place of the keys."""
 
@@ -35,49 +47,47 @@ class FeatureConfig(Config):
     """Kind of the feature: number, category, date (a date or a timestamp), text (a sequence of tokens), or ignore (no
     feature). null: by the column type (numbers: number; texts and booleans: category; dates and timestamps: date). csv
     and hive-text decide by the first rows."""
-    impute: Literal["mean", "median"] | Annotated[float, Field()] = "mean"
-    """Replacement for a missing value: the mean or the median of the training split, or a number. Kinds: number."""
-    indicator: bool = False
-    """Whether the model gets an additional input: 1 if the value is missing, otherwise 0. Kinds: number."""
-    scale: Literal["standard", "unit", "none"] | None = None
+    impute: Annotated[Literal["mean", "median"] | Annotated[float, Field()], used_by("number")] = "mean"
+    """Replacement for a missing value: the mean or the median of the training split, or a number."""
+    indicator: Annotated[bool, used_by("number")] = False
+    """Whether the model gets an additional input: 1 if the value is missing, otherwise 0."""
+    scale: Annotated[Literal["standard", "unit", "none"] | None, used_by("number", "date")] = None
     """Scaling of the feature, fitted on the training split. standard: the mean becomes 0 and the standard deviation 1.
     unit: the minimum becomes 0 and the maximum 1. none: no scaling. null: the value of `scaling`, or standard if
-    `scaling` is none. Kinds: number, and date with `since`."""
-    log1p: bool = False
+    `scaling` is none. For dates only with `since`."""
+    log1p: Annotated[bool, used_by("number")] = False
     """Replace the number x by log(1 + x). A training row with x of -1 or less is an error. Use `clip` to avoid this
-    error. Kinds: number."""
-    clip: Annotated[list[float], AfterValidator(_range)] | None = None
-    """Limits [low, high]. Numbers below low become low, and numbers above high become high. Kinds: number."""
-    buckets: Annotated[int, Field(ge=2, le=1000)] | None = None
+    error."""
+    clip: Annotated[Annotated[list[float], AfterValidator(_range)] | None, used_by("number")] = None
+    """Limits [low, high]. Numbers below low become low, and numbers above high become high."""
+    buckets: Annotated[Annotated[int, Field(ge=2, le=1000)] | None, used_by("number")] = None
     """Replace the number by its bucket. There are this many buckets, with about the same number of training rows each.
-    Missing values have a bucket of their own. Not together with `impute`, `indicator`, `scale`, `log1p` or `clip`.
-    Kinds: number."""
-    encoding: Encoding | None = None
+    Missing values have a bucket of their own. Not together with `impute`, `indicator`, `scale`, `log1p` or `clip`."""
+    encoding: Annotated[Encoding | None, used_by("number", "category")] = None
     """How the model gets an index. embedding: as a separate input of indices. one-hot: among the numbers. null:
-    embedding for a category, one-hot for buckets. Kinds: category, and number with `buckets`."""
-    min_count: Annotated[int, Field(ge=1)] = 2
+    embedding for a category, one-hot for buckets. For numbers only with `buckets`."""
+    min_count: Annotated[int, Field(ge=1), used_by("category", "text")] = 2
     """A value enters the vocabulary if at least this many training rows contain the value. A token must occur at least
-    this often in the training rows. All rarer values or tokens become one unknown value. Kinds: category, text."""
-    vocabulary: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
+    this often in the training rows. All rarer values or tokens become one unknown value."""
+    vocabulary: Annotated[int, Field(ge=1, le=1_000_000), used_by("category", "text")] = 20_000
     """Largest number of values or tokens in the vocabulary. The vocabulary holds the most frequent values or tokens of
-    the training split. Kinds: category, text."""
-    hash: Annotated[int, Field(ge=2, le=2**31 - 2)] | None = None
-    """Use a hash with this many indices in place of a vocabulary. Different values may get the same index. Kinds:
-    category."""
-    format: Annotated[str, AfterValidator(times.check_format)] | None = None
+    the training split."""
+    hash: Annotated[Annotated[int, Field(ge=2, le=2**31 - 2)] | None, used_by("category")] = None
+    """Use a hash with this many indices in place of a vocabulary. Different values may get the same index."""
+    format: Annotated[Annotated[str, AfterValidator(times.check_format)] | None, used_by("date")] = None
     """Format of the dates, in Spark's pattern letters, such as MM/dd/yyyy or d.M.yyyy HH:mm. null: ISO 8601, such as
-    2024-05-01 or 2024-05-01 12:30:00. For columns of texts or whole numbers. Kinds: date."""
-    parts: list[Parts] | None = None
+    2024-05-01 or 2024-05-01 12:30:00. For columns of texts or whole numbers."""
+    parts: Annotated[list[Parts] | None, used_by("date")] = None
     """Parts of the date that the model gets, each as sine and cosine: month, day (of the month), weekday, hour. null:
-    month and weekday, and hour if there is a time of day. Kinds: date."""
-    since: Annotated[str, AfterValidator(_day)] | None = None
-    """A day, such as 2020-01-01. The model also gets the number of days since this day. Kinds: date."""
-    unit: Literal["words", "characters"] = "words"
-    """What a token is: a word or a character. Kinds: text."""
-    lowercase: bool = True
-    """Whether to convert A to Z to lower case. Kinds: text."""
-    length: Annotated[int, Field(ge=1, le=100_000)] = 64
-    """Number of tokens that the model gets. Longer texts are cut, and shorter texts are padded. Kinds: text."""
+    month and weekday, and hour if there is a time of day."""
+    since: Annotated[Annotated[str, AfterValidator(_day)] | None, used_by("date")] = None
+    """A day, such as 2020-01-01. The model also gets the number of days since this day."""
+    unit: Annotated[Literal["words", "characters"], used_by("text")] = "words"
+    """What a token is: a word or a character."""
+    lowercase: Annotated[bool, used_by("text")] = True
+    """Whether to convert A to Z to lower case."""
+    length: Annotated[int, Field(ge=1, le=100_000), used_by("text")] = 64
+    """Number of tokens that the model gets. Longer texts are cut, and shorter texts are padded."""
 
     @model_serializer(mode="wrap")
     def _without_format(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -92,9 +102,8 @@ class FeatureConfig(Config):
 
     def misplaced(self) -> str | None:
         """Return a key that was set but does not apply to the kind; None if there is no such key."""
-        return next(
-            (key for key in sorted(self.model_fields_set) if self.kind not in _USED.get(key, (self.kind,))), None
-        )
+        users = {key: mark_of(FeatureConfig, key).users for key in sorted(self.model_fields_set)}
+        return next((key for key, kinds in users.items() if kinds and self.kind not in kinds), None)
 
     def idle(self) -> tuple[str, str] | None:
         """Return (a key that was set but has no effect because of other keys, the reason); None if there is no such
@@ -121,15 +130,6 @@ class FeatureConfig(Config):
 
 
 _NOT_WITH_BUCKETS = {"impute", "indicator", "scale", "log1p", "clip"}
-_USED: Mapping[str, tuple[Kind, ...]] = {
-    **dict.fromkeys(("impute", "indicator", "log1p", "clip", "buckets"), ("number",)),
-    "scale": ("number", "date"),
-    "encoding": ("number", "category"),
-    **dict.fromkeys(("min_count", "vocabulary"), ("category", "text")),
-    "hash": ("category",),
-    **dict.fromkeys(("format", "parts", "since"), ("date",)),
-    **dict.fromkeys(("unit", "lowercase", "length"), ("text",)),
-}
 
 
 def _by_kind(value: Any) -> Any:

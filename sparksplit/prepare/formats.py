@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.keys import Mark, mark_of
+from sparksplit.base.keys import Mark, listed, mark_of
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
 
 PATHS = ("path", "validation", "test")
@@ -131,6 +131,5 @@ def tells_formats(model: type[_Keys]) -> type[_Keys]:
         others = [name for name in names if name not in using]
         few, only = (others, "Not") if len(others) < len(using) else (using, "Only")
         if others:
-            formats = f"format {few[0]}" if len(few) == 1 else f"formats {', '.join(few[:-1])} and {few[-1]}"
-            field_info.description = f"{field_info.description} {only} for the {formats}."
+            field_info.description = f"{field_info.description} {only} for the {listed('format', few)}."
     return model

@@ -22,7 +22,6 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.version import __version__
 from sparksplit.dataset import block_table, labels, lane_files, plan, row_ids
-from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.description import TOKENS, FittedPreprocessing, LabelSpec
 from sparksplit.dataset.feature_spec import Feature
 from sparksplit.dataset.fitted import Fitted
@@ -51,8 +50,6 @@ from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-__all__ = ["from_arrays", "prepare"]
 
 _ID_BITS = 64
 _RENAMES = 16

@@ -28,8 +28,6 @@ from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows
 from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import Fit
 
-Array = npt.NDArray[Any]
-
 Stops = Callable[[int], int]
 
 

@@ -3,7 +3,6 @@ rank."""
 
 from __future__ import annotations
 
-import logging
 import secrets
 import threading
 import time
@@ -21,8 +20,6 @@ from sparksplit.network.callers import Callers
 from sparksplit.network.listening import ANY, Network
 from sparksplit.network.tls import Connection, Served
 from sparksplit.network.wire import Wire, text_of
-
-log = logging.getLogger(__name__)
 
 BACKLOG = 4096
 """Calls that may wait to be accepted. All nodes of a run call at once, and the system rejects further calls."""

@@ -45,20 +45,20 @@ def facts(member: Member, rig: Rig, sync_bytes: int) -> Facts:
     )
 
 
-def free_bytes(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) -> int:
+def free_bytes() -> int:
     """Return the bytes of memory that this host or this process's control group has left, whichever is less; 0 if
     unknown."""
     found = []
     with suppress(OSError, ValueError, IndexError):
-        lines = (proc / "meminfo").read_text(encoding="ascii").splitlines()
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         found.append(next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")))
     with suppress(OSError, ValueError):
         own = next(
             line.split(":", 2)[2]
-            for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines()
+            for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
             if line.startswith("0::")
         )
-        folder = cgroups / own.lstrip("/")
+        folder = Path("/sys/fs/cgroup") / own.lstrip("/")
         limit, used = ((folder / name).read_text(encoding="ascii").strip() for name in ("memory.max", "memory.current"))
         if limit != "max":
             found.append(max(0, int(limit) - int(used)))

@@ -29,7 +29,6 @@ from sparksplit.rows.chunks import Chunk
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
 
-_GROWTH = 4
 _FEW = 4
 _TRIES = 12
 """More tries than it takes to find the updates per second."""

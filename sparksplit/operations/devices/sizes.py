@@ -33,9 +33,9 @@ def next_size(n: int, seconds: float, free_bytes: float) -> int | None:
     return larger
 
 
-def repeats(seconds: float, budget: float, least: int = 2, most: int = 200) -> int:
-    """Return how often to repeat a measurement of `seconds` to fill about `budget` seconds."""
-    return max(least, min(most, int(budget / max(seconds, 1e-9))))
+def repeats(seconds: float, budget: float) -> int:
+    """Return how often to repeat a measurement of `seconds` to fill about `budget` seconds: 2 to 200 times."""
+    return max(2, min(200, int(budget / max(seconds, 1e-9))))
 
 
 def product_gflops(n: int, seconds: float) -> float:
@@ -54,9 +54,9 @@ def power_size(gflops: float, seconds: float, free_bytes: float) -> int:
     return max(50, int(min(by_time, by_memory, LARGEST_POWER)) // 50 * 50)
 
 
-def copy_sizes(free_bytes: float, most: int = 64 << 20) -> list[int]:
-    """Return the bytes to copy: 4 KiB, and 64 KiB, 1 MiB, 16 MiB, `most` up to an eighth of the free memory."""
-    return [size for size in (4 << 10, 64 << 10, 1 << 20, 16 << 20, most) if size <= max(4 << 10, free_bytes / 8)]
+def copy_sizes(free_bytes: float) -> list[int]:
+    """Return the bytes to copy: 4 KiB, and 64 KiB, 1 MiB, 16 MiB, 64 MiB, up to an eighth of the free memory."""
+    return [size for size in (4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20) if size <= max(4 << 10, free_bytes / 8)]
 
 
 def cpu_peak(instructions: Sequence[str], cores: int, gigahertz: float | None) -> tuple[float | None, str]:
