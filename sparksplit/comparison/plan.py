@@ -140,8 +140,8 @@ def plan(config: CompareConfig) -> list[Run]:
     Read the files of the user's own strategies. Raise ConfigError that names the wrong strategy.
     """
     values = [_values(config, place) for place in range(len(config.strategies))]
-    strategies = [_strategy(config, place, own) for place, own in enumerate(values)]
-    by_name = {SINGLE: STRATEGIES[SINGLE], **dict(zip((own["strategy"] for own in values), strategies, strict=True))}
+    strategies = [_strategy(config, place, keys) for place, keys in enumerate(values)]
+    by_name = {SINGLE: STRATEGIES[SINGLE], **dict(zip((keys["strategy"] for keys in values), strategies, strict=True))}
     splits_epochs = any(strategy.split.every_row for strategy in strategies)
     total = _equal_passes(config) if splits_epochs else config.epochs
     planned: dict[str, tuple[dict[str, Any], TrainConfig]] = {}
@@ -170,10 +170,10 @@ def plan(config: CompareConfig) -> list[Run]:
             continue
         if isinstance(nodes, dict) and strategies[place].any_nodes:
             continue  # virtual nodes would give the result of one node
-        own = {"nodes": nodes, "seed": seed, "epochs": total}
+        point = {"nodes": nodes, "seed": seed, "epochs": total}
         given = [values[place]] if number > 1 else _on_one_node(values[place], strategies[place])
         for said in given:
-            identity = add(said, _config(config, place, {**said, **own}))
+            identity = add(said, _config(config, place, {**said, **point}))
             first = firsts.setdefault((seed, place), identity)
         if strategies[place].any_nodes and len(given) == 1:
             alike[identity] = first
@@ -181,12 +181,12 @@ def plan(config: CompareConfig) -> list[Run]:
         if is_controlled:
             run = planned[identity][1]
             for said in controls(values[place], strategies[place], run):
-                add(said, _config(config, place, {**said, **own, "nodes": 1}))
+                add(said, _config(config, place, {**said, **point, "nodes": 1}))
         if number == 1 or is_controlled:  # a run that equals `single` gets this name
-            base = {"strategy": SINGLE, **own, "nodes": nodes if number == 1 else 1}
+            base = {"strategy": SINGLE, **point, "nodes": nodes if number == 1 else 1}
             add({"strategy": SINGLE}, _config(config, place, base), asked=False)
     if not planned:
-        asked = ", ".join(own["strategy"] for own in values)
+        asked = ", ".join(keys["strategy"] for keys in values)
         raise config.error("nodes", f"no strategy of {asked} runs on so many: add 1")
     tuned = {
         identity: _ranges(config, run, by_name[said["strategy"]], said["strategy"])
@@ -204,7 +204,7 @@ def plan(config: CompareConfig) -> list[Run]:
         key = _key(slug, run.node_count, run.virtual, run.seed)
         runs[identity] = Run(key, name, run, ranges=tuned[identity])
     if config.tuning is not None:
-        runs = {own: replace(run, tuned_as=runs[alike.get(own, own)].group) for own, run in runs.items()}
+        runs = {key: replace(run, tuned_as=runs[alike.get(key, key)].group) for key, run in runs.items()}
         _differ(config, list(runs.values()))
     return sorted([*runs.values(), *_references(config, list(runs.values()))], key=_turn)
 

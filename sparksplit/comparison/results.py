@@ -49,13 +49,13 @@ def results(
     """
     manifest = data.manifest
     level = level_at(config.looks, seeds)
-    found = analyse(records, references, deciding(config, manifest), config.margin, config.target, level)
-    trained = finished(found.runs)
+    analysis = analyse(records, references, deciding(config, manifest), config.margin, config.target, level)
+    trained = finished(analysis.runs)
     real, virtual = ([record for record in trained if record.virtual == which] for which in (False, True))
     settings = {run.group: settings_of(run.config, config) for run in planned if not run.reference}
-    table = [replace(row, settings=settings.get((row.name, row.nodes, row.virtual), {})) for row in found.table]
+    table = [replace(row, settings=settings.get((row.name, row.nodes, row.virtual), {})) for row in analysis.table]
     epochs = planned[0].config.epochs
-    model = calibration.cost_model(found.table, timed(real, found.place), virtual, measured)
+    model = calibration.cost_model(analysis.table, timed(real, analysis.place), virtual, measured)
     whole = Results(
         format_version=FORMAT_VERSION,
         command="compare",
@@ -70,7 +70,7 @@ def results(
             manifest.dependent,
         ),
         model=config.model.build,
-        metric=found.metric,
+        metric=analysis.metric,
         epochs=Epochs(
             config.epochs,
             epochs,
@@ -79,20 +79,20 @@ def results(
         seeds=[config.seed + place for place in range(seeds)],
         looks=config.looks,
         nodes=config.nodes,
-        target=found.target,
-        grid=found.grid,
-        place=found.place,
+        target=analysis.target,
+        grid=analysis.grid,
+        place=analysis.place,
         machine=machine(measured.gpus or []),
         versions=report.versions(),
         runs=real,
         virtual=virtual,
-        diverged=[record for record in found.runs if record.diverged is not None],
-        references=found.references,
+        diverged=[record for record in analysis.runs if record.diverged is not None],
+        references=analysis.references,
         table=table,
-        pairs=found.pairs,
-        times=found.times,
+        pairs=analysis.pairs,
+        times=analysis.times,
         cost_model=model,
-        scale=scale.scale(found.table, model),
+        scale=scale.scale(analysis.table, model),
         answer=NO_ANSWER,
         tuning=tuning,
         earlier=list(earlier),

@@ -354,7 +354,7 @@ def merge_split(
                 moments[name].merge(Moments.from_json(state))
         sums.add(file.label)
     by_name = layout.statistics(moments)
-    statistics = {name: found.whole() for name, found in by_name.items()}
+    statistics = {name: moment.whole() for name, moment in by_name.items()}
     for name, whole in statistics.items():
         if not np.isfinite([whole.mean, whole.std]).all():
             what = f"tensor {name}" if name != OF_LABEL else LABEL
@@ -384,15 +384,15 @@ def fit(moments: dict[str, Moments], scale: str, by: str, impute: bool = False) 
         training split has some, they are always replaced
     """
     tensors = {}
-    for name, found in moments.items():
+    for name, moment in moments.items():
         if name in (OF_LABEL, WEIGHT):
             continue
-        whole = found.whole()
-        low, high, mean, std = found.min, found.max, found.mean, found.std
+        whole = moment.whole()
+        low, high, mean, std = moment.min, moment.max, moment.mean, moment.std
         if by == "tensor":
             low, high, mean, std = (np.array([value]) for value in (whole.min, whole.max, whole.mean, whole.std))
         offset, factor = offset_and_scale(low, high, mean, std, scale)
-        filling = numbers(found.mean) if impute or found.missing else None
+        filling = numbers(moment.mean) if impute or moment.missing else None
         tensors[name] = TensorPreprocessing(offset=numbers(offset), scale=numbers(factor), impute=filling)
     return FittedPreprocessing(tensors=tensors)
 

@@ -79,41 +79,41 @@ def prepare(
         identify = replace(kept.identify(), bits=_ID_BITS)
         cut = replace(fitted_cut(cut, kept.rows.good, identify), reach=source.windows.reach if source.windows else 0)
         identify = replace(identify, left_out=cut.left_out)
-        found = counts.count(kept.rows, source, identify, cut)
-        between = counts.left_between(config, good, found.rows)
-        if found.rows["train"] == 0:
-            raise InputError(f"{config.input.place}: {counts.without_rows(found.rows, source.has_test)}")
+        counted = counts.count(kept.rows, source, identify, cut)
+        between = counts.left_between(config, good, counted.rows)
+        if counted.rows["train"] == 0:
+            raise InputError(f"{config.input.place}: {counts.without_rows(counted.rows, source.has_test)}")
         declared, unseen = config.input.label_type != "auto", config.unseen_labels
         if like is not None and source.label_kind is not None:
             label = like.description.label
-            named = labels.fitted_labels(found.labels, label, source.place, unseen)
-            label = label.parsed if label is not None and found.wide else label
+            named = labels.fitted_labels(counted.labels, label, source.place, unseen)
+            label = label.parsed if label is not None and counted.wide else label
         else:
-            named = labels.labels_of(found.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
-            label = _label_spec(source, named.classes, unseen == "unknown", found.wide)
+            named = labels.labels_of(counted.labels, source.label_kind, source.place, declared=declared, unseen=unseen)
+            label = _label_spec(source, named.classes, unseen == "unknown", counted.wide)
         if unseen == "drop" and named.unseen:
             values = labels.known_values(label)
-            found.keep([] if values is None else values.to_pylist())
+            counted.keep([] if values is None else values.to_pylist())
             identify = replace(identify, labels=values)
         names = tensor_names(len(source.tensors)), text_names(source)
         fitted = fitting(source.table, source.tensors, kept.rows, identify, cut, names)
         layout = Layout(fitted.encoder.tensors, label, source.keep, 1, features=fitted.encoder.features)
-        layout, lanes = _laid_out(layout, config, like, sum(found.rows.values()))
+        layout, lanes = _laid_out(layout, config, like, sum(counted.rows.values()))
         # The task that writes a file holds its rows in memory, with their kept texts.
         row_bytes = layout.row_bytes + (round(text_bytes) if source.keep else 0)
-        where = Plan.of(found.rows, row_bytes, lanes, config.file_size)
+        where = Plan.of(counted.rows, row_bytes, lanes, config.file_size)
         place = Place.of(source, identify, cut, where, layout, fitted.encoder, batch_rows)
         facts, moved = _write(kept.rows, place, folder)
         bad_rows.write(kept.bad, tally, folder)
         rows_hash = None if source.files else rows_digest(kept.rows.good, kept.bad, source)
     left_out = {"unseen_labels": named.unseen, "bad_rows": dict(tally.counts)}
     left_out |= {} if source.windows is None else {"windows_left_out": {**source.left_out, "cut": between}}
-    manifest = _manifest(facts, layout, config, source, where, found, fitted).model_copy(update=left_out)
+    manifest = _manifest(facts, layout, config, source, where, counted, fitted).model_copy(update=left_out)
     if like is not None:
         manifest = manifest.model_copy(update={"preprocessing": like.description.preprocessing})
     for name in SPLITS:
         block_table.write(folder, name, (fact for fact in facts if fact.split == name))
-    counts.check_counts(found, manifest, checksums=not moved)
+    counts.check_counts(counted, manifest, checksums=not moved)
     manifest.write(folder)
     manifest.description.write(folder)
     return manifest, rows_hash

@@ -91,22 +91,22 @@ def _prediction_cells(item: Prediction) -> list[str]:
 def checks(results: Results) -> Picture:
     """The model's prediction beside the measurement, for each checked line of the table."""
     key, title = "checks", "The cost model against measurement"
-    found = results.cost_model.checks if results.cost_model else []
-    found = [item for item in found if usable(item.measured) and usable(item.predicted) is not None]
-    if not found:
+    checks = results.cost_model.checks if results.cost_model else []
+    checks = [item for item in checks if usable(item.measured) and usable(item.predicted) is not None]
+    if not checks:
         return Picture(
             key,
             title,
             note="The cost model was not checked against any run." if results.cost_model else _NO_MODEL,
         )
-    with canvas(drawing.bar_height(len(found))) as (figure, axes):
-        drawing.bar_rows(axes, [f"{described(item.name, item.nodes, 28)}: {_error(item.error)}" for item in found])
-        for row, item in enumerate(found):
+    with canvas(drawing.bar_height(len(checks))) as (figure, axes):
+        drawing.bar_rows(axes, [f"{described(item.name, item.nodes, 28)}: {_error(item.error)}" for item in checks])
+        for row, item in enumerate(checks):
             ends = [item.measured, item.predicted]
             axes.plot(ends, [row, row], color=GREY, linewidth=1.2)
             axes.plot(ends[:1], [row], color=INK, marker="o")
             axes.plot(ends[1:], [row], color=drawing.COLOURS[1], marker="D", markerfacecolor="white")
-        axes.set_xlim(0, max(max(item.measured, item.predicted) for item in found) * 1.05 or 1)
+        axes.set_xlim(0, max(max(item.measured, item.predicted) for item in checks) * 1.05 or 1)
         axes.set_xlabel("seconds of training, with waiting for rows")
         measured, predicted = drawing.Mark(INK, "o", "none"), drawing.Mark(drawing.COLOURS[1], "D", "none")
         legend(figure, [("measured", drawing.line(measured)), ("predicted", drawing.line(predicted, hollow=True))])
@@ -120,13 +120,13 @@ def checks(results: Results) -> Picture:
             f"{duration(item.reading)}, {duration(item.reading_predicted)}",
             "other numbers of nodes" if item.left_out else "these runs, too",
         ]
-        for item in found
+        for item in checks
     ]
     columns = ("strategy", "measured", "predicted", "error", "of these, waiting for rows", "fitted to")
     caption = "The error is the prediction's, in per cent of the measurement. "
-    if all(item.left_out for item in found):
+    if all(item.left_out for item in checks):
         caption += "Each is by a model that was fitted to other numbers of nodes only."
-    elif any(item.left_out for item in found):
+    elif any(item.left_out for item in checks):
         caption += "Some are by a model that was fitted to other numbers of nodes only: the table has which."
     else:
         caption += "The model was fitted to these very runs."

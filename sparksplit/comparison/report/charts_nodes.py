@@ -155,11 +155,11 @@ def spread(results: Results) -> Picture:
     groups = drawing.coinciding(lines, math.log2(rows[-1].nodes), max(heights) - min(heights))
     with canvas() as (figure, axes):
         for group in groups:
-            mark, found = known[group[0]], [row for row in rows if row.name == group[0]]
-            xs = [row.nodes for row in found]
-            ys = [_mean(row) * quantity.scale for row in found]
+            mark, of_strategy = known[group[0]], [row for row in rows if row.name == group[0]]
+            xs = [row.nodes for row in of_strategy]
+            ys = [_mean(row) * quantity.scale for row in of_strategy]
             axes.plot(xs, ys, color=mark.colour, linestyle=mark.dash, linewidth=1.2)
-            for row, x, y in zip(found, xs, ys, strict=True):
+            for row, x, y in zip(of_strategy, xs, ys, strict=True):
                 face = "white" if row.virtual else mark.colour
                 style = {"color": mark.colour, "marker": mark.marker, "markerfacecolor": face, "capsize": 2.5}
                 axes.errorbar([x], [y], _errors(row, quantity), elinewidth=1, **style)

@@ -153,11 +153,11 @@ class Rig:
         if self.reads:
             if deepest > self._blocks:
                 self._window = self._steps_of_windows(2, window)
-            found = self._runner.calibrate(self.whole())
-            if found.seconds > _LONG and seconds < _SHORT * found.seconds:
+            calibration = self._runner.calibrate(self.whole())
+            if calibration.seconds > _LONG and seconds < _SHORT * calibration.seconds:
                 self.reads = False  # reading is fast enough to ignore, and whole windows would take too long
                 return
-            times = min(room, effort.reading / max(found.seconds, 1e-9))
+            times = min(room, effort.reading / max(calibration.seconds, 1e-9))
         else:
             times = min(room, 2 * effort.reading / max(seconds, 1e-9))
         if times > 1.5 and len(self._lanes) < sum(rows > 0 for rows in self._rows.lane_rows):

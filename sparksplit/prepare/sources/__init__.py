@@ -24,7 +24,7 @@ from sparksplit.features.config import Features
 from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.cut_config import CutConfig
-from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.formats import PATHS, format_of
 from sparksplit.prepare.source import BadRow, FileSource, ParsedRows, Source, Task
 from sparksplit.prepare.sources import contents, snappy
 from sparksplit.prepare.sources.windows import WindowSource
@@ -62,7 +62,7 @@ def raw_digest(config: InputConfig) -> str | None:
     if not config.listed:
         return None
     format_ = format_of(config.format)
-    paths = [path for key in ("path", "validation", "test") for path in config.paths_of(key)]
+    paths = [path for key in PATHS for path in config.paths_of(key)]
     roots = [root for path in paths for root in (expand(path) if format_.patterns else [filesystem.absolute(path)])]
     if not roots or not all(filesystem.exists(root) for root in roots):
         return None
@@ -87,7 +87,7 @@ def check_paths(config: InputConfig) -> None:
     Paths that only Spark can list are not checked.
     """
     format_ = format_of(config.format)
-    for key in ("path", "validation", "test") if config.listed else ():
+    for key in PATHS if config.listed else ():
         found = find(config.paths_of(key)).files if config.paths_of(key) else []
         if format_.lines:
             for path, _ in found:

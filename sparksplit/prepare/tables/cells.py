@@ -111,8 +111,8 @@ def numbers_of(
         # `nulls`.
         if any(map(is_number, nulls)) or (dtype.kind in "iu" and _has_x(cells)):
             raise pa.ArrowInvalid
-        found = pc.cast(cells, parsed)
-        if dtype.kind == "f" and _has_odd_nan(cells, found):
+        numbers = pc.cast(cells, parsed)
+        if dtype.kind == "f" and _has_odd_nan(cells, numbers):
             raise pa.ArrowInvalid
     except pa.ArrowInvalid:
         texts = pc.utf8_trim_whitespace(cells)
@@ -123,11 +123,11 @@ def numbers_of(
         else:
             valid = pc.match_substring_regex(texts, _WHOLE_FLOAT).fill_null(False)
         wrong = pc.and_not(pc.invert(valid), empty).to_numpy(zero_copy_only=False)
-        found = _cast(pc.if_else(pc.and_not(valid, empty), texts, pa.scalar(None, pa.string())), parsed)
+        numbers = _cast(pc.if_else(pc.and_not(valid, empty), texts, pa.scalar(None, pa.string())), parsed)
     if "" not in nulls:
         wrong = wrong | blank.to_numpy(zero_copy_only=False)
     missing = empty.to_numpy(zero_copy_only=False)
-    values = found.fill_null(0).to_numpy(zero_copy_only=False)
+    values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     if dtype.kind == "f":
         with np.errstate(over="ignore"):
             values = values.astype(dtype, copy=False)

@@ -55,25 +55,25 @@ def merged(files: Mapping[str, Footer], place: str) -> Merged | None:
     spelled: dict[str, Counter[str]] = {}
     kinds: dict[str, dict[str, str]] = {}
     for path, footer in files.items():
-        kinds[path] = {name: kind for name, found in footer.items() if (kind := kind_of(found)) is not None}
+        kinds[path] = {name: kind for name, by_column in footer.items() if (kind := kind_of(by_column)) is not None}
         if len(kinds[path]) < len(footer) or len({name.lower() for name in footer}) < len(footer):
             return None
         for name in footer:
             spelled.setdefault(name.lower(), Counter())[name] += 1
-    names = {lower: found.most_common(1)[0][0] for lower, found in spelled.items()}
-    own = {path: {names[name.lower()]: (name, kind) for name, kind in of.items()} for path, of in kinds.items()}
-    found = {name: {of[name] for of in own.values() if name in of} for name in names.values()}
-    differ = [name for name, ways in found.items() if len(ways) > 1 or any(is_own(kind) for _, kind in ways)]
+    names = {lower: by_column.most_common(1)[0][0] for lower, by_column in spelled.items()}
+    by_path = {path: {names[name.lower()]: (name, kind) for name, kind in of.items()} for path, of in kinds.items()}
+    by_column = {name: {of[name] for of in by_path.values() if name in of} for name in names.values()}
+    differ = [name for name, ways in by_column.items() if len(ways) > 1 or any(is_own(kind) for _, kind in ways)]
     if not differ:
         return None
-    columns = {name: common(kind for _, kind in ways) for name, ways in found.items()}
+    columns = {name: common(kind for _, kind in ways) for name, ways in by_column.items()}
     if refused := [name for name, kind in columns.items() if kind is None]:
-        if all(kind.startswith(_STRUCTS) for name in refused for _, kind in found[name]):
+        if all(kind.startswith(_STRUCTS) for name in refused for _, kind in by_column[name]):
             return None
         lower = {path: {name.lower(): str(kind) for name, kind in of.items()} for path, of in files.items()}
         raise InputError(unlike(lower, [name.lower() for name in refused]) or f"{place}: column {refused[0]!r}")
     groups: dict[tuple[tuple[str, str] | None, ...], list[str]] = {}
-    for path, of in own.items():
+    for path, of in by_path.items():
         groups.setdefault(tuple(of.get(name) for name in differ), []).append(path)
     if len(groups) > _GROUPS:
         raise InputError(
@@ -87,12 +87,12 @@ def merged(files: Mapping[str, Footer], place: str) -> Merged | None:
         if len(spelled[name.lower()]) > 1
     ]
     known = {name: kind for name, kind in columns.items() if kind is not None}
-    return Merged(known, [(paths, _columns(own, paths)) for paths in groups.values()], notes)
+    return Merged(known, [(paths, _columns(by_path, paths)) for paths in groups.values()], notes)
 
 
-def _columns(own: Mapping[str, Mapping[str, tuple[str, str]]], paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+def _columns(by_path: Mapping[str, Mapping[str, tuple[str, str]]], paths: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return the columns that any of these files has."""
-    return {name: way for path in paths for name, way in own[path].items()}
+    return {name: way for path in paths for name, way in by_path[path].items()}
 
 
 def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str | None:

@@ -58,21 +58,21 @@ def jackknife(
     """
     names = [name for name, state in nothing.items() if lanes * sum(each.nbytes for each in state) <= _MOST_BYTES]
     kept = {lane: {name: _wide(sums[name]) for name in names} for lane, sums in by_lane}
-    own = np.zeros(lanes)
+    losses = np.zeros(lanes)
     for lane, sums in kept.items():
-        own[lane] = sums[LOSS][-1]
-    weights = np.array(collective.sum([own])[0])
+        losses[lane] = sums[LOSS][-1]
+    weights = np.array(collective.sum([losses])[0])
     used = np.flatnonzero(weights > 0)[:_MOST_LANES]
     if len(used) < 2:
         return {}
     shares = weights[used] / weights.sum()
-    found: dict[str, list[float]] = {}
+    errors: dict[str, list[float]] = {}
     for name in names:
         states = {lane: sums[name] for lane, sums in kept.items()}
         added = _added(states, _wide(nothing[name]), used, lanes, partial(value_of, name), collective)
         if np.isfinite(added[used]).all():
-            found[name] = [float(f"{value:.6g}") for value in added[used] * np.sqrt((1 - shares) / shares)]
-    return found
+            errors[name] = [float(f"{value:.6g}") for value in added[used] * np.sqrt((1 - shares) / shares)]
+    return errors
 
 
 def _added(
@@ -84,8 +84,8 @@ def _added(
     collective: Collective,
 ) -> Array:
     """Return what each of the lanes `used` adds to the metric, [lanes]; 0 for other lanes. NaN if the metric counts."""
-    own = [np.sum(parts, axis=0) for parts in zip(nothing, *states.values(), strict=True)]
-    total = [np.array(each) for each in collective.sum(own)]
+    sums = [np.sum(parts, axis=0) for parts in zip(nothing, *states.values(), strict=True)]
+    total = [np.array(each) for each in collective.sum(sums)]
     whole = value(total)
     counts = not math.isclose(value([2 * each for each in total]), whole, rel_tol=1e-5, abs_tol=1e-12)
     added = np.zeros(lanes)
