@@ -127,7 +127,7 @@ def pair(name: str, options: Sequence[str]) -> dict[tuple[str, str], tuple[float
 
 
 def mpi(environment: Path, options: Sequence[str]) -> dict[tuple[str, str], tuple[float, float]]:
-    """The same, under mpiexec."""
+    """Return the seconds of nodes that mpiexec starts."""
     program = [str(environment / "bin" / "python"), str(HERE), *options, "--node", "mpi", "0"]
     command = [str(environment / "bin" / "mpiexec"), "-n", "2", *program]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIME_LIMIT, check=True)

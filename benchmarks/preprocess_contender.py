@@ -88,7 +88,7 @@ def ours(spark: Any, arguments: argparse.Namespace) -> int:
 
 
 def plain_spark(spark: Any, arguments: argparse.Namespace) -> None:
-    """The same columns of the same files with Spark's reader and writer; it is told the CSV's types."""
+    """Copy the columns with Spark's reader and writer. Spark is told the CSV's types."""
     _read(spark, arguments).write.parquet(arguments.output, compression="lz4_raw")
 
 

@@ -32,7 +32,7 @@ def one_by_one(tensors: dict[str, Any], label: Any, seeds: Any) -> tuple[dict[st
 
 
 def together(tensors: dict[str, Any], label: Any, seeds: Any) -> tuple[dict[str, Any], Any]:
-    """The same, for all rows at once."""
+    """Transform all rows at once."""
     images = tensors["x"]
     height, width = images.shape[1:]
     padded = np.pad((images - np.float32(MEAN)) / np.float32(DEVIATION), ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN)))

@@ -159,7 +159,7 @@ class _Node:
     def is_stopped(self) -> bool:
         """Return whether the process is stopped, for example by SIGSTOP.
 
-        Before the process has connected to the driver, nothing else tells a stopped process from a slow start.
+        Before the process has connected to the driver, nothing else distinguishes a stopped process from a slow start.
         """
         if self._process is None:
             return False

@@ -1,4 +1,4 @@
-"""Out of memory: tells a node's own error, a kill by the kernel and a kill by YARN apart, and says what helps."""
+"""Out of memory: distinguishes a node's own error, a kill by the kernel and a kill by YARN, and says what helps."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def test_large_effects_are_found_and_nothing_is_wrong(most: int | None) -> None:
 
 
 def test_what_is_wrong_is_counted() -> None:
-    """The same verdicts, held against another truth."""
+    """Verdicts on one truth are held against another truth."""
     generator = np.random.default_rng(2)
     truth = evidence.drawn(generator, effects=False, unequal=False)
     sure = replace(truth, noise=dict.fromkeys(evidence.STRATEGIES, 1e-6), by_row=1e-6, run_by_row=1e-6)

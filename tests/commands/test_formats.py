@@ -142,7 +142,7 @@ def through(
 def wanted(
     spark: SparkSession, through: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[PreparedDataSet, pd.DataFrame]:
-    """The same of CSV files."""
+    """The table as CSV files: the data set, and its rows."""
     path = tmp_path_factory.mktemp("csv") / "raw"
     spark.createDataFrame(TABLE).repartition(2).write.csv(f"{path}", header=True)
     return through("csv", {"format": "csv", "path": path, "label": "kind", "keep": "[id]"})

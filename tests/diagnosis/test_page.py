@@ -120,7 +120,7 @@ def test_the_same_record_gives_the_same_bytes_and_nothing_is_fetched(page: str) 
 
 
 def one_round(record: Diagnosis) -> Diagnosis:
-    """The same, from a single round: there are no intervals."""
+    """The diagnosis from a single round, without intervals."""
 
     def alone(gain: Gain | None) -> Gain | None:
         return gain and Gain(gain.mean, None, None)

@@ -173,7 +173,7 @@ def begin(shipped, yarn_submit):
 
 @pytest.fixture
 def run(begin):
-    """The same; what became of it."""
+    """Begin a job, wait for its end, and return its result."""
 
     def call(job, *arguments, **options):
         return begin(job, *arguments, **options).finish()

@@ -36,7 +36,7 @@ def strided(nodes):
 
 
 def neighbouring(nodes):
-    """The same for the splits of strategies_of_ones_own.py."""
+    """The lanes of each node, for the splits of strategies_of_ones_own.py."""
     edges = [LANES * place * (place + 1) // (nodes * (nodes + 1)) for place in range(nodes + 1)]
     return [np.arange(begin, end) for begin, end in pairwise(edges)]
 

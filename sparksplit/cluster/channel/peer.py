@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 class Peer:
     """The driver's end of the conversation.
 
-    life: tells this process from other processes of its rank.
+    life: distinguishes this process from other processes of its rank.
     taken: the id of the last message that was taken. Use it only under the channel's lock.
     """
 

@@ -93,7 +93,7 @@ def test_each_run_leads_to_its_record(page):
 
 
 def test_what_is_in_the_seconds_is_said(page):
-    """The same as is compared: analysis.runs.training_seconds."""
+    """These seconds are compared: analysis.runs.training_seconds."""
     words = visible(page)
     assert (
         "seconds : of training, with waiting for rows and exchanges; without start, compiling and validation" in words

@@ -77,7 +77,7 @@ def test_the_runs_have_the_values_of_their_strategy_and_the_target_those_of_sing
 
 
 def test_a_run_with_tuned_values_is_that_of_who_gives_them():
-    """The same configuration, so the same hash and the same bits."""
+    """Equal configurations have one hash and give the same bits."""
     runs, _ = planned(strategies=[OUTER], nodes=[2])
     given, _ = planned(strategies=[{"strategy": "local", "sync": {"every": 16, "outer": "nesterov"}}], nodes=[2],
                        optimizer={"learning_rate": 0.05}, tune=0)  # fmt: skip
