@@ -159,10 +159,10 @@ def fit_handoff(records: Sequence[ComparedRun]) -> HandingOver | None:
         for values in zip(*((sum(one.rows), one.first, one.seconds) for one in handoffs), strict=True)
     )
     kinds = [rows[first == kind] for kind in (0, 1)]
-    if not any(len(own) and own.max() >= _APART * own.min() for own in kinds):
+    if not any(len(of_kind) and of_kind.max() >= _APART * of_kind.min() for of_kind in kinds):
         return HandingOver(None, None)
     per_row, *begins = _nnls([rows, 1 - first, first], seconds, np.maximum(1e-9, seconds))
-    begin, begin_first = (one if len(own) else None for one, own in zip(begins, kinds, strict=True))
+    begin, begin_first = (one if len(of_kind) else None for one, of_kind in zip(begins, kinds, strict=True))
     return HandingOver(begin, per_row, begin_first)
 
 
@@ -302,7 +302,7 @@ def _handoff_text(handoff: HandingOver | None, checked: Sequence[HandOffCheck]) 
     )
     if handoff.per_row is None:
         names = {True: "the first of an application took", False: "one after the first of an application took"}
-        took = " and ".join(f"{names[first]} {_took(own)}" for first, own in kinds.items() if own)
+        took = " and ".join(f"{names[first]} {_took(of_kind)}" for first, of_kind in kinds.items() if of_kind)
         yield (
             f"{took[0].upper()}{took[1:]}. How much of that is for beginning and how much for rows cannot be told: "
             "that takes hand-offs of different numbers of rows."

@@ -28,7 +28,7 @@ def _can_be_tuned(key: str) -> str:
     from sparksplit.training.inputs import is_flag  # late, because it imports the code that reads data sets
 
     section, *names = key.split(".")
-    numbers = [f"sync.{own}" for own in SyncConfig.model_fields if own != "outer"]
+    numbers = [f"sync.{name}" for name in SyncConfig.model_fields if name != "outer"]
     of_optimizer = names[:-1] in ([], ["learning_rate"]) and names[-1:] not in ([], [""], ["name"])
     if key not in numbers and not (section == "optimizer" and of_optimizer):
         known = f"only {', '.join(numbers)} and the numbers of `optimizer` can"

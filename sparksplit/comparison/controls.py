@@ -28,12 +28,12 @@ def alone(values: dict[str, Any]) -> dict[str, Any]:
 
 def rows_of_update(config: TrainConfig, strategy: Strategy) -> int:
     """Return the number of training rows in one change of a node's weights, for a run on `config.node_count` nodes."""
-    own = strategy.split.batch_size(config.batch_size, config.node_count)
+    batch = strategy.split.batch_size(config.batch_size, config.node_count)
     if strategy.split.shared:
-        return own
+        return batch
     if strategy.split.dealt_apart:
-        own = config.local_batch_size or own
-    return own * config.node_count if strategy.sync.every_step else own
+        batch = config.local_batch_size or batch
+    return batch * config.node_count if strategy.sync.every_step else batch
 
 
 def controls(values: dict[str, Any], strategy: Strategy, run: TrainConfig) -> list[dict[str, Any]]:
@@ -42,11 +42,11 @@ def controls(values: dict[str, Any], strategy: Strategy, run: TrainConfig) -> li
     values: the strategy's keys. run: one run of the strategy. If the strategy's learning rate grows with the nodes, the
     control's learning rate does too, but without warm-up.
     """
-    own = alone(values)
+    control = alone(values)
     rows = rows_of_update(run, strategy)
     if rows != run.batch_size:
-        own["batch_size"] = rows
+        control["batch_size"] = rows
         rate = run.optimizer.learning_rate
         if strategy.scaled_rate and isinstance(rate, float):
-            own["optimizer"] = {**own.get("optimizer", {}), "learning_rate": rate * run.node_count}
-    return [values, own] if has_outer(values, strategy) else [own]
+            control["optimizer"] = {**control.get("optimizer", {}), "learning_rate": rate * run.node_count}
+    return [values, control] if has_outer(values, strategy) else [control]

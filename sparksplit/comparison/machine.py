@@ -27,14 +27,14 @@ def machine(gpus: list[str]) -> Machine:
 def kind_of_host(gpus: Sequence[str]) -> str:
     """Return the facts that this host's speed depends on, such as `AMD EPYC, 2 cores, 1 x NVIDIA L4`. gpus: the names
     of its GPUs."""
-    found = [f"{count} x {name}" for name, count in sorted(Counter(gpus).items())]
-    return ", ".join([_processor(), f"{os.cpu_count()} cores", *found])
+    counted = [f"{count} x {name}" for name, count in sorted(Counter(gpus).items())]
+    return ", ".join([_processor(), f"{os.cpu_count()} cores", *counted])
 
 
 def cores_of(kind: str) -> int | None:
     """Return the cores of a kind of host; None if unknown, or if the host has GPUs, which then set its speed."""
-    found = re.search(r", (\d+) cores$", kind)
-    return int(found[1]) if found else None
+    match = re.search(r", (\d+) cores$", kind)
+    return int(match[1]) if match else None
 
 
 def cluster_name(master: str) -> str:

@@ -57,26 +57,26 @@ def work(member: Member) -> JsonObject:
     rows: RowSource | None = None
     handoff: HandOff | None = None
     for number, run in enumerate(payload.runs):
-        own = RunMember(member, run.key)
+        run_member = RunMember(member, run.key)
         config = run.train_config()
         with member.phase("start"):
             if collective is None:
                 configure(config, payload.threads)
                 collective = connect(member, config, run.sources)
                 if config.input_mode == "spark":
-                    rows, handoff = _handed_over(payload, own, config)
+                    rows, handoff = _handed_over(payload, run_member, config)
                 with member.phase("measuring"):
-                    member.announce(measured=_measure(payload, own, config, collective, rows).to_json())
+                    member.announce(measured=_measure(payload, run_member, config, collective, rows).to_json())
             else:
                 _forget(config)
         began = time.perf_counter()  # work that is done once per cluster is no part of its first run
         member.announce(run=number, update=0, steps=0)
-        result = train_once(own, run, config, collective, began, rows)
-        found = own.gather("result", result.in_brief().to_json())
-        hosts = own.gather("host", kind_of_host(_gpus()))
+        result = train_once(run_member, run, config, collective, began, rows)
+        briefs = run_member.gather("result", result.in_brief().to_json())
+        hosts = run_member.gather("host", kind_of_host(_gpus()))
         if member.rank == 0:
             place = Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads, config.input_mode)
-            results = [result, *(NodeResult.from_json(each, "a node's result") for each in found[1:])]
+            results = [result, *(NodeResult.from_json(each, "a node's result") for each in briefs[1:])]
             _record(payload, run, config, results, place, handoff, began)
     if collective is not None:
         collective.close()
@@ -195,7 +195,7 @@ def _alone(config: TrainConfig) -> TrainConfig:
 
 def sweep(collective: Collective) -> list[SweepPoint]:
     """Measure the seconds of a sum over the nodes, for each size in SWEEP: the median of several sums."""
-    found = []
+    points = []
     for size in SWEEP:
         values = np.zeros(size // 4, np.float32)
         repeats = max(3, min(50, _SWEEP_BYTES // size))
@@ -205,5 +205,5 @@ def sweep(collective: Collective) -> list[SweepPoint]:
             collective.sum([values])
             seconds.append(time.perf_counter() - began)
         # Without the first sum, which the nodes do not start at the same time.
-        found.append(SweepPoint(collective.size, size, float(np.median(seconds[1:]))))
-    return found
+        points.append(SweepPoint(collective.size, size, float(np.median(seconds[1:]))))
+    return points

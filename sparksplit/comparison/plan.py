@@ -235,8 +235,8 @@ def _references(config: CompareConfig, runs: Sequence[Run]) -> Iterator[Run]:
     for place in range(min(REFERENCES, config.seeds) if base is not None else 0):
         seed = config.seed + _REFERENCE_SEED + place
         assert base is not None
-        own = base.config.model_copy(update={"seed": seed})
-        yield replace(base, key=_key("reference", 1, False, seed), config=own, reference=True)
+        reseeded = base.config.model_copy(update={"seed": seed})
+        yield replace(base, key=_key("reference", 1, False, seed), config=reseeded, reference=True)
 
 
 def _turn(run: Run) -> tuple[bool, int, bool, str]:
@@ -329,10 +329,10 @@ def _config(config: CompareConfig, place: int, values: dict[str, Any]) -> TrainC
     except ConfigError as error:
         raise config.error(f"strategies.{place}", _without_file(str(error), config)) from error
     # Errors that are found later name the line of their key.
-    own = config.origin.section(("strategies", str(place))).places
+    places = config.origin.section(("strategies", str(place))).places
     train.origin.places = {
         **{key: at for key, at in config.origin.places.items() if key and key[0] in common},
-        **{key: at for key, at in own.items() if key},
+        **{key: at for key, at in places.items() if key},
     }
     return train
 

@@ -45,10 +45,10 @@ def say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
         numbers = ", ".join(map(str, sorted({*config.nodes, *config.virtual})))
         say(f"epochs: {config.epochs} are raised to {raised}, which {numbers} nodes divide: all passes are equal")
     virtual, references = (sum(one) for one in zip(*((run.config.virtual, run.reference) for run in runs), strict=True))
-    own = f", {references} of them of `single` for the target alone" if references else ""
+    among_them = f", {references} of them of `single` for the target alone" if references else ""
     if config.max_seeds is not None:
         say(f"at most, if {config.seeds} seeds do not decide all differences:")
-    say(f"{len(runs) - virtual} runs on real nodes{own}, {virtual} on virtual ones")
+    say(f"{len(runs) - virtual} runs on real nodes{among_them}, {virtual} on virtual ones")
     if config.tuning is not None:
         tuned = len({run.tuned_as for run in runs})
         say(
@@ -94,9 +94,9 @@ class Pace:
 
     def left(self, runs: Sequence[Run], rows: int, clusters: int) -> float | None:
         """Return the estimated seconds of `runs` and of `clusters` cluster starts; None if unknown."""
-        found = [self.seconds(run, rows) for run in runs]
-        known = [seconds for seconds in found if seconds is not None]
-        if len(known) < len(found):
+        estimates = [self.seconds(run, rows) for run in runs]
+        known = [seconds for seconds in estimates if seconds is not None]
+        if len(known) < len(estimates):
             return None
         return sum(known) + (clusters * fmean(self.starts) if self.starts else 0.0)
 

@@ -103,7 +103,7 @@ def results(
 def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
     """Return the keys of `train` that a run does not share with all runs of the comparison, by dotted key. `strategy`
     and `nodes` are always included."""
-    own = dict(_dotted(run.model_dump(mode="json", exclude={"seed", "epochs", "output"})))
+    settings = dict(_dotted(run.model_dump(mode="json", exclude={"seed", "epochs", "output"})))
     defaults = {
         key: field.get_default(call_default_factory=True)
         for key, field in TrainConfig.model_fields.items()
@@ -114,7 +114,7 @@ def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
     }
     shared = dict(_dotted(merged(plain, config.model_dump(mode="json", exclude={"nodes"}))))
     always = ("strategy", "nodes", "nodes.virtual")
-    return {key: value for key, value in own.items() if key in always or value != shared.get(key)}
+    return {key: value for key, value in settings.items() if key in always or value != shared.get(key)}
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -199,8 +199,8 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         inputs = RunInputs.of(run.config, data)
-        own = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION})
-        return cls(run, inputs, own, Restarts(run.config.max_restarts))
+        run_hash = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION})
+        return cls(run, inputs, run_hash, Restarts(run.config.max_restarts))
 
 
 @dataclass(frozen=True)

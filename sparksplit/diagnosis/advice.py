@@ -60,13 +60,13 @@ class Candidate:
 
 def recommended(config: TrainConfig, measured: Measured) -> Candidate | None:
     """Return all settings together that may help and keep the trained weights the same; None if there are none."""
-    found = _verdict(config, measured)
-    readers, cache = _readers(config, measured), _cache(config, measured, found)
-    if readers is not None and cache is not None and not measured.facts.kept and not _costs(found, TRANSFORM):
+    judged = _verdict(config, measured)
+    readers, cache = _readers(config, measured), _cache(config, measured, judged)
+    if readers is not None and cache is not None and not measured.facts.kept and not _costs(judged, TRANSFORM):
         # Rows that are read once need no more readers. In few epochs, more readers may still gain more.
         swept = gain(_swept(config, measured), knee(measured.readers).seconds).mean
         readers, cache = (readers, None) if swept > _gain_of_cache(config, measured) else (None, cache)
-    chosen = (readers, cache, _input_mode(config, found), _checkpoints(config, measured))
+    chosen = (readers, cache, _input_mode(config, judged), _checkpoints(config, measured))
     each = [candidate for candidate in chosen if candidate is not None]
     settings = {key: value for candidate in each for key, value in candidate.settings.items()}
     return Candidate(settings, "; ".join(candidate.why for candidate in each)) if settings else None
@@ -74,11 +74,11 @@ def recommended(config: TrainConfig, measured: Measured) -> Candidate | None:
 
 def proposed(config: TrainConfig, measured: Measured) -> list[Candidate]:
     """Return up to three candidates that may help but change the trained weights, the largest likely gain first."""
-    found = _verdict(config, measured)
+    judged = _verdict(config, measured)
     each = [
-        *_less_often(config, measured, found),
-        *_larger_batches(config, measured, found),
-        *_window(config, measured, found),
+        *_less_often(config, measured, judged),
+        *_larger_batches(config, measured, judged),
+        *_window(config, measured, judged),
     ]
     valid = [(brings, candidate) for brings, candidate in each if _is_valid(config, candidate)]
     return [candidate for _, candidate in sorted(valid, key=lambda item: -item[0])][:_MOST_PROPOSED]
@@ -125,23 +125,23 @@ def besides(config: TrainConfig, measured: Measured) -> float:
 
 def notes(config: TrainConfig, measured: Measured) -> list[str]:
     """Return further advice, which cannot be measured within a run."""
-    facts, found = measured.facts, _verdict(config, measured)
+    facts, judged = measured.facts, _verdict(config, measured)
     said = []
-    if 0 < config.threads < facts.cores and _gain(found, COMPUTE) > LEAST:
+    if 0 < config.threads < facts.cores and _gain(judged, COMPUTE) > LEAST:
         said.append(
             f"threads: {config.threads} is less than the {facts.cores} cores that a node may use; threads are settled "
             "once TensorFlow runs, so others were not tried"
         )
-    if found.limit == TRANSFORM:
+    if judged.limit == TRANSFORM:
         said.append("what the transform makes of a row alike in every epoch is done once if preprocess does it")
-    if found.limit in (READING, TRANSFORM) and not facts.kept and 0 < _ROOM * facts.free_mb < _cache_needed(measured):
+    if judged.limit in (READING, TRANSFORM) and not facts.kept and 0 < _ROOM * facts.free_mb < _cache_needed(measured):
         said.append(
             f"a node's rows would take {count(_cache_needed(measured))} MiB, too much to keep where it has "
             f"{count(facts.free_mb)} MiB free; more nodes have fewer each"
         )
-    if found.limit == SYNCHRONISE:
+    if judged.limit == SYNCHRONISE:
         said.append(f"each node sends {size(facts.sync_bytes)} whenever nodes agree; a faster network would help too")
-    if found.limit == HAND_OFF:
+    if judged.limit == HAND_OFF:
         said.append("with more executors Spark hands rows over faster")
     return said
 
@@ -177,7 +177,7 @@ def _cache_needed(measured: Measured) -> int:
     return math.ceil((facts.own_rows * facts.row_bytes + facts.held_out_bytes) * 1.02 / 2**20) + 1
 
 
-def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate | None:
+def _cache(config: TrainConfig, measured: Measured, judged: Verdict) -> Candidate | None:
     """Propose to keep the rows in memory, or to read them in every pass.
 
     Training can hide the reading in each pass, but nothing hides the first reading of kept rows.
@@ -188,7 +188,7 @@ def _cache(config: TrainConfig, measured: Measured, found: Verdict) -> Candidate
     needed = _cache_needed(measured)
     if measured.facts.kept or config.epochs < 2 or needed > _ROOM * measured.facts.free_mb:
         return None
-    if needed <= config.cache_mb or not _costs(found, READING):
+    if needed <= config.cache_mb or not _costs(judged, READING):
         return None
     return Candidate({"cache_mb": needed}, "rows of the first pass are kept in memory")
 
@@ -200,23 +200,23 @@ def _gain_of_cache(config: TrainConfig, measured: Measured) -> float:
     return typical(measured.seconds["full"]) / (typical(later) + typical(alone) / config.epochs)
 
 
-def _input_mode(config: TrainConfig, found: Verdict) -> Candidate | None:
-    if config.input_mode != "spark" or not _costs(found, HAND_OFF, LEAST):
+def _input_mode(config: TrainConfig, judged: Verdict) -> Candidate | None:
+    if config.input_mode != "spark" or not _costs(judged, HAND_OFF, LEAST):
         return None
     return Candidate({"input_mode": "tensorflow"}, "nodes read the prepared rows themselves")
 
 
 def _checkpoints(config: TrainConfig, measured: Measured) -> Candidate | None:
     """Propose fewer checkpoints, by time instead of by epochs or updates."""
-    stands_still, own = measured.checkpoint or 0.0, config.checkpoint
+    stands_still, checkpoint = measured.checkpoint or 0.0, config.checkpoint
     run = _run_seconds(config, measured)
     if _checkpoint_seconds(config, measured) <= _DEAR * run:
         return None
     apart = max(60, math.ceil(stands_still / _CHEAP / 60) * 60)
     settings: dict[str, Json] = {}
-    if own.every is not None:
+    if checkpoint.every is not None:
         settings["checkpoint.every"] = None
-    if own.seconds is None or own.seconds < apart:
+    if checkpoint.seconds is None or checkpoint.seconds < apart:
         settings["checkpoint.seconds"] = apart
     if not settings:
         return None
@@ -227,12 +227,12 @@ def _checkpoints(config: TrainConfig, measured: Measured) -> Candidate | None:
 def _checkpoint_seconds(config: TrainConfig, measured: Measured) -> float:
     """Return the seconds that checkpoints stop training in a run, before its end."""
     run, passes = _run_seconds(config, measured), config.epochs
-    own = config.checkpoint
-    times = 0.0 if own.seconds is None else math.floor(run / own.seconds)
-    if own.every == "epoch":
+    checkpoint = config.checkpoint
+    times = 0.0 if checkpoint.seconds is None else math.floor(run / checkpoint.seconds)
+    if checkpoint.every == "epoch":
         times += passes - 1
-    elif own.every is not None:
-        times += passes * math.ceil(measured.facts.rows / config.batch_size) // own.every
+    elif checkpoint.every is not None:
+        times += passes * math.ceil(measured.facts.rows / config.batch_size) // checkpoint.every
     return times * (measured.checkpoint or 0.0)
 
 
@@ -245,9 +245,9 @@ def _run_seconds(config: TrainConfig, measured: Measured) -> float:
 _Likely = tuple[float, Candidate]
 
 
-def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
+def _less_often(config: TrainConfig, measured: Measured, judged: Verdict) -> list[_Likely]:
     """Propose that nodes synchronise every few steps instead of every step, or less often than now."""
-    if is_own(config.strategy) or not _costs(found, SYNCHRONISE, LEAST):
+    if is_own(config.strategy) or not _costs(judged, SYNCHRONISE, LEAST):
         return []
     strategy, nodes = STRATEGIES[config.strategy], measured.facts.nodes
     own_batch = config.batch_size if strategy.split.every_row else max(1, config.batch_size // nodes)
@@ -271,9 +271,9 @@ def _less_often(config: TrainConfig, measured: Measured, found: Verdict) -> list
     return [(likely, Candidate(settings, f"nodes train on their own rows, and agree every {every} steps"))]
 
 
-def _larger_batches(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
+def _larger_batches(config: TrainConfig, measured: Measured, judged: Verdict) -> list[_Likely]:
     """Propose larger mini-batches. Fewer updates synchronise and apply the optimizer less often."""
-    if found.limit in (READING, TRANSFORM, HAND_OFF):
+    if judged.limit in (READING, TRANSFORM, HAND_OFF):
         return []
     facts, seconds = measured.facts, {name: typical(values) for name, values in measured.seconds.items()}
     key, now = "batch_size", config.batch_size
@@ -288,16 +288,16 @@ def _larger_batches(config: TrainConfig, measured: Measured, found: Verdict) -> 
             continue
         saved = min(0.9 * seconds["full"], per_update * (1 - 1 / times))
         likely = seconds["full"] / (seconds["full"] - saved)
-        if found.limit is None and likely < LEAST:
+        if judged.limit is None and likely < LEAST:
             continue
         why = f"{times} times the rows in each update, so a {'half' if times == 2 else 'quarter'} of the updates"
         each.append((likely, Candidate({key: now * times}, why)))
     return each
 
 
-def _window(config: TrainConfig, measured: Measured, found: Verdict) -> list[_Likely]:
+def _window(config: TrainConfig, measured: Measured, judged: Verdict) -> list[_Likely]:
     """Propose fewer blocks in memory, so that more bytes fit into the processor's cache."""
-    if measured.facts.kept or found.limit != READING or config.input_mode == "spark" or config.window == 1:
+    if measured.facts.kept or judged.limit != READING or config.input_mode == "spark" or config.window == 1:
         return []
     window = max(1, (config.window or 4) // 2)
     return [(1.0, Candidate({"window": window}, "fewer blocks are read ahead and shuffled together"))]
@@ -310,11 +310,11 @@ def _is_valid(config: TrainConfig, candidate: Candidate) -> bool:
         return False
 
 
-def _gain(found: Verdict, name: str) -> float:
-    return next((part.gain.mean for part in found.parts if part.name == name), 1.0)
+def _gain(judged: Verdict, name: str) -> float:
+    return next((part.gain.mean for part in judged.parts if part.name == name), 1.0)
 
 
-def _costs(found: Verdict, name: str, least: float = 1.0) -> bool:
+def _costs(judged: Verdict, name: str, least: float = 1.0) -> bool:
     """Whether the step would certainly be more than `least` times as fast without the part `name`."""
-    lows = [part.gain.low for part in found.parts if part.name == name]
+    lows = [part.gain.low for part in judged.parts if part.name == name]
     return bool(lows) and lows[0] is not None and lows[0] > least

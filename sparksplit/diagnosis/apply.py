@@ -109,8 +109,8 @@ def _override(origin: Origin, key: Key) -> str:
     place = origin.place(key)
     name = place.removeprefix("--set ").partition("=")[0].split(".")
     # A --set of another key in the same section does not override `key`.
-    own = [*origin.prefix, *key]
-    return place if place.startswith("--set ") and own[: len(name)] == name else ""
+    full_key = [*origin.prefix, *key]
+    return place if place.startswith("--set ") and full_key[: len(name)] == name else ""
 
 
 def _differences(file: str, before: str, after: str) -> Iterator[str]:

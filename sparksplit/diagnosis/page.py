@@ -72,8 +72,8 @@ def _advised(advice: Advice) -> str:
     if advice.gain is None:
         return f"{settings}, which was not measured"
     interval = tables.span(advice.gain)
-    found = f"{tables.times(advice.gain.mean)} times as fast{f' ({interval})' if interval else ''}"
-    return f"{settings}: {found}{advice.doubt and '; '}{advice.doubt}"
+    gained = f"{tables.times(advice.gain.mean)} times as fast{f' ({interval})' if interval else ''}"
+    return f"{settings}: {gained}{advice.doubt and '; '}{advice.doubt}"
 
 
 def _facts(record: Diagnosis) -> Iterator[tuple[str, str]]:

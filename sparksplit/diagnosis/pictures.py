@@ -29,12 +29,12 @@ _LOOKS = {
 def shares(record: Diagnosis) -> Picture:
     """One bar with the shares of the step's time."""
     key, title = "shares", "Shares of the step"
-    found = [each for each in record.verdict.shares if (usable(each.share) or 0) > 0]
-    if not found:
+    shown = [each for each in record.verdict.shares if (usable(each.share) or 0) > 0]
+    if not shown:
         return Picture(key, title, note="No share could be measured.")
     with canvas(1.0) as (figure, axes):
         left, entries = 0.0, []
-        for each in found:
+        for each in shown:
             colour, hatch = _LOOKS.get(each.name, ("#bfbfbf", ""))
             axes.barh([0], [100 * each.share], left=left, color=colour, hatch=hatch, edgecolor="white", linewidth=0.8)
             left += 100 * each.share
@@ -53,14 +53,14 @@ def shares(record: Diagnosis) -> Picture:
 def roofline(record: Diagnosis) -> Picture:
     """The throughput of the step as it is, without each part, and with each part alone."""
     key, title = "roofline", "How far the step is from each limit"
-    found, rate = record.verdict.parts, record.verdict.rows_per_second
-    if not found:
+    parts, rate = record.verdict.parts, record.verdict.rows_per_second
+    if not parts:
         return Picture(key, title, note="No part of the step could be measured.")
-    with canvas(drawing.bar_height(len(found))) as (figure, axes):
-        drawing.bar_rows(axes, [part.name for part in found])
+    with canvas(drawing.bar_height(len(parts))) as (figure, axes):
+        drawing.bar_rows(axes, [part.name for part in parts])
         axes.set_xscale("log")
         axes.axvline(rate, color=GREY, linewidth=1)
-        for row, part in enumerate(found):
+        for row, part in enumerate(parts):
             _with_interval(axes, row, part.gain, rate)
             alone, low, high = (usable(value) for value in (part.rows_per_second, part.low, part.high))
             if low is not None and high is not None:
@@ -82,7 +82,7 @@ def roofline(record: Diagnosis) -> Picture:
         "Lines through them: intervals. The further right the dot, the more is gained where the part costs less. The "
         "nearer the diamond is to the line, the less room the part itself leaves."
     )
-    small = [part.name for part in found if usable(part.rows_per_second) is None]
+    small = [part.name for part in parts if usable(part.rows_per_second) is None]
     if small:
         caption += f" Without a diamond, it costs too little to be told from nothing: {', '.join(small)}."
     return Picture(key, title, caption, svg)
@@ -91,41 +91,41 @@ def roofline(record: Diagnosis) -> Picture:
 def readers(record: Diagnosis) -> Picture:
     """Rows per second over the number of readers, with the knee."""
     key, title = "readers", "The step by readers per node"
-    found = record.readers
-    if found is None or not found.rows:
+    sweep = record.readers
+    if sweep is None or not sweep.rows:
         return Picture(key, title, note="Readers were not swept: rows are not read from files while training.")
     with canvas() as (figure, axes):
-        now = next((row.rows_per_second for row in found.rows if row.readers == found.now), None)
-        xs, ys = [row.readers for row in found.rows], [row.rows_per_second for row in found.rows]
-        axes.axvline(found.knee, color=_RED, linewidth=1.2, linestyle="--")
+        now = next((row.rows_per_second for row in sweep.rows if row.readers == sweep.now), None)
+        xs, ys = [row.readers for row in sweep.rows], [row.rows_per_second for row in sweep.rows]
+        axes.axvline(sweep.knee, color=_RED, linewidth=1.2, linestyle="--")
         axes.plot(xs, ys, color=_BLUE, marker="o")
-        for row in found.rows:
+        for row in sweep.rows:
             low, high = (None, None) if row.gain is None else (usable(row.gain.low), usable(row.gain.high))
             if now is not None and low is not None and high is not None:
                 axes.plot([row.readers] * 2, [now * low, now * high], color=_BLUE, marker="_", linewidth=1)
         if now is not None:
-            axes.plot([found.now], [now], color=INK, marker="s", markersize=9, fillstyle="none", linestyle="none")
+            axes.plot([sweep.now], [now], color=INK, marker="s", markersize=9, fillstyle="none", linestyle="none")
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda value, _: count(value))
         axes.xaxis.set_major_locator(FixedLocator(xs))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel("readers per node")
         axes.set_ylabel("rows per second")
-        legend(figure, _readers_entries(found, now))
+        legend(figure, _readers_entries(sweep, now))
         svg = drawing.to_svg(figure, key, f"{title}: rows per second over their number")
     caption = "The knee: the fewest readers that are within 10 % of the fastest."
-    if any(row.gain is not None and usable(row.gain.low) is not None for row in found.rows):
+    if any(row.gain is not None and usable(row.gain.low) is not None for row in sweep.rows):
         caption += " Bars: intervals of the gain over the configured number."
     return Picture(key, title, caption, svg)
 
 
-def _readers_entries(found: ReadersTable, now: float | None) -> list[tuple[str, Any]]:
+def _readers_entries(sweep: ReadersTable, now: float | None) -> list[tuple[str, Any]]:
     entries = [
         ("the whole step", drawing.line(Mark(_BLUE, "o", "-"))),
-        (f"the knee: {found.knee}", drawing.line(Mark(_RED, "", "--"))),
+        (f"the knee: {sweep.knee}", drawing.line(Mark(_RED, "", "--"))),
     ]
     if now is not None:
-        entries.append((f"as configured: {found.now}", drawing.line(Mark(INK, "s", "none"), hollow=True)))
+        entries.append((f"as configured: {sweep.now}", drawing.line(Mark(INK, "s", "none"), hollow=True)))
     return entries
 
 
@@ -135,13 +135,13 @@ def settings(record: Diagnosis) -> Picture:
     every = advices(record)
     if not every:
         return Picture(key, title, note="No setting was likely to help, so none was tried.")
-    found = [(kind, advice, advice.gain) for kind, advice in every if advice.gain is not None]
-    if not found:
+    measured = [(kind, advice, advice.gain) for kind, advice in every if advice.gain is not None]
+    if not measured:
         return Picture(key, title, note="What is advised was not measured.")
-    with canvas(drawing.bar_height(len(found))) as (figure, axes):
-        drawing.bar_rows(axes, [f"{kind}: {written(advice)}" for kind, advice, _ in found])
+    with canvas(drawing.bar_height(len(measured))) as (figure, axes):
+        drawing.bar_rows(axes, [f"{kind}: {written(advice)}" for kind, advice, _ in measured])
         axes.axvline(1, color=GREY, linewidth=1)
-        for row, (_, _, gain) in enumerate(found):
+        for row, (_, _, gain) in enumerate(measured):
             _with_interval(axes, row, gain, 1.0)
         axes.margins(x=0.08)
         axes.autoscale_view(scaley=False)
@@ -149,7 +149,7 @@ def settings(record: Diagnosis) -> Picture:
         axes.set_xlabel("times as fast")
         svg = drawing.to_svg(figure, key, f"{title}: how many times as fast, with intervals")
     caption = "Dot: mean of the rounds. Line: its interval. Right of 1 it helps."
-    if any(usable(gain.low) is None for _, _, gain in found):
+    if any(usable(gain.low) is None for _, _, gain in measured):
         caption += " Without a line: too few rounds for an interval."
     return Picture(key, title, caption, svg)
 

@@ -113,7 +113,7 @@ def of(
     recommended = advice.recommended(config, measured)
     proposed = [_advice(config, measured, candidate) for candidate in advice.proposed(config, measured)]
     worth = [each.settings for each in proposed if each.helps or (each.gain is None and each.failed is None)]
-    own = [each.settings for each in (recommended, *advice.proposed(config, measured)) if each is not None]
+    advised = [each.settings for each in (recommended, *advice.proposed(config, measured)) if each is not None]
     return Diagnosis(
         format=FORMAT,
         version=__version__,
@@ -129,16 +129,16 @@ def of(
         recommended=None if recommended is None else _advice(config, measured, recommended),
         proposed=sorted(proposed, key=lambda each: -each.gain.mean if each.gain else 0.0),
         compare=compare_command(config, worth) if worth else None,
-        notes=[*advice.notes(config, measured), *_failures(measured, own)],
+        notes=[*advice.notes(config, measured), *_failures(measured, advised)],
         measured=measured,
     )
 
 
 def _advice(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Advice:
-    own = _gain(config, measured, candidate)
-    helps = own is not None and own.is_certain
+    gained = _gain(config, measured, candidate)
+    helps = gained is not None and gained.is_certain
     failed = next((each.error for each in measured.failed if each.settings == candidate.settings), None)
-    return Advice(settings=candidate.settings, why=candidate.why, gain=own, helps=helps, failed=failed)
+    return Advice(settings=candidate.settings, why=candidate.why, gain=gained, helps=helps, failed=failed)
 
 
 def _failures(measured: Measured, advised: Sequence[Mapping[str, Json]]) -> list[str]:

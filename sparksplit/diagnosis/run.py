@@ -90,19 +90,19 @@ def gone_on(nodes: Callable[[DiagnosisPayload], Measured], payload: DiagnosisPay
         try:
             return nodes(payload)
         except Ended as ended:
-            found = ended.found or payload.known
-            if found is None or isinstance(ended.why, Cancelled):
+            so_far = ended.found or payload.known
+            if so_far is None or isinstance(ended.why, Cancelled):
                 raise ended.why from None
             failed = Failed(ended.trying or {}, " ".join(str(ended.why).split()))
-            found = replace(found, failed=[*found.failed, failed])
+            so_far = replace(so_far, failed=[*so_far.failed, failed])
             if not ended.trying:
-                return found
+                return so_far
             say(f"{written(ended.trying)} could not be tried: {failed.error}")
             if not restarts:
                 ended_by = Failed({}, "nodes have failed more often than max_restarts allows")
-                return replace(found, failed=[*found.failed, ended_by])
+                return replace(so_far, failed=[*so_far.failed, ended_by])
             restarts -= 1
-            payload = replace(payload, known=found)
+            payload = replace(payload, known=so_far)
 
 
 @contextmanager
@@ -113,9 +113,9 @@ def claimed(config: Config, output: str) -> Iterator[Output]:
     being made there.
     """
     path = filesystem.absolute(output).rstrip("/") + SUFFIX
-    found = Output(path, digest({"command": COMMAND, "config": config.model_dump(mode="json")}), COMMAND)
-    with found.claimed(overwrite=True):
-        yield found
+    folder = Output(path, digest({"command": COMMAND, "config": config.model_dump(mode="json")}), COMMAND)
+    with folder.claimed(overwrite=True):
+        yield folder
 
 
 def leave(output: Output, files: Mapping[str, bytes]) -> str:
@@ -156,8 +156,8 @@ def _nodes(spark: SparkSession, inputs: RunInputs, payload: DiagnosisPayload) ->
                     results = cluster.run(feeding.go_on)
     except SparksplitError as error:
         state = display.states[0]
-        found = None if "found" not in state else Measured.from_json(state["found"], "what the nodes have measured")
-        raise Ended(explained(error, spark, since), found, state.get("trying")) from error
+        so_far = None if "found" not in state else Measured.from_json(state["found"], "what the nodes have measured")
+        raise Ended(explained(error, spark, since), so_far, state.get("trying")) from error
     return Measured.from_json(results[0], "what the nodes have measured")
 
 

@@ -34,8 +34,10 @@ def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]
 
     Proposals that change a key in which strategies cannot differ are left out. None if no proposal is left.
     """
-    others = [own for own in proposals if {key.partition(".")[0] for key in own} <= {*_OF_A_STRATEGY, *_SAFE}]
-    configs = [config, *(with_settings(config, own) for own in others)]
+    others = [
+        proposal for proposal in proposals if {key.partition(".")[0] for key in proposal} <= {*_OF_A_STRATEGY, *_SAFE}
+    ]
+    configs = [config, *(with_settings(config, proposal) for proposal in others)]
     entries = [_entry(each) for each in configs]
     if len(entries) < 2:
         return None

@@ -86,8 +86,8 @@ def parts(record: Diagnosis) -> Table:
 
 def readers(record: Diagnosis) -> Table | None:
     """The sweep of readers."""
-    found = record.readers
-    if found is None:
+    sweep = record.readers
+    if sweep is None:
         return None
     columns = [
         ("readers", "per node"),
@@ -100,11 +100,11 @@ def readers(record: Diagnosis) -> Table | None:
         [
             number(row.readers, count(row.readers)),
             number(row.rows_per_second, count(row.rows_per_second)),
-            _against(row.gain, row.readers == found.now),
+            _against(row.gain, row.readers == sweep.now),
             _interval(row.gain),
-            text(_named(row.readers, {"as configured": found.now, "the knee": found.knee})),
+            text(_named(row.readers, {"as configured": sweep.now, "the knee": sweep.knee})),
         ]
-        for row in found.rows
+        for row in sweep.rows
     ]
     return Table("readers", "The whole step by the number of readers per node", columns, rows)
 

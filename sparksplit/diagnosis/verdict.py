@@ -214,18 +214,18 @@ class _Step:
         of = self.of
         alone = of["reading_only"] if "reading_only" in of else of["reading"]
         rows = of["full"] - of["repeated"]
-        found = [self._part(READING, self._at_most(rows, self._without_reading()) - self.first, alone)]
+        parts = [self._part(READING, self._at_most(rows, self._without_reading()) - self.first, alone)]
         if "no_transform" in of:
             transformed = self._at_most(rows, of["no_transform"])
-            found.append(self._part(TRANSFORM, transformed, of["reading"], of["reading_only"]))
-        found.append(self._part(COPY, self._without_copy(), of["repeated"], of["no_copy"]))
+            parts.append(self._part(TRANSFORM, transformed, of["reading"], of["reading_only"]))
+        parts.append(self._part(COPY, self._without_copy(), of["repeated"], of["no_copy"]))
         if "no_sync" in of:
             agreed = self._at_most(of["no_copy"] - of["compute"], of["no_sync"])
-            found.append(self._part(SYNCHRONISE, agreed, of["no_copy"], of["compute"]))
-        found.append(self._part(COMPUTE, self._at_most(self._computing, self._without_compute()), of["compute"]))
+            parts.append(self._part(SYNCHRONISE, agreed, of["no_copy"], of["compute"]))
+        parts.append(self._part(COMPUTE, self._at_most(self._computing, self._without_compute()), of["compute"]))
         if self.stretches:
-            found.append(self._handed_off())
-        return found
+            parts.append(self._handed_off())
+        return parts
 
     def shares(self) -> list[Share]:
         """Return the time that the step saves as one thing after the other is left out, as shares.
@@ -248,23 +248,23 @@ class _Step:
         alone: the seconds of the part alone, or of the part and `less` together. less: the seconds to subtract from
         `alone`.
         """
-        own = gain(self.whole, without + self.handoff + self.first)
+        gained = gain(self.whole, without + self.handoff + self.first)
         seconds = typical(alone) - (0.0 if less is None else typical(less))
         low = None if less is None else gain(alone, less).low
         if seconds <= 0 or (low is not None and low <= 1):
-            return Part(name=name, gain=own, rows_per_second=None, reached=None)
+            return Part(name=name, gain=gained, rows_per_second=None, reached=None)
         if less is None:
             ends = gain(alone, np.ones(len(alone)))
-            return self._alone(name, own, seconds, ends.low, ends.high)
+            return self._alone(name, gained, seconds, ends.low, ends.high)
         _, least, most = interval((steady(alone) - steady(less)).tolist())
-        return self._alone(name, own, seconds, least, most)
+        return self._alone(name, gained, seconds, least, most)
 
-    def _alone(self, name: str, own: Gain, seconds: float, least: float | None, most: float | None) -> Part:
+    def _alone(self, name: str, gained: Gain, seconds: float, least: float | None, most: float | None) -> Part:
         """Return a part with its rows/s. seconds: of the part alone. least, most: the interval of `seconds`."""
         rate, reached = 1 / seconds, seconds / typical(self.whole)
         if least is None or most is None or least <= 0:
-            return Part(name=name, gain=own, rows_per_second=rate, reached=reached)
-        return Part(name=name, gain=own, rows_per_second=rate, reached=reached, low=1 / most, high=1 / least)
+            return Part(name=name, gain=gained, rows_per_second=rate, reached=reached)
+        return Part(name=name, gain=gained, rows_per_second=rate, reached=reached, low=1 / most, high=1 / least)
 
     def _at_most(self, taken: Array, without: Array) -> Array:
         """Return the step's seconds without a part. taken: the seconds that the part takes. without: the measured
@@ -311,10 +311,10 @@ class _Step:
         ends: tuple[float | None, float | None] = None, None
         if low is not None and high is not None and step_low is not None and step_high is not None:
             ends = 1 + max(0.0, low) / step_high, 1 + high / max(step_low, typical(step) / 10)
-        own = Gain(1 + seconds / typical(step), *ends)
+        gained = Gain(1 + seconds / typical(step), *ends)
         if not seconds:
-            return Part(name=HAND_OFF, gain=own, rows_per_second=None, reached=None)
-        return self._alone(HAND_OFF, own, seconds, low, high)
+            return Part(name=HAND_OFF, gain=gained, rows_per_second=None, reached=None)
+        return self._alone(HAND_OFF, gained, seconds, low, high)
 
 
 def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float], step: _Step) -> str:

@@ -33,8 +33,8 @@ def unused(prefix: Path) -> Callable[[str], bool]:
     sites = [str(site.relative_to(prefix)) for site in prefix.glob("lib/python*/site-packages")]
     for site in sites:
         # An interrupted installation leaves metadata without a name.
-        found = [one for one in distributions(path=[str(prefix / site)]) if one.metadata["Name"]]
-        known = {_name(one.metadata["Name"]): one for one in found}
+        installed = [one for one in distributions(path=[str(prefix / site)]) if one.metadata["Name"]]
+        known = {_name(one.metadata["Name"]): one for one in installed}
         for name in only_for_tests(
             {name: one.requires or [] for name, one in known.items()},
             {name for name, one in known.items() if one.read_text("REQUESTED") is not None},
@@ -63,13 +63,13 @@ def only_for_tests(requires: Mapping[str, Iterable[str]], asked_for: set[str]) -
 
 
 def _closure(requires: Mapping[str, Iterable[str]], names: set[str]) -> set[str]:
-    found: set[str] = set()
+    reached: set[str] = set()
     left = names & set(requires)
     while left:
-        found |= left
+        reached |= left
         needed = {_name(line) for name in left for line in requires[name] if not re.search(r"\bextra\b", line)}
-        left = (needed & set(requires)) - found
-    return found
+        left = (needed & set(requires)) - reached
+    return reached
 
 
 def _name(requirement: str) -> str:

@@ -116,7 +116,7 @@ def _versus(
 def _learnt(groups: Groups, metric: Metric) -> list[_Versus]:
     """Return the differences of the metric for all pairs, over the seeds with which both strategies finished."""
     runs = {group: {run.seed: run for run in finished(members)} for group, members in groups.items()}
-    values = {group: {seed: value_of(run, metric) for seed, run in own.items()} for group, own in runs.items()}
+    values = {group: {seed: value_of(run, metric) for seed, run in by_seed.items()} for group, by_seed in runs.items()}
     given = {group: [member.seed for member in members] for group, members in groups.items()}
     others = {
         group: [

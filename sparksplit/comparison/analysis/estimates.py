@@ -120,15 +120,15 @@ def estimates(
     resolution: the step between possible values, as in `interval`. rows: the rows' part of the error, if known.
     """
     step = resolution or 0.0
-    shared = _shared({key: found for key, found in differences.items() if len(found) > 1})
+    shared = _shared({key: by_seed for key, by_seed in differences.items() if len(by_seed) > 1})
     made: dict[Key, Estimate | None] = {}
     for key, by_seed in differences.items():
         values, seeds = list(by_seed.values()), len(by_seed)
         if seeds < 2:
             made[key] = None
             continue
-        own = _variance(values)
-        variance, freedom = shared.get(key, (own, float(seeds - 1)))
+        own_variance = _variance(values)
+        variance, freedom = shared.get(key, (own_variance, float(seeds - 1)))
         error = math.sqrt(max(variance, step**2 / 12) / seeds)
         more = (rows or {}).get(key)
         of_rows = Rows(math.sqrt(more.variance), more.freedom) if more else None

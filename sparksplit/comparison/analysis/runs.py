@@ -31,10 +31,10 @@ _TARGET = 0.95
 
 def grouped(records: Sequence[AnyRun]) -> dict[Group, list[AnyRun]]:
     """Group runs by strategy and number of nodes. Real nodes come first, then fewer nodes."""
-    found: dict[Group, list[AnyRun]] = {}
+    groups: dict[Group, list[AnyRun]] = {}
     for record in records:
-        found.setdefault((record.name, record.nodes, record.virtual), []).append(record)
-    return dict(sorted(found.items(), key=lambda item: (item[0][2], item[0][1])))
+        groups.setdefault((record.name, record.nodes, record.virtual), []).append(record)
+    return dict(sorted(groups.items(), key=lambda item: (item[0][2], item[0][1])))
 
 
 def finished(members: Sequence[AnyRun]) -> list[ComparedRun]:
@@ -72,8 +72,8 @@ def on_one_node(group: Group, groups: Groups) -> list[Group]:
     _, nodes, virtual = group
     if nodes == 1 or virtual:
         return []
-    found = [own for own in groups if own[1:] == (1, False) and own != BASE]
-    return [own for own in found if len(finished(groups[own])) == len(groups[own])]
+    on_one = [other for other in groups if other[1:] == (1, False) and other != BASE]
+    return [other for other in on_one if len(finished(groups[other])) == len(groups[other])]
 
 
 # Places.
@@ -159,8 +159,8 @@ def reached(
 
 def median(values: Sequence[float]) -> float | None:
     """Return the median of values that may be infinite; None if the median is infinite, or without values."""
-    found = statistics.median(values) if values else math.inf
-    return found if math.isfinite(found) else None
+    middle = statistics.median(values) if values else math.inf
+    return middle if math.isfinite(middle) else None
 
 
 # The metric's range.

@@ -60,7 +60,7 @@ def row(
         to_target=None if target is None or not done else _to_target(members, metric, target, passes, place),
         time=_times(here) if here else None,
         metric=Interval(*values),
-        controls=[own[0] for own in on_one_node(group, groups)],
+        controls=[control[0] for control in on_one_node(group, groups)],
         seconds_low=low,
         seconds_high=high,
         handoff=fmean(handed) if (handed := [run.handoff.seconds for run in here if run.handoff]) else None,
@@ -86,7 +86,7 @@ def _to_target(
     hits = [reached(member, target, metric.higher_is_better, passes) for member in done]
     lost = [math.inf] * (len(members) - len(done))
     here = [member.place == place and not member.virtual for member in done]
-    seconds = [math.inf if hit is None else hit[1] for hit, own in zip(hits, here, strict=True) if own]
+    seconds = [math.inf if hit is None else hit[1] for hit, is_here in zip(hits, here, strict=True) if is_here]
     reached_by = sum(hit is not None for hit in hits)
     low, high = geometric(seconds) if reached_by == len(members) else (None, None)
     return ToTarget(

@@ -54,15 +54,15 @@ def verdicts(questions: Sequence[Question], level: float = 1 - LEVEL) -> list[st
     asked = [one.margin is not None for one in questions]
     better, worse = holm(above, level / 2), holm(below, level / 2)
     not_worse, not_better = (_within(questions, asked, up, level / 2) for up in (True, False))
-    found = []
+    answers = []
     for place in range(len(questions)):
         if not_worse[place] and not_better[place]:
-            found.append(SAME)
+            answers.append(SAME)
         elif better[place] != worse[place]:
-            found.append(BETTER if better[place] else WORSE)
+            answers.append(BETTER if better[place] else WORSE)
         else:
-            found.append(NOT_WORSE if not_worse[place] else UNDECIDED)
-    return found
+            answers.append(NOT_WORSE if not_worse[place] else UNDECIDED)
+    return answers
 
 
 def _within(questions: Sequence[Question], asked: Sequence[bool], up: bool, level: float) -> list[bool]:
@@ -99,8 +99,8 @@ class Errors:
         """
         level = 1 - (1 - LEVEL) / 2 / self.questions
         of_seeds = special.stdtrit(seeds - 1, level) * self.of_seeds * np.sqrt(self.seeds / seeds)
-        found: Numbers = np.hypot(of_seeds, special.ndtri(level) * self.of_rows / np.sqrt(rows))
-        return found
+        reach: Numbers = np.hypot(of_seeds, special.ndtri(level) * self.of_rows / np.sqrt(rows))
+        return reach
 
 
 def seeds_to_decide(errors: Errors, gap: float, most: int) -> int | None:
@@ -129,10 +129,10 @@ def rows_to_decide(errors: Errors, gap: float, step: float, most: int) -> float 
 def looks(seeds: int, most: int | None) -> list[int]:
     """Return the numbers of seeds at which a comparison checks whether everything is decided. Each is twice the one
     before, up to `most`."""
-    found = [seeds]
-    while most is not None and found[-1] < most:
-        found.append(min(most, 2 * found[-1]))
-    return found
+    numbers = [seeds]
+    while most is not None and numbers[-1] < most:
+        numbers.append(min(most, 2 * numbers[-1]))
+    return numbers
 
 
 def level_at(planned: Sequence[int], seeds: int) -> float:

@@ -97,8 +97,8 @@ def _quickest(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
 
 
 def _is_quicker(evidence: Evidence, row: Row, other: Row) -> bool:
-    own, others = evidence.seconds(row), evidence.seconds(other)
-    return own is not None and others is not None and own < others
+    seconds, others = evidence.seconds(row), evidence.seconds(other)
+    return seconds is not None and others is not None and seconds < others
 
 
 def _most_promising(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
@@ -125,8 +125,8 @@ def _as_good_by_mean(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
         return mean is not None and (others is None or sign * (mean - others) >= -metric.margin)
 
     def is_beaten(row: Row) -> bool:
-        alone = [own for own in steady if own.nodes == 1 and learns(own, row)]
-        return row.nodes > 1 and not all(_is_quicker(evidence, row, own) for own in alone)
+        alone = [other for other in steady if other.nodes == 1 and learns(other, row)]
+        return row.nodes > 1 and not all(_is_quicker(evidence, row, other) for other in alone)
 
     good = [row for row in steady if learns(row, evidence.single) and not evidence.is_ruled_out(row)]
     return _quickest(evidence, [row for row in good if not is_beaten(row)])
@@ -251,15 +251,15 @@ def _learns_better(evidence: Evidence, rows: Sequence[Row], choice: Row | None) 
 
 def _of_rows(evidence: Evidence, rows: Sequence[Row]) -> Iterator[Note]:
     for row in rows:
-        own: dict[str, Any] = {"name": row.name, "nodes": row.nodes}
+        of_row: dict[str, Any] = {"name": row.name, "nodes": row.nodes}
         if row.diverged:
-            yield Note(kind="diverged", **own, number=row.diverged, of=row.runs + row.diverged)
+            yield Note(kind="diverged", **of_row, number=row.diverged, of=row.runs + row.diverged)
         elif evidence.seconds(row) is None:
             to = row.to_target
             if evidence.goal == TO_TARGET and to is not None and to.reached < to.of:
-                yield Note(kind="unmet", **own, number=to.of - to.reached, of=to.of)
+                yield Note(kind="unmet", **of_row, number=to.of - to.reached, of=to.of)
             else:
-                yield Note(kind="other place", **own)
+                yield Note(kind="other place", **of_row)
     yield from _slow_network(evidence, rows)
 
 

@@ -32,9 +32,9 @@ class Evidence:
     def speed(self, row: Row, against: str = SINGLE, goal: str | None = None) -> TimePair | None:
         """Return the speed-up of the row over `against`. goal: the seconds to compare, by default the seconds that
         count."""
-        own = row.name, row.nodes, goal or self.goal, against
+        wanted = row.name, row.nodes, goal or self.goal, against
         return next(
-            (pair for pair in self.results.times if (pair.name, pair.nodes, pair.what, pair.against) == own), None
+            (pair for pair in self.results.times if (pair.name, pair.nodes, pair.what, pair.against) == wanted), None
         )
 
     def speed_beside(self, row: Row, control: str) -> TimePair | None:
@@ -49,8 +49,8 @@ class Evidence:
 
     def is_faster(self, row: Row) -> bool:
         """Whether it is decided that the row is faster than `single`. The table must not show the opposite."""
-        speed, own, alone = self.speed(row), self.seconds(row), self.seconds(self.single)
-        is_shown = own is not None and alone is not None and own < alone
+        speed, seconds, alone = self.speed(row), self.seconds(row), self.seconds(self.single)
+        is_shown = seconds is not None and alone is not None and seconds < alone
         return is_shown and speed is not None and speed.verdict == "faster"
 
     def behind(self, row: Row) -> list[str]:
@@ -68,8 +68,8 @@ class Evidence:
         others = (
             other for other in self.results.table if (other.name, other.nodes, other.virtual) == (control, 1, False)
         )
-        own, alone = self.seconds(row), self.seconds(next(others))
-        return alone is None or (own is not None and own < alone)
+        seconds, alone = self.seconds(row), self.seconds(next(others))
+        return alone is None or (seconds is not None and seconds < alone)
 
     def wins(self, row: Row) -> bool:
         """Whether the row may be recommended.

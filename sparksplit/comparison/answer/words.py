@@ -156,8 +156,8 @@ def _figures(answer: Answer) -> Iterator[str]:
         )
         if rest := [*answer.runners_up[:1], *answer.runners_up[1:][-1:]]:
             yield " ".join(
-                f"{called(own)}: {duration(own.seconds)} ({_cost(own)}); {metric} {quantity.value(own.metric)}."
-                for own in rest
+                f"{called(row)}: {duration(row.seconds)} ({_cost(row)}); {metric} {quantity.value(row.metric)}."
+                for row in rest
             )
     if answer.decision != "undecided":
         yield f"Train with: {' '.join(f'--set {key}={_written(value)}' for key, value in choice.settings.items())}"

@@ -17,21 +17,21 @@ _NO_MODEL = "There is no cost model in these results, so nothing is predicted."
 
 def predictions(results: Results) -> list[Picture]:
     """Time to the target over N: a picture for each bandwidth of the network, all with the same axes."""
-    found = results.cost_model.predictions if results.cost_model else []
+    predicted = results.cost_model.predictions if results.cost_model else []
     title = "Time to the target"
-    if not found:
+    if not predicted:
         note = "No time to a target was predicted: that takes a target, virtual nodes and a cost model."
         return [Picture("prediction", title, note=note)]
-    speeds = sorted({item.gbit_per_s for item in found if item.gbit_per_s is not None})
-    return [_prediction(results, found, speed, f"{title} at {speed:g} Gbit/s") for speed in speeds] or [
-        _prediction(results, found, None, f"{title} on the network at hand")
+    speeds = sorted({item.gbit_per_s for item in predicted if item.gbit_per_s is not None})
+    return [_prediction(results, predicted, speed, f"{title} at {speed:g} Gbit/s") for speed in speeds] or [
+        _prediction(results, predicted, None, f"{title} on the network at hand")
     ]
 
 
-def _prediction(results: Results, found: list[Prediction], speed: float | None, title: str) -> Picture:
+def _prediction(results: Results, predicted: list[Prediction], speed: float | None, title: str) -> Picture:
     key = f"prediction-{speed or 'here'}".replace(".", "-")
     # Times that were measured on the network at hand have no bandwidth, and belong in every picture.
-    here = [item for item in found if item.gbit_per_s in (speed, None)]
+    here = [item for item in predicted if item.gbit_per_s in (speed, None)]
     reached = [item for item in here if usable(item.seconds)]
     cells = [_prediction_cells(item) for item in here]
     columns = ("strategy", "seconds", "passes", "")
@@ -39,21 +39,21 @@ def _prediction(results: Results, found: list[Prediction], speed: float | None, 
         return Picture(key, title, note="No strategy reaches the target in every run.", columns=columns, rows=cells)
     known = strategy_marks(results)
     names = [strategy for strategy in known if any(item.name == strategy for item in reached)]
-    every = [seconds for item in found if (seconds := usable(item.seconds))]
+    every = [seconds for item in predicted if (seconds := usable(item.seconds))]
     lines = {
         strategy: sorted(
             (math.log(item.nodes), math.log(item.seconds or 1.0)) for item in reached if item.name == strategy
         )
         for strategy in names
     }
-    widest = max(item.nodes for item in found)
+    widest = max(item.nodes for item in predicted)
     groups = drawing.coinciding(lines, math.log(widest), math.log(1.96 * max(every) / min(every)))
     with canvas() as (figure, axes):
         axes.set_yscale("log")
         for strategy, *_ in groups:
             _prediction_line(axes, known[strategy], [item for item in reached if item.name == strategy])
         axes.set_ylim(min(every) / 1.4, max(every) * 1.4)
-        drawing.nodes_axis(axes, [item.nodes for item in found], log=True)
+        drawing.nodes_axis(axes, [item.nodes for item in predicted], log=True)
         drawing.log_axis(axes.yaxis, duration)
         axes.set_ylabel("time to the target")
         entries = [(drawing.named(group), drawing.line(known[group[0]])) for group in groups]
@@ -141,17 +141,17 @@ def _error(fraction: float | None) -> str:
 def sweep(results: Results) -> Picture:
     """Seconds of one all-reduce against its bytes."""
     key, title = "sweep", "One all-reduce over its size"
-    found = results.cost_model.sweep if results.cost_model else []
-    found = [item for item in found if usable(item.seconds) and item.bytes > 0]
-    if not found:
+    sums = results.cost_model.sweep if results.cost_model else []
+    sums = [item for item in sums if usable(item.seconds) and item.bytes > 0]
+    if not sums:
         return Picture(key, title, note="No all-reduce was measured by itself." if results.cost_model else _NO_MODEL)
-    nodes = sorted({item.nodes for item in found})
+    nodes = sorted({item.nodes for item in sums})
     known = drawing.marks(f"{count} nodes" for count in nodes)
     with canvas() as (figure, axes):
         axes.set_xscale("log")
         axes.set_yscale("log")
         for count, mark in zip(nodes, known.values(), strict=True):
-            points = sorted((item.bytes, item.seconds) for item in found if item.nodes == count)
+            points = sorted((item.bytes, item.seconds) for item in sums if item.nodes == count)
             style = {"color": mark.colour, "linestyle": mark.dash, "marker": mark.marker}
             axes.plot([point[0] for point in points], [point[1] for point in points], **style)
         drawing.log_axis(axes.xaxis, size)
@@ -160,5 +160,5 @@ def sweep(results: Results) -> Picture:
         axes.set_ylabel("time")
         legend(figure, [(name, drawing.line(mark)) for name, mark in known.items()])
         svg = drawing.to_svg(figure, key, f"{title}: a line for each number of nodes")
-    cells = [[str(item.nodes), size(item.bytes), duration(item.seconds)] for item in found]
+    cells = [[str(item.nodes), size(item.bytes), duration(item.seconds)] for item in sums]
     return Picture(key, title, "Both axes are logarithmic.", svg, ("nodes", "bytes", "time"), cells)

@@ -35,16 +35,16 @@ def scaling(results: Results) -> Picture:
         ideal = [_rate(base) / base.nodes * n for n in nodes]
         entries = [("ideal", axes.plot(nodes, ideal, color=GREY, linewidth=1, linestyle="--")[0])]
         # A strategy that was not run on one node starts at `single`, since there is nothing to split on one node.
-        starts = {strategy: [] if found[0].nodes == base.nodes else [base] for strategy, found in lines.items()}
+        starts = {strategy: [] if line[0].nodes == base.nodes else [base] for strategy, line in lines.items()}
         points = {
             strategy: [(row.nodes, _rate(row)) for row in (*starts[strategy], *lines[strategy])] for strategy in lines
         }
-        groups = drawing.coinciding(points, max(nodes), max(rate for found in points.values() for _, rate in found))
+        groups = drawing.coinciding(points, max(nodes), max(rate for line in points.values() for _, rate in line))
         for group in groups:
             mark, line = known[group[0]], points[group[0]]
             axes.plot(*zip(*line, strict=True), color=mark.colour, linestyle=mark.dash, linewidth=1.3)
-            own = line[len(starts[group[0]]) :]
-            axes.plot(*zip(*own, strict=True), color=mark.colour, marker=mark.marker, linestyle="none")
+            run_points = line[len(starts[group[0]]) :]
+            axes.plot(*zip(*run_points, strict=True), color=mark.colour, marker=mark.marker, linestyle="none")
             entries.append((drawing.named(group), drawing.line(mark)))
         axes.set_ylim(bottom=0)
         axes.yaxis.set_major_formatter(lambda value, _: count(value))

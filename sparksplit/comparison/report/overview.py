@@ -71,11 +71,11 @@ def _spans(row: Row, goal: str, scale: float) -> tuple[list[float], list[float]]
     times = (row.seconds_low, row.seconds_high)
     if goal == TO_TARGET:
         times = (None, None) if row.to_target is None else (row.to_target.low, row.to_target.high)
-    found = []
+    spans = []
     for ends, factor in ((times, 1.0), ((row.metric.low, row.metric.high), scale)):
         known = [end * factor for end in ends if end is not None]
-        found.append(known if len(known) == len(ends) else [])
-    return found[0], found[1]
+        spans.append(known if len(known) == len(ends) else [])
+    return spans[0], spans[1]
 
 
 def _unbeaten(times: list[float], values: list[float], higher: bool) -> list[tuple[float, float]]:

@@ -113,8 +113,8 @@ def _notes(results: Results) -> Iterator[str]:
 
 def _strategies(results: Results) -> Iterator[tuple[str, str]]:
     """Yield (name, sentence) of each compared strategy, except the user's own strategies."""
-    found = {row.strategy for row in results.table}
-    return ((name, sentence(strategy.told)) for name, strategy in STRATEGIES.items() if name in found)
+    compared = {row.strategy for row in results.table}
+    return ((name, sentence(strategy.told)) for name, strategy in STRATEGIES.items() if name in compared)
 
 
 def _facts(results: Results) -> Iterator[tuple[str, str]]:

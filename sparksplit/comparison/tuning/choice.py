@@ -21,7 +21,10 @@ Records = Mapping[str, ComparedRun | DivergedRun]
 
 def tuning(tries: Sequence[Try], records: Records, metric: Deciding, runs: Sequence[Run]) -> Tuning:
     """Return the outcome of `tries`. metric: the metric that decides. runs: the comparison's runs."""
-    tuned = [_tuned(group, list(own), records, metric, runs) for group, own in groupby(tries, lambda one: one.group)]
+    tuned = [
+        _tuned(group, list(of_group), records, metric, runs)
+        for group, of_group in groupby(tries, lambda one: one.group)
+    ]
     done = [record for record in records.values() if isinstance(record, ComparedRun)]
     return Tuning(
         metric=metric.name,
@@ -37,7 +40,7 @@ def tuning(tries: Sequence[Try], records: Records, metric: Deciding, runs: Seque
 
 def best(tries: Sequence[Try], found: Tuning) -> dict[Group, Values]:
     """Return the best values of each strategy, except strategies whose tries all diverged."""
-    values = {group: [one.values for one in own] for group, own in groupby(tries, lambda one: one.group)}
+    values = {group: [one.values for one in of_group] for group, of_group in groupby(tries, lambda one: one.group)}
     return {
         (tuned.name, tuned.nodes, tuned.virtual): values[tuned.name, tuned.nodes, tuned.virtual][tuned.chosen]
         for tuned in found.strategies
@@ -62,7 +65,7 @@ def _tuned(
         name=group[0],
         nodes=group[1],
         virtual=group[2],
-        ranges={key: [own.low, own.high] for key, own in ranges.items()},
+        ranges={key: [span.low, span.high] for key, span in ranges.items()},
         tries=results,
         chosen=chosen,
         edges=[] if chosen is None else extremes([one.values for one in tries], chosen),
@@ -71,8 +74,8 @@ def _tuned(
 
 
 def _tried(one: Try, records: Records, metric: str) -> Tried:
-    found = [records[run.key] for run in one.runs]
-    return Tried(values=dict(one.values), metric=_mean(found, metric), loss=_mean(found, LOSS))
+    results = [records[run.key] for run in one.runs]
+    return Tried(values=dict(one.values), metric=_mean(results, metric), loss=_mean(results, LOSS))
 
 
 def _mean(records: Sequence[ComparedRun | DivergedRun], metric: str) -> float | None:

@@ -35,12 +35,12 @@ def edges_of(tuned: TunedStrategy) -> list[str]:
     Examples: `learning rate 5.62, the highest tried of a range up to 10` and `H 128, the end of its range`.
     """
     best = {} if tuned.chosen is None else tuned.tries[tuned.chosen].values
-    found = []
+    edges = []
     for key in tuned.edges:
         side, end, is_end = _edge(tuned, key)
         which = "the end of its range" if is_end else f"the {side} tried of a range {_towards(side)} {compact(end)}"
-        found.append(f"{name_of(key)} {compact(best[key])}, {which}")
-    return found
+        edges.append(f"{name_of(key)} {compact(best[key])}, {which}")
+    return edges
 
 
 def _towards(side: str) -> str:

@@ -60,20 +60,20 @@ def points(tries: int, dimensions: int) -> list[list[float]]:
 
     sequence = qmc.Halton(dimensions, scramble=False)
     sequence.fast_forward(1)
-    found: list[list[float]] = sequence.random(tries).tolist()
-    return found
+    coordinates: list[list[float]] = sequence.random(tries).tolist()
+    return coordinates
 
 
 def tried(ranges: Mapping[str, Range], tries: int) -> list[dict[str, float]]:
     """Return the values to try: `tries` different combinations, or fewer if the ranges have too few."""
-    found: list[dict[str, float]] = []
+    combinations: list[dict[str, float]] = []
     for point in points(tries * _FURTHER, len(ranges)):
-        values = {key: own.at(part) for (key, own), part in zip(ranges.items(), point, strict=True)}
-        if values not in found:
-            found.append(values)
-        if len(found) == tries:
+        values = {key: span.at(part) for (key, span), part in zip(ranges.items(), point, strict=True)}
+        if values not in combinations:
+            combinations.append(values)
+        if len(combinations) == tries:
             break
-    return found
+    return combinations
 
 
 def ranges(tuning: TuneConfig, run: TrainConfig, strategy: Strategy, rate: object) -> dict[str, Range]:
@@ -84,22 +84,22 @@ def ranges(tuning: TuneConfig, run: TrainConfig, strategy: Strategy, rate: objec
 
     Raise ValueError if the learning rate is a schedule, and no argument of the schedule has a range.
     """
-    found: dict[str, Range] = {}
-    own = run.optimizer.learning_rate
-    if isinstance(own, float):
+    by_key: dict[str, Range] = {}
+    own_rate = run.optimizer.learning_rate
+    if isinstance(own_rate, float):
         low, high = tuning.keys.get(RATE, (0.0, 0.0))
-        times = own / rate if isinstance(rate, float) else 1.0
-        found[RATE] = Range(low * times, high * times) if high else Range(own / AROUND, own * AROUND)
+        times = own_rate / rate if isinstance(rate, float) else 1.0
+        by_key[RATE] = Range(low * times, high * times) if high else Range(own_rate / AROUND, own_rate * AROUND)
     values = run.model_dump(mode="json")
     for key, (low, high) in tuning.keys.items():
         if key != RATE and _has(run, strategy, key):
-            found[key] = Range(low, high, _is_whole(key, values, (low, high)))
-    if not any(key.startswith(RATE) for key in found):
+            by_key[key] = Range(low, high, _is_whole(key, values, (low, high)))
+    if not any(key.startswith(RATE) for key in by_key):
         raise ValueError(
             f"{RATE} is a schedule: give the range of one of its arguments in tune.keys, such as "
             f"{RATE}.initial_learning_rate: [0.01, 1]"
         )
-    return found
+    return by_key
 
 
 def _is_whole(key: str, values: Mapping[str, Any], ends: tuple[float, float]) -> bool:

@@ -49,7 +49,7 @@ def tries(config: CompareConfig, runs: Sequence[Run]) -> list[Try]:
     for run in firsts.values():
         _check_ends(config, tuning, run)
         if (number := len(tried(run.ranges, tuning.tries))) < tuning.tries:
-            some = " and ".join(f"{key}: {own}" for key, own in run.ranges.items())
+            some = " and ".join(f"{key}: {span}" for key, span in run.ranges.items())
             raise config.error("tune.tries", f"must be at most {number} (is {tuning.tries}): {some} has no more values")
     seeds = [config.seed + _TRY_SEED + place for place in range(tuning.seeds)]
     return [
@@ -83,13 +83,13 @@ def _error(config: CompareConfig, key: str, message: str) -> ConfigError:
 
 
 def _run(config: CompareConfig, run: Run, values: Values, number: int, seed: int) -> Run:
-    own = with_values(run.config, values, config.origin.place(("tune", "keys")))
+    changed = with_values(run.config, values, config.origin.place(("tune", "keys")))
     stem = run.key.removesuffix(f"-s{run.config.seed}")
     return replace(
         run,
         key=f"tune-{stem}-t{number}-s{seed}",
         name=", ".join([run.name, *(f"{name_of(key)} = {compact(value)}" for key, value in values.items())]),
-        config=own.model_copy(update={"seed": seed}),
+        config=changed.model_copy(update={"seed": seed}),
         tried=True,
     )
 

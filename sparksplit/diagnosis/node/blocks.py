@@ -103,7 +103,9 @@ def sweep_is_enough(seconds: Mapping[str, Sequence[float]], spent: float, effort
         return True
     if done < effort.sweep_rounds:
         return False
-    return spent > effort.sweep_seconds or knee_is_decided([Readers(int(key), [*own]) for key, own in seconds.items()])
+    return spent > effort.sweep_seconds or knee_is_decided(
+        [Readers(int(key), [*by_round]) for key, by_round in seconds.items()]
+    )
 
 
 def _half(values: Sequence[float]) -> float:

@@ -34,8 +34,8 @@ def handed_rows(process: Process, member: Member, runner: Runner) -> tuple[RowSo
         marks.append((time.monotonic(), process.receiver.rows))
         rows = process.spooled_rows(fed)
     with runner.phase():
-        found = stretches(marks)
-        table = runner.table(*found[0], *found[1])
+        columns = stretches(marks)
+        table = runner.table(*columns[0], *columns[1])
         seconds, arrived = table[:, :_STRETCHES].mean(0), table[:, _STRETCHES:].sum(0)
     return rows, [float(part / count) for part, count in zip(seconds, arrived, strict=True) if count] or None
 

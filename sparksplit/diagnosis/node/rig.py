@@ -82,7 +82,7 @@ class Rig:
         self._own: list[list[int]] = [
             self.strategy.split.lanes(lanes, rank, member.size).tolist() for rank in range(member.size)
         ]
-        self.own_rows = max(sum(rows.lane_rows[lane] for lane in own) for own in self._own)
+        self.own_rows = max(sum(rows.lane_rows[lane] for lane in of_node) for of_node in self._own)
         self._take(like)
 
     # Rows.
@@ -164,17 +164,17 @@ class Rig:
             self._take_lanes(min(most, int(_LANES * times)))
             seconds = self._read() if not mapped else 0.0
         if self.kept:
-            own = sum(self.sample.lane_rows[lane] for lane in self._own[self.member.rank])
+            sampled = sum(self.sample.lane_rows[lane] for lane in self._own[self.member.rank])
             rows = sum(self._rows.lane_rows[lane] for lane in self._own[self.member.rank])
-            self.first_reading = self._runner.most(seconds * rows / max(1, own))
+            self.first_reading = self._runner.most(seconds * rows / max(1, sampled))
 
     def _has_sample_of(self, like: Rig) -> bool:
         """Whether the sample of `like` has rows for every node, in blocks of equal size."""
         same = like._rows.block_rows == self._rows.block_rows
-        return same and all(set(own) & set(like._lanes) for own in self._own)
+        return same and all(set(of_node) & set(like._lanes) for of_node in self._own)
 
     def _take_lanes(self, count: int) -> None:
-        self._lanes = sorted({lane for own in self._own for lane in own[:count]})
+        self._lanes = sorted({lane for of_node in self._own for lane in of_node[:count]})
         self.sample = Sample(self._rows, self._lanes, self._blocks)
 
     def _read(self) -> float:
@@ -190,7 +190,7 @@ class Rig:
         return seconds
 
     def _sample_bytes(self) -> int:
-        rows: int = max(sum(self.sample.lane_rows[lane] for lane in own) for own in self._own)
+        rows: int = max(sum(self.sample.lane_rows[lane] for lane in of_node) for of_node in self._own)
         return self.row_bytes * rows
 
     def _whole_feed(self) -> Feed:
@@ -289,8 +289,8 @@ class Rig:
 
     def _epoch(self, number: int) -> int:
         size = self.member.size
-        own: Sequence[int] = self.strategy.split.epochs(0, size * (number + 1), self.member.rank, size)
-        return own[number]
+        epochs: Sequence[int] = self.strategy.split.epochs(0, size * (number + 1), self.member.rank, size)
+        return epochs[number]
 
     def reset(self) -> None:
         """Give weights and optimizer their original values back."""

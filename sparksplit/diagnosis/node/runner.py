@@ -100,9 +100,9 @@ class Runner:
 
     def table(self, *values: float) -> np.ndarray:
         """Return these values of every node, [nodes, values]."""
-        own = np.zeros((self._collective.size, len(values)))
-        own[self._collective.rank] = values
-        return np.array(self._collective.sum([own])[0])
+        table = np.zeros((self._collective.size, len(values)))
+        table[self._collective.rank] = values
+        return np.array(self._collective.sum([table])[0])
 
     def most(self, value: float) -> float:
         """Return the largest of all nodes' values."""
@@ -124,17 +124,17 @@ class Runner:
         call = CALL_SECONDS if variant.transforms else block / CALLS
         self._first(variant)
         for _ in range(_TRIES):
-            found, before = self.measure(variant), variant.per_call
-            pace = found.seconds / max(1, found.steps)
+            last, before = self.measure(variant), variant.per_call
+            pace = last.seconds / max(1, last.steps)
             variant.per_call = next_call(before, pace, call)
-            if found.longest < before:  # chunks hold no more updates
-                variant.per_call = min(variant.per_call, found.longest)
+            if last.longest < before:  # chunks hold no more updates
+                variant.per_call = min(variant.per_call, last.longest)
             grows = variant.per_call > before and before < variant.steps
             if not grows and (variant.extent != Extent(0, 1) or variant.per_call == 1):
                 break
             variant.extent = whole_calls(variant.steps, variant.per_call, variant.together)
         variant.extent = extent_of(variant.steps, pace, max(block, CALLS * variant.per_call * pace), variant.together)
-        return found
+        return last
 
     def alike(self, variant: Variant, other: Variant) -> None:
         """Give `variant` blocks and calls with as many rows as the blocks and calls of `other`.

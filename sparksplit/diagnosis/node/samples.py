@@ -39,8 +39,8 @@ class Sample:
     """
 
     def __init__(self, source: RowSource, lanes: Sequence[int], blocks: int, at_hand: AtHand | None = None) -> None:
-        own, most = set(lanes), blocks * source.block_rows
-        self.lane_rows = [min(rows, most) if lane in own else 0 for lane, rows in enumerate(source.lane_rows)]
+        sampled, most = set(lanes), blocks * source.block_rows
+        self.lane_rows = [min(rows, most) if lane in sampled else 0 for lane, rows in enumerate(source.lane_rows)]
         self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
         self.reader, self.place_of = source.reader, source.place_of
         self._source, self._at_hand = source, at_hand

@@ -136,11 +136,11 @@ class Metrics:
 
         Raise RunError if Spark has forgotten some of them, or some of their tasks.
         """
-        found = self._stages()
-        if all(one["stageId"] != first for one in found):  # Spark forgets the oldest stages first.
+        remembered = self._stages()
+        if all(one["stageId"] != first for one in remembered):  # Spark forgets the oldest stages first.
             raise RunError("Spark has forgotten the first stages: set spark.ui.retainedStages higher")
         # A stage that was skipped has no times.
-        ran = [one for one in found if one["stageId"] >= first and one.get("completionTime")]
+        ran = [one for one in remembered if one["stageId"] >= first and one.get("completionTime")]
         stages = []
         for stage in sorted(ran, key=lambda one: (one["stageId"], one["attemptId"])):
             tasks = self._json(self._store.taskList(stage["stageId"], stage["attemptId"], _TASKS))

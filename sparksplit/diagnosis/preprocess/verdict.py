@@ -85,14 +85,14 @@ def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) ->
             # Files to write and the input's partitions have different remedies.
             files = stage.part == "write" and kind in ("skew", "slow", "few", "many")
             groups[kind, files].append((cost, stage.part, why))
-    for (kind, files), found in groups.items():
-        _, worst, why = max(found)
+    for (kind, files), findings in groups.items():
+        _, worst, why = max(findings)
         help_, settings = (HELP[kind], {}) if kind in HELP else _help(kind, files, setup)
         troubles.append(
             Trouble(
                 kind=kind,
-                parts=list(dict.fromkeys(part for cost, part, _ in found if cost > 0.1)) or [worst],
-                seconds=None if kind == "spill" else sum(cost for cost, _, _ in found),
+                parts=list(dict.fromkeys(part for cost, part, _ in findings if cost > 0.1)) or [worst],
+                seconds=None if kind == "spill" else sum(cost for cost, _, _ in findings),
                 why=why,
                 help=help_,
                 settings=settings,

@@ -57,16 +57,16 @@ def _versions(driver: Facts, executors: Sequence[Facts]) -> Iterator[Problem]:
         if _minor(facts.python) != _minor(driver.python):
             wrong["Python", driver.python, facts.python].append(facts.host)
         for name, version in driver.versions.items():
-            found = facts.versions.get(name)
-            if version is not None and found != version:
-                wrong[name, version, found or "missing"].append(facts.host)
-    for (name, wanted, found), hosts in wrong.items():
+            installed = facts.versions.get(name)
+            if version is not None and installed != version:
+                wrong[name, version, installed or "missing"].append(facts.host)
+    for (name, wanted, installed), hosts in wrong.items():
         remedy = (
             SAME_CODE
             if name == "sparksplit"
             else "install the same version there, or ship the environment (sparksplit package --environment)"
         )
-        yield Problem(name, f"must be {wanted} as on the driver (is {found} on {_names(hosts)}); {remedy}")
+        yield Problem(name, f"must be {wanted} as on the driver (is {installed} on {_names(hosts)}); {remedy}")
 
 
 def _owners(driver: Facts, executors: Sequence[Facts]) -> Iterator[Problem]:
@@ -107,7 +107,7 @@ def _disks(settings: Mapping[str, str], executors: Sequence[Facts], spooled: Seq
         return
     each = -(-max(spooled) // 2**20)
     for host, on_host in _by_host(executors).items():
-        folders = {folder: found for facts in on_host for folder, found in facts.disks.items()}
+        folders = {folder: disk for facts in on_host for folder, disk in facts.disks.items()}
         devices = {device: (free, folder) for folder, (device, free) in folders.items()}
         nodes = min(len(on_host), len(spooled))
         on_each = -(-nodes // max(1, len(devices)))

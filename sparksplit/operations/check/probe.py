@@ -63,8 +63,8 @@ class Probe:
         context = BarrierTaskContext.get()
         who = f"executor {context.partitionId()}"
         address = own_address_towards(self.driver)
-        with port(address) as own:
-            everyone = [json.loads(text) for text in context.allGather(json.dumps([who, *own]))]
+        with port(address) as open_port:
+            everyone = [json.loads(text) for text in context.allGather(json.dumps([who, *open_port]))]
             unreachable, clock = {}, None
             for other, host, number in [["driver", *self.driver], *everyone]:
                 if other == who:
@@ -142,11 +142,11 @@ def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 
 def local_disks() -> dict[str, list[int]]:
     """Return `Facts.disks` of an executor's Python: the disks on which nodes spool rows (cluster/launcher.py)."""
-    found = {}
+    disks = {}
     for folder in os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(","):
         there = next(path for path in (Path(folder), *Path(folder).parents) if path.exists())
-        found[folder] = [there.stat().st_dev, shutil.disk_usage(there).free // 2**20]
-    return found
+        disks[folder] = [there.stat().st_dev, shutil.disk_usage(there).free // 2**20]
+    return disks
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ def try_folder(folder: str, file: str | None = None) -> Tried:
     file: another process's file, which must exist. If the file is missing, `folder` is another folder in this process.
     """
     content = uuid.uuid4().hex.encode()
-    own = filesystem.join(folder, f".sparksplit-check-{content.decode()[:8]}")
+    path = filesystem.join(folder, f".sparksplit-check-{content.decode()[:8]}")
     try:
         if not filesystem.is_folder(folder):
             there = filesystem.exists(folder)
@@ -175,13 +175,13 @@ def try_folder(folder: str, file: str | None = None) -> Tried:
             return Tried(
                 f"{folder} is not the same folder as on the driver; use HDFS, or a folder that all hosts mount"
             )
-        filesystem.write_bytes(own, content)
+        filesystem.write_bytes(path, content)
         try:
-            if filesystem.read_bytes(own) != content:
-                return Tried(f"{own} has other content when it is read back")
-            return Tried(None, _owner(own))
+            if filesystem.read_bytes(path) != content:
+                return Tried(f"{path} has other content when it is read back")
+            return Tried(None, _owner(path))
         finally:
-            filesystem.remove(own)
+            filesystem.remove(path)
     except Exception as error:  # any error of a file system is a finding
         return Tried(" ".join(str(error).split()) or type(error).__name__)
 

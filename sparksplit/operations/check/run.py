@@ -72,9 +72,9 @@ def check(config: CheckConfig, planned: Planned) -> Report:
     fatal = [one for one in start_problems(known) if one.key not in _HARMLESS_HERE or one in unreadable]
     if fatal:
         # With some of these settings Spark would not start. With the rest, no barrier stage would run.
-        own = probe.own_facts(_address(known))
+        own_facts = probe.own_facts(_address(known))
         tried = probe.Tried(None) if config.path is None else probe.try_folder(config.path)
-        driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own)
+        driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own_facts)
         more = [one for one in judge.setting_findings(known, planned.nodes or 1, planned.spare) if one not in fatal]
         return Report(known, driver, [], [*fatal, *more, *judge.fact_findings(known, driver, [])])
     executors = planned.nodes + planned.spare if planned.nodes else LOCAL_EXECUTORS
@@ -108,8 +108,8 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
     own_facts = probe.own_facts(address)
     report.driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own_facts)
     if slots:
-        with _left(folder if tried.wrong is None else None) as file, probe.port(address) as own:
-            ask = probe.Probe(own, folder if tried.wrong is None else None, file)
+        with _left(folder if tried.wrong is None else None) as file, probe.port(address) as open_port:
+            ask = probe.Probe(open_port, folder if tried.wrong is None else None, file)
             report.executors, problem = _executors(spark, slots, ask)
             report.problems += [problem] if problem else []
     report.problems += judge.fact_findings(report.settings, report.driver, report.executors, planned.spooled)
@@ -156,14 +156,14 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         missing = NO_MODULE in reason
         hint = "; ship the package with --py-files sparksplit.zip (sparksplit package)" if missing else ""
         return [], Problem("executors", f"{reason}{hint}")
-    found: dict[str, Facts] = {}
+    by_slot: dict[str, Facts] = {}
     for text in texts:
         try:
             facts = Facts(**json.loads(text))
         except TypeError as error:
             return [], Problem("sparksplit", f"executors have another version ({error}); {judge.SAME_CODE}")
-        found.setdefault(facts.slot_of, facts)
-    return list(found.values()), None
+        by_slot.setdefault(facts.slot_of, facts)
+    return list(by_slot.values()), None
 
 
 def _address(settings: dict[str, str]) -> str:

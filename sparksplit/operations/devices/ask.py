@@ -207,8 +207,8 @@ def _take_lines(source: IO[bytes], lines: collections.deque[str]) -> None:
 
 
 def _why_no_gpu(log: Sequence[str]) -> str:
-    found = [match[1] for line in log if (match := _NO_GPU.search(line))]
-    return found[-1].strip() if found else "TensorFlow lists none"
+    reasons = [match[1] for line in log if (match := _NO_GPU.search(line))]
+    return reasons[-1].strip() if reasons else "TensorFlow lists none"
 
 
 def _local_folder() -> str | None:

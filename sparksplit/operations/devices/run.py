@@ -82,7 +82,7 @@ def devices(config: DevicesConfig) -> DevicesRecord:
     for answer in answers:
         if (mistake := answer.pop("usage")) is not None:
             raise UsageError(str(mistake))
-    found: JsonObject = {
+    record: JsonObject = {
         "command": COMMAND,
         "format": 1,
         "version": __version__,
@@ -93,7 +93,7 @@ def devices(config: DevicesConfig) -> DevicesRecord:
         "seconds": seconds,
         "processes": [*answers],
     }
-    return DevicesRecord.from_json(found, "what the processes answered")
+    return DevicesRecord.from_json(record, "what the processes answered")
 
 
 def leave(record: DevicesRecord, output: str) -> str:

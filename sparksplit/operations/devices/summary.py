@@ -74,11 +74,11 @@ def placed(nodes: Iterable[Node]) -> dict[str, dict[str, int]]:
 
 def fallen_back(nodes: Iterable[Node], kernels: dict[str, Sequence[Kernel]]) -> list[OnCpu]:
     """Return the operations on a CPU, and why they are not on a GPU, the most frequent first."""
-    found: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[str, str]] = Counter()
     for node in nodes:
         if short(node.device).startswith("CPU") and not STRUCTURE.fullmatch(node.operation):
-            found[node.operation, why_on_cpu(node, kernels.get(node.operation, ()))] += 1
-    return [OnCpu(operation=name, count=count, why=why) for (name, why), count in found.most_common()]
+            counts[node.operation, why_on_cpu(node, kernels.get(node.operation, ()))] += 1
+    return [OnCpu(operation=name, count=count, why=why) for (name, why), count in counts.most_common()]
 
 
 def why_on_cpu(node: Node, kernels: Sequence[Kernel]) -> str:
@@ -101,12 +101,12 @@ def _takes(kernel: Kernel, node: Node) -> bool:
 
 def self_times(events: Sequence[Event]) -> list[tuple[str, float]]:
     """Return (name, time without nested events) of one thread's events. Two events are nested, or do not overlap."""
-    found: list[tuple[str, float]] = []
+    times: list[tuple[str, float]] = []
     above: list[tuple[Event, float]] = []  # open events, with the time of their nested events
 
     def close() -> None:
         event, inside = above.pop()
-        found.append((event.name, max(0.0, event.end - event.begin - inside)))
+        times.append((event.name, max(0.0, event.end - event.begin - inside)))
         if above:
             above[-1] = (above[-1][0], above[-1][1] + event.end - event.begin)
 
@@ -116,7 +116,7 @@ def self_times(events: Sequence[Event]) -> list[tuple[str, float]]:
         above.append((event, 0.0))
     while above:
         close()
-    return found
+    return times
 
 
 def operation_of(name: str) -> str | None:

@@ -68,16 +68,16 @@ def _device(one: ProcessRecord) -> list[str]:
 
 
 def _products(everyone: Sequence[ProcessRecord]) -> tuple[list[str], Iterator[list[str]]]:
-    sizes = sorted({each.n for one in everyone for found in one.products for each in found.sizes})[-6:]
+    sizes = sorted({each.n for one in everyone for products in one.products for each in products.sizes})[-6:]
 
     def rows() -> Iterator[list[str]]:
         for one in everyone:
-            for found in one.products:
-                by_size = {each.n: each for each in found.sizes}
+            for products in one.products:
+                by_size = {each.n: each for each in products.sizes}
                 cells = [f"{by_size[n].gflops:,.4g} ({by_size[n].of_best:.0%})" if n in by_size else "" for n in sizes]
-                known = found.of_peak is not None and found.peak is not None
-                peak = f"{found.of_peak:.0%} of {found.peak:,.4g}" if known else "not known"
-                yield [f"{one.who}, {found.device}", *cells, f"{found.best:,.4g}", peak]
+                known = products.of_peak is not None and products.peak is not None
+                peak = f"{products.of_peak:.0%} of {products.peak:,.4g}" if known else "not known"
+                yield [f"{one.who}, {products.device}", *cells, f"{products.best:,.4g}", peak]
 
     return ["GFLOP/s (of the best)", *(f"n = {n:,}" for n in sizes), "best", "of the computed peak"], rows()
 
@@ -88,8 +88,8 @@ def _copies(everyone: Sequence[ProcessRecord]) -> tuple[list[str], Iterator[list
     def rows() -> Iterator[list[str]]:
         for one in everyone:
             for way in dict.fromkeys((each.source, each.target) for each in one.copies):
-                found = {each.bytes: each for each in one.copies if (each.source, each.target) == way}
-                yield [one.who, " to ".join(way), *(_copy(found.get(size)) for size in sizes)]
+                by_bytes = {each.bytes: each for each in one.copies if (each.source, each.target) == way}
+                yield [one.who, " to ".join(way), *(_copy(by_bytes.get(size)) for size in sizes)]
 
     return ["process", "from, to", *map(_bytes, sizes)], rows()
 
@@ -103,25 +103,25 @@ def _copy(copy: Copy | None) -> str:
 
 def _small(everyone: Sequence[ProcessRecord]) -> Iterator[list[str]]:
     for one in everyone:
-        if (found := one.small_products) is not None:
-            who = f"{one.who}, {found.device}"
-            yield [who, _time(found.fetched_each), _time(found.fetched_once), f"{found.ratio:.2f}"]
+        if (small := one.small_products) is not None:
+            who = f"{one.who}, {small.device}"
+            yield [who, _time(small.fetched_each), _time(small.fetched_once), f"{small.ratio:.2f}"]
 
 
 def _powers(everyone: Sequence[ProcessRecord]) -> Iterator[list[str]]:
     for one in everyone:
-        if (found := one.powers) is not None:
-            what = f"n = {found.n:,}, on {' and '.join(found.devices)}{' (logical)' if found.logical else ''}"
-            yield [one.who, what, _time(found.one_device), _time(found.two_devices), f"{found.ratio:.2f}"]
+        if (powers := one.powers) is not None:
+            what = f"n = {powers.n:,}, on {' and '.join(powers.devices)}{' (logical)' if powers.logical else ''}"
+            yield [one.who, what, _time(powers.one_device), _time(powers.two_devices), f"{powers.ratio:.2f}"]
 
 
 def _steps(everyone: Sequence[ProcessRecord]) -> Iterator[list[str]]:
     for one in everyone:
-        if (found := one.step) is not None:
-            most = ", ".join(f"{each.operation} {each.share:.0%}" for each in found.operations[:OPERATIONS])
-            where = "\n".join(f"{device}: {sum(counts.values())}" for device, counts in found.placed.items())
-            update = f"{_time(found.milliseconds / 1e3)}, {found.rows} rows"
-            yield [one.who, found.model, update, f"{found.matrix_products:.0%}", most, where]
+        if (step := one.step) is not None:
+            most = ", ".join(f"{each.operation} {each.share:.0%}" for each in step.operations[:OPERATIONS])
+            where = "\n".join(f"{device}: {sum(counts.values())}" for device, counts in step.placed.items())
+            update = f"{_time(step.milliseconds / 1e3)}, {step.rows} rows"
+            yield [one.who, step.model, update, f"{step.matrix_products:.0%}", most, where]
 
 
 def _words(one: ProcessRecord) -> Iterator[str]:
@@ -130,8 +130,8 @@ def _words(one: ProcessRecord) -> Iterator[str]:
         yield f"nvidia-smi finds no GPU: {one.nvidia_smi.problem}"
     if one.tensorflow is not None and one.tensorflow.no_gpu is not None:
         yield f"TensorFlow finds no GPU: {one.tensorflow.no_gpu}"
-    for found in one.products:
-        yield f"{found.device}'s peak is {found.peak_is}"
+    for products in one.products:
+        yield f"{products.device}'s peak is {products.peak_is}"
     if one.step is not None and one.step.on_cpu:
         for each in one.step.on_cpu[:OPERATIONS]:
             yield f"on the CPU: {each.count} x {each.operation}: {each.why}"

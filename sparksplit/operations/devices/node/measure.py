@@ -51,9 +51,9 @@ def measure(threads: int, gpu_bytes: float, cores: int, cpu: JsonObject, doing: 
             peak, how = None, "unknown, because a GPU does not report it; shares are of the best measurement"
         else:
             peak, how = sizes.cpu_peak(list(cpu["instructions"]), cores, cpu["gigahertz"])  # type: ignore[arg-type]
-        found = _products(device, free, peak, how)
-        best = found.best if place == 0 else best
-        yield "products", asdict(found)
+        products = _products(device, free, peak, how)
+        best = products.best if place == 0 else best
+        yield "products", asdict(products)
     doing("copies")
     yield "copies", [asdict(copy) for copy in _copies(devices, free)]
     doing(f"{SMALL_PRODUCTS:,} small products")
@@ -110,14 +110,14 @@ def _products(device: str, free: float, peak: float | None, how: str) -> Product
         n = None if _is_late(began) else sizes.next_size(n, seconds, free)
     rates = [sizes.product_gflops(size, seconds) for size, seconds in measured]
     best = max(rates)
-    found = [
+    products = [
         Product(n=size, milliseconds=_figures(seconds * 1e3), gflops=_figures(rate), of_best=round(rate / best, 4))
         for (size, seconds), rate in zip(measured, rates, strict=True)
     ]
     share = None if peak is None else round(best / peak, 4)
     return Products(
         device=_short(device),
-        sizes=found,
+        sizes=products,
         best=_figures(best),
         peak=None if peak is None else _figures(peak),
         peak_is=how,
@@ -252,10 +252,10 @@ def _is_late(began: float) -> bool:
 def _done(call: Callable[[], Any]) -> float:
     wait = _has_gpu()
     begin = time.perf_counter()
-    found = call()
+    result = call()
     if wait:
         tf.test.experimental.sync_devices()
-    del found
+    del result
     return time.perf_counter() - begin
 
 

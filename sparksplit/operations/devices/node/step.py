@@ -49,7 +49,7 @@ def look(training: JsonObject, threads: int, doing: Callable[[str], None]) -> Tr
     doing("a training step: profiling it")
     step.train(chunk)
     # Profile early. After about ninety runs of a cheap operation, TensorFlow's profiler leaves the operation out.
-    found = summary.shares(_profile(lambda: [step.train(chunk) for _ in range(PROFILED)]), PROFILED * chunk.updates)
+    shares = summary.shares(_profile(lambda: [step.train(chunk) for _ in range(PROFILED)]), PROFILED * chunk.updates)
     doing("a training step: measuring it")
     times: list[float] = []
     while len(times) < CALLS or (sum(times) < SECONDS and len(times) < 1000):
@@ -64,10 +64,10 @@ def look(training: JsonObject, threads: int, doing: Callable[[str], None]) -> Tr
         placed=summary.placed(nodes),
         between_devices=sum(node.operation in summary.CROSSING for node in nodes),
         on_cpu=_on_cpu(nodes),
-        matrix_products=found.matrix_products,
-        convolutions=found.convolutions,
-        busy=round(found.seconds * 1e-9 / milliseconds, 3),
-        operations=found.operations,
+        matrix_products=shares.matrix_products,
+        convolutions=shares.convolutions,
+        busy=round(shares.seconds * 1e-9 / milliseconds, 3),
+        operations=shares.operations,
     )
 
 
