@@ -153,8 +153,8 @@ def predict(
 
 def _paths(data: Data) -> str | list[str]:
     several = list(data) if isinstance(data, list | tuple) else [data]
-    found = [path for one in several for path in ([one] if isinstance(one, str) else _prepared(one).paths)]
-    return found[0] if len(found) == 1 else found
+    paths = [path for one in several for path in ([one] if isinstance(one, str) else _prepared(one).paths)]
+    return paths[0] if len(paths) == 1 else paths
 
 
 def _path(data: str | PreparedDataSet) -> str:
@@ -174,6 +174,6 @@ def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
     if not isinstance(rows, DataFrame):
         kind = type(rows)
         pandas = kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
-        found = "one of pandas: spark.createDataFrame(it) makes one" if pandas else kind.__name__
-        raise ConfigError(f"{key}: must be {other}a DataFrame of Spark (is {found})")
+        given = "one of pandas: spark.createDataFrame(it) makes one" if pandas else kind.__name__
+        raise ConfigError(f"{key}: must be {other}a DataFrame of Spark (is {given})")
     return rows

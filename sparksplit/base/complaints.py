@@ -46,26 +46,26 @@ def first_complaint(
     If a value fits no member of a union, every member reports an error. The error deepest inside the value is about
     what the user meant. If no error is inside the value, the message lists all accepted types.
     """
-    found: dict[tuple[str, ...], list[Any]] = {}
+    by_key: dict[tuple[str, ...], list[Any]] = {}
     for problem in error.errors():
         absent = problem["type"] == "missing"
-        found.setdefault(_written(problem["loc"], values, absent), []).append(problem)
-    deepest = [key for key in found if not any(other[: len(key)] == key for other in found if len(other) > len(key))]
+        by_key.setdefault(_written(problem["loc"], values, absent), []).append(problem)
+    deepest = [key for key in by_key if not any(other[: len(key)] == key for other in by_key if len(other) > len(key))]
     position = {key: number for number, key in enumerate(order)}
     key = min(deepest, key=lambda key: position.get(key, len(order)))
-    return key, _message(model, key, found[key])
+    return key, _message(model, key, by_key[key])
 
 
 def missing_keys(model: type[pydantic.BaseModel], values: dict[str, Any]) -> list[tuple[str, ...]]:
     """Return the required keys of `model` missing in `values`, in declaration order, including keys of sections."""
-    found: list[tuple[str, ...]] = []
+    missing: list[tuple[str, ...]] = []
     for name, field in model.model_fields.items():
         absent = field.is_required() and name not in values
         given = {} if absent else values.get(name)
         section = next((kind for kind in _section_types(field.annotation) if kind is field.annotation), None)
         inner = missing_keys(section, given) if section and isinstance(given, dict) else []
-        found += [(name, *key) for key in inner] or ([(name,)] if absent else [])
-    return found
+        missing += [(name, *key) for key in inner] or ([(name,)] if absent else [])
+    return missing
 
 
 def all_required(missing: Sequence[tuple[str, ...]]) -> str:

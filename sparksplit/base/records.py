@@ -55,10 +55,10 @@ class Record:
 def _plain(value: object) -> object:
     if is_dataclass(value) and not isinstance(value, type):
         items = ((field, getattr(value, field.name)) for field in fields(value))
-        return {field.name: _plain(own) for field, own in items if own is not None or not _may_be_absent(field)}
+        return {field.name: _plain(inner) for field, inner in items if inner is not None or not _may_be_absent(field)}
     if isinstance(value, Mapping):
-        return {str(key): _plain(own) for key, own in value.items()}
-    return [_plain(own) for own in value] if isinstance(value, list | tuple) else value
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def _may_be_absent(field: Field[Any]) -> bool:

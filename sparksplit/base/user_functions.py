@@ -70,10 +70,10 @@ def load(name: str, source: str | None) -> Callable[..., Any]:
             exec(compile(source, place, "exec"), module.__dict__)
     except Exception as error:
         raise FunctionError(f"{place} cannot be imported: {type(error).__name__}: {error}") from error
-    found = getattr(module, function, None)
-    if not callable(found):
+    loaded = getattr(module, function, None)
+    if not callable(loaded):
         raise FunctionError(f"{place} has no function {function!r}")
-    return found  # type: ignore[no-any-return]
+    return loaded  # type: ignore[no-any-return]
 
 
 def pickled_by_value(name: str) -> None:

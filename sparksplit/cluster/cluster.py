@@ -205,12 +205,12 @@ class NodeCluster:
         if not self._avoid:
             return None
         there = placing.executors_there(self._sc)
-        found, hosts = placing.elsewhere(there, self._nodes, self._avoid), ", ".join(self._avoid)
-        if found is not None:
+        chosen, hosts = placing.elsewhere(there, self._nodes, self._avoid), ", ".join(self._avoid)
+        if chosen is not None:
             log.warning("%s: not used any more, because nodes have failed there repeatedly", hosts)
         elif len({one.host for one in there}) > 1:
             log.warning("%s: nodes have failed there repeatedly, but the other hosts have too few executors", hosts)
-        return found
+        return chosen
 
     def close(self) -> None:
         """End the nodes, their launchers, the job and the ports. May be called twice. Quick if all have ended."""

@@ -164,10 +164,10 @@ class _Node:
         if self._process is None:
             return False
         try:
-            found = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
+            status = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:  # it has ended
             return False
-        return found is not None
+        return status is not None
 
     def kill(self) -> None:
         """Send SIGKILL, which also ends a stopped process."""

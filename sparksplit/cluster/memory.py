@@ -41,8 +41,8 @@ def executor_text(reason: str) -> tuple[str, bool]:
     """Return (text for Spark's `reason` for losing an executor, whether the reason was memory)."""
     if ON_YARN.search(reason):
         return f"{reason}; its container needed more memory: {HELP}", True
-    if found := _EXIT.search(reason):
-        sent = "SIGKILL, which a system also sends to a process that takes too much memory" if found[1] == "137" else ""
+    if match := _EXIT.search(reason):
+        sent = "SIGKILL, which a system also sends to a process that takes too much memory" if match[1] == "137" else ""
         return f"{reason} ({sent or 'SIGTERM: it was preempted, stopped, or took too much memory'})", False
     return reason, False
 
@@ -63,12 +63,12 @@ def kills(proc: Path = Path("/proc"), cgroups: Path = Path("/sys/fs/cgroup")) ->
 
 def _counters(proc: Path, cgroups: Path) -> list[tuple[Path, str]]:
     """Return the kernel's counters as (file, key), the closest to this process first."""
-    found = []
+    counters = []
     with suppress(OSError):
         for line in (proc / "self" / "cgroup").read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
             if not controllers:
-                found.append((cgroups / path.lstrip("/") / "memory.events", "oom_kill"))
+                counters.append((cgroups / path.lstrip("/") / "memory.events", "oom_kill"))
             elif "memory" in controllers.split(","):
-                found.append((cgroups / "memory" / path.lstrip("/") / "memory.oom_control", "oom_kill"))
-    return [*found, (proc / "vmstat", "oom_kill")]
+                counters.append((cgroups / "memory" / path.lstrip("/") / "memory.oom_control", "oom_kill"))
+    return [*counters, (proc / "vmstat", "oom_kill")]

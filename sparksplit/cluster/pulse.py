@@ -58,9 +58,9 @@ class Pulse:
                 thread = threading.Thread(target=self._ask, args=(executor,), name=f"executor {executor}", daemon=True)
                 self._asking[executor] = thread
                 thread.start()
-        found = [executor for executor in wanted if now - self._answered[executor] > self.limit]
-        self._answered |= dict.fromkeys(found, now)
-        return found
+        silent = [executor for executor in wanted if now - self._answered[executor] > self.limit]
+        self._answered |= dict.fromkeys(silent, now)
+        return silent
 
     def close(self) -> None:
         """Stop asking."""

@@ -59,19 +59,19 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
     """
     check_settings(dict(sc.getConf().getAll()), nodes, spare)
     begin, lines = time.monotonic(), Lines()
-    while (found := executors.executors_of(sc) - spare) < nodes:
+    while (ready := executors.executors_of(sc) - spare) < nodes:
         if (passed := time.monotonic() - begin) >= patience.start:
             break
         text = (
-            f"waiting for executors: {max(0, found)} of {nodes} nodes have one, {passed:.0f} of {patience.start:g} s"
+            f"waiting for executors: {max(0, ready)} of {nodes} nodes have one, {passed:.0f} of {patience.start:g} s"
             f" (start_timeout); after that, {least} are enough (min_nodes)"
         )
         lines.say(text)
         time.sleep(0.1)
-    if found < least:
+    if ready < least:
         executors.await_executors(sc, least + spare, f"min_nodes: {need(least, spare)}", patience)
-        found = executors.executors_of(sc) - spare
-    return min(found, nodes)
+        ready = executors.executors_of(sc) - spare
+    return min(ready, nodes)
 
 
 def explained(error: SparksplitError, spark: SparkSession, since: float) -> SparksplitError:
@@ -104,7 +104,7 @@ def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:
     end = time.monotonic() + patience
     with limited(sc._gateway):
         while True:
-            found = executors.lost_executors(sc, since)
-            if (found and found[-1].reason) or time.monotonic() > end:
-                return str(found[-1]) if found else None
+            lost = executors.lost_executors(sc, since)
+            if (lost and lost[-1].reason) or time.monotonic() > end:
+                return str(lost[-1]) if lost else None
             time.sleep(0.1)

@@ -35,8 +35,8 @@ def replace_stuck(sc: SparkContext, group: str) -> list[str]:
                 time.sleep(POLL)
             else:
                 return []
-            found = sorted({holder for info in _stages(sc, group) for _, holder in _running(sc, info)})
-        return [executor for executor in found if replace(sc, executor)]
+            stuck = sorted({holder for info in _stages(sc, group) for _, holder in _running(sc, info)})
+        return [executor for executor in stuck if replace(sc, executor)]
     except Exception as error:
         log.debug("Spark does not answer, so it cannot replace executors: %s", error)
         return []
@@ -113,8 +113,8 @@ def _stages(sc: SparkContext, group: str) -> list[SparkStageInfo]:
 def _running(sc: SparkContext, stage: SparkStageInfo) -> list[tuple[int, str]]:
     """Return (partition, executor) of the running tasks in the last attempt of a stage."""
     tasks = _tasks(sc, stage)
-    found = (tasks.apply(place) for place in range(tasks.size()))
-    return [(int(task.partitionId()), str(task.executorId())) for task in found]
+    running = (tasks.apply(place) for place in range(tasks.size()))
+    return [(int(task.partitionId()), str(task.executorId())) for task in running]
 
 
 def _tasks(sc: SparkContext, stage: SparkStageInfo) -> Any:

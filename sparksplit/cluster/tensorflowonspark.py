@@ -323,10 +323,10 @@ class _Server:
         return self._channel.address
 
     def await_reservations(self, sc: object, status: object = None, timeout: float = 0) -> list[dict[str, Any]]:
-        while None in (found := self._channel.reservations()):
-            self._watch(sum(each is not None for each in found))
+        while None in (reservations := self._channel.reservations()):
+            self._watch(sum(each is not None for each in reservations))
             time.sleep(POLL)
-        return [each for each in found if each is not None]
+        return [each for each in reservations if each is not None]
 
 
 class _Client:

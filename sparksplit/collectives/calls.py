@@ -39,10 +39,10 @@ class GraphCall:
         dtypes = [tensor.dtype for tensor in tensors]
         if tf.executing_eagerly():
             # For one tensor, the result is not a list.
-            found: list[Any] = tf.nest.flatten(
+            results: list[Any] = tf.nest.flatten(
                 tf.numpy_function(lambda *arrays: self._function(arrays), tensors, dtypes)
             )
-            return found
+            return results
         return list(tf.raw_ops.PyFunc(input=tensors, token=self._token, Tout=dtypes))
 
 

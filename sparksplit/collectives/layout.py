@@ -46,19 +46,19 @@ class Flat:
 
     def pieces(self, low: int, high: int, gaps: bool = False) -> list[Piece]:
         """Return the pieces from `low` to `high`, in order. gaps: include the gaps between arrays."""
-        found = []
+        pieces = []
         for place in range(max(0, bisect_right(self._offsets, low) - 1), len(self._offsets)):
             offset, length = self._offsets[place], self._sizes[place]
             if offset >= high:
                 break
             begin, end = max(low, offset) - offset, min(high, offset + length) - offset
             if begin < end:
-                found.append(Piece(self.numbers[place], begin, end, offset + begin))
+                pieces.append(Piece(self.numbers[place], begin, end, offset + begin))
             after = max(low, offset + length)
             until = min(high, offset + -(-length // self.step) * self.step)
             if gaps and after < until:
-                found.append(Piece(GAP, 0, until - after, after))
-        return found
+                pieces.append(Piece(GAP, 0, until - after, after))
+        return pieces
 
     def slice(self, place: int) -> list[Piece]:
         """Return the pieces of slice `place`."""

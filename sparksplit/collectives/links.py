@@ -143,8 +143,8 @@ def linked(
     with network.listen(host) as server:
         # Gather after listening, so that every known address belongs to a node that listens.
         served = Served(host) if network.tls else None
-        own = [host, server.getsockname()[1], *([served.fingerprint] if served else [])]
-        address = gather("ring", own)[ends[0]]
+        own_address = [host, server.getsockname()[1], *([served.fingerprint] if served else [])]
+        address = gather("ring", own_address)[ends[0]]
         to_next, from_previous = neighbours(server, address, rank, ends, key, time.monotonic() + timeout, served)
     return Links(to_next, from_previous, *ends, waiting)
 

@@ -173,13 +173,13 @@ class _Chunk:
             slot[end:until] = 0  # pad shorter slices
 
     def add(self, flat: Sequence[Array], slots: Sequence[Array], turn: int) -> None:
-        runs, own = self._runs, self._own
+        runs, own_run = self._runs, self._own
         given = [
             slot[: self._flat.size * self._width].reshape(self._flat.size, self._width)[:, self._columns]
             for slot in slots
         ]
         # The runs whose slices pass this node, its own run first.
-        rows = [runs[(own - step) % len(runs)] for step in range(len(runs))]
+        rows = [runs[(own_run - step) % len(runs)] for step in range(len(runs))]
         partial, spare = self._partial
         _begin(partial, [each[rows[0].start : rows[0].stop] for each in given])
         for sent, received in zip(rows, rows[1:] + rows[:1], strict=True):
@@ -193,7 +193,7 @@ class _Chunk:
         self._sums[turn][rows[0].start : rows[0].stop] = partial[: len(rows[0])]
         views = self._bytes[turn]
         for step in range(len(runs) - 1):
-            self._exchange(views[(own - step) % len(runs)], views[(own - step - 1) % len(runs)])
+            self._exchange(views[(own_run - step) % len(runs)], views[(own_run - step - 1) % len(runs)])
 
 
 def _begin(partial: Array, given: Sequence[Array]) -> None:

@@ -28,7 +28,7 @@ def narrowed(sums: Sequence[Array], like: Sequence[Array]) -> list[Array]:
     """Return `sums`, rounded to the 16-bit dtypes in `like`. Values that are too large become infinite."""
     with np.errstate(over="ignore"):
         return [
-            found.astype(array.dtype) if _has_narrow(array) else found for found, array in zip(sums, like, strict=True)
+            total.astype(array.dtype) if _has_narrow(array) else total for total, array in zip(sums, like, strict=True)
         ]
 
 
@@ -44,8 +44,8 @@ def narrowed_tensors(sums: Sequence[Any], like: Sequence[Any]) -> list[Any]:
     import tensorflow as tf
 
     return [
-        tf.cast(found, tensor.dtype) if is_narrow(tensor.dtype) else found
-        for found, tensor in zip(sums, like, strict=True)
+        tf.cast(total, tensor.dtype) if is_narrow(tensor.dtype) else total
+        for total, tensor in zip(sums, like, strict=True)
     ]
 
 

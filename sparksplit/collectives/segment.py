@@ -143,12 +143,12 @@ class Segment:
             if not waiting.poll(0):
                 self._sleep(lambda: bool(waiting.poll(0)), None, 0, line.fileno())
             try:
-                found = socket.recv_fds(line, 1, 1, socket.MSG_CMSG_CLOEXEC)[1]
+                descriptors = socket.recv_fds(line, 1, 1, socket.MSG_CMSG_CLOEXEC)[1]
             except OSError as error:
                 raise PeerLost(f"lost the connection to node {self._number}: {error.strerror}") from None
-            if not found:
+            if not descriptors:
                 raise PeerLost(f"node {self._number} closed its connection")
-            memory = found[0]
+            memory = descriptors[0]
         try:
             self.results = np.frombuffer(_mapped(memory), np.uint8)
         finally:

@@ -240,8 +240,8 @@ class _Chunk:
     def add(self, flat: Sequence[Array], slots: Sequence[Array], turn: int) -> None:
         sums, rank = self._sums[turn], self._rank
         for order, low, high, (number, begin, end, at) in self.terms:
-            own, out = flat[number][begin:end], sums[at : at + end - begin]
-            first, *others = (own if other == rank else slots[other][low:high] for other in order)
+            own_part, out = flat[number][begin:end], sums[at : at + end - begin]
+            first, *others = (own_part if other == rank else slots[other][low:high] for other in order)
             total = first
             for other in others:
                 total = np.add(total, other, out=out)

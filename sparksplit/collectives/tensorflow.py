@@ -59,8 +59,8 @@ class TensorFlowCollective(Collective):
         except tf.errors.OpError as error:
             raise self.cause(error) or error from None
         self.seconds += time.perf_counter() - began
-        found = narrowed([result.numpy() for result in sums], arrays)
-        return [result.view(array.dtype) for result, array in zip(found, arrays, strict=True)]
+        results = narrowed([result.numpy() for result in sums], arrays)
+        return [result.view(array.dtype) for result, array in zip(results, arrays, strict=True)]
 
     def sum_tensors(self, tensors: Sequence[Any]) -> list[Any]:
         wide = widened_tensors(tensors)

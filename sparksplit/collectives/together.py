@@ -45,9 +45,9 @@ def meeting(gather: Callable[[str, Any], list[Any]]) -> Iterator[Meeting]:
         except OSError as error:  # a sandbox may forbid it
             silent = error.strerror
         place, problem = _place()
-        found = gather("shared memory", [place, f"sparksplit-{name}", problem, silent])
-        problem = next(filter(None, (each[2] for each in found)), None)
-        yield Meeting(server, [each[0] for each in found], problem, [each[1] for each in found], [e[3] for e in found])
+        facts = gather("shared memory", [place, f"sparksplit-{name}", problem, silent])
+        problem = next(filter(None, (each[2] for each in facts)), None)
+        yield Meeting(server, [each[0] for each in facts], problem, [each[1] for each in facts], [e[3] for e in facts])
 
 
 @dataclass(frozen=True)
@@ -141,10 +141,10 @@ def _hand_out(server: socket.socket, run: range, key: bytes, waiting: Callable[[
             line.close()
         raise
     lines = {rank - run.start: cast(socket.socket, line) for rank, line in called.items()}
-    ends = [own[1] if place == 0 else own[0] for place, own in enumerate(pipes)]
+    ends = [pipe[1] if place == 0 else pipe[0] for place, pipe in enumerate(pipes)]
     try:
         for place, line in lines.items():
-            theirs = [own[1] if other == place else own[0] for other, own in enumerate(pipes)]
+            theirs = [pipe[1] if other == place else pipe[0] for other, pipe in enumerate(pipes)]
             socket.send_fds(line, [b"s"], [memory, *bells, *theirs])
         return Segment(0, os.dup(memory), bells, ends, lines, waiting, run.start)
     except BaseException:
@@ -155,7 +155,7 @@ def _hand_out(server: socket.socket, run: range, key: bytes, waiting: Callable[[
         raise
     finally:
         # Only one process may hold the writing end of a node's pipe: the node itself.
-        for descriptor in (memory, pipes[0][0], *(own[1] for own in pipes[1:])):
+        for descriptor in (memory, pipes[0][0], *(pipe[1] for pipe in pipes[1:])):
             os.close(descriptor)
 
 

@@ -146,13 +146,13 @@ class _Running:
     def add(self, rank: int, given: Sequence[Array]) -> None:
         """Add the one-dimensional arrays of node `rank`. Ranks must be added in order."""
         for flat, total, kept in zip(self._flats, self._buffers, self._kept, strict=True):
-            own = np.empty_like(total)
+            laid = np.empty_like(total)
             if flat.total:
-                flat.lay(flat.pieces(0, flat.total, gaps=True), given, own)
+                flat.lay(flat.pieces(0, flat.total, gaps=True), given, laid)
             begun, begins = rank * flat.share, (rank + 1) * flat.share
-            total[:begun] += own[:begun]
-            total[begun:begins] = own[begun:begins]
-            kept.append(own[begins:].copy())
+            total[:begun] += laid[:begun]
+            total[begun:begins] = laid[begun:begins]
+            kept.append(laid[begins:].copy())
             if rank == self._size - 1:
                 for node, late in enumerate(kept):
                     total[(node + 1) * flat.share :] += late

@@ -40,7 +40,7 @@ def summary(data: PreparedDataSet) -> str:
     lines.append(f"tensors    {tensors}; label: {kind}{scaled}")
     if label is not None and label.classes is not None and label.kind in TOKENS:
         counts = [(name, split.label_counts) for name, split in manifest.splits.items() if split.label_counts]
-        unknown = ", ".join(f"{found[0]:,} of {sum(found):,} in {name}" for name, found in counts if sum(found))
+        unknown = ", ".join(f"{rows[0]:,} of {sum(rows):,} in {name}" for name, rows in counts if sum(rows))
         lines.append(f"vocabulary {len(label.classes) - 1:,} {label.kind}; unknown: {unknown}")
     if (windows := manifest.windows) is not None:
         by = f" of each {', '.join(windows.by)}" if windows.by else ""
@@ -49,9 +49,9 @@ def summary(data: PreparedDataSet) -> str:
         lines.append(f"windows    {windows.window} rows{by} and the next {windows.horizon} of {windows.label}")
         lines.append(f"           no window spans rows more than {step} apart; left out: {left}")
     if manifest.unseen_labels:
-        found = ", ".join(f"{rows:,} rows of {name}" for name, rows in manifest.unseen_labels.items())
+        unseen = ", ".join(f"{rows:,} rows of {name}" for name, rows in manifest.unseen_labels.items())
         became = f"have the class {UNKNOWN}" if label is not None and label.unknown else "were left out"
-        lines.append(f"unseen     {found} with labels that no training row has {became}")
+        lines.append(f"unseen     {unseen} with labels that no training row has {became}")
     if bad := said(manifest.bad_rows):
         lines.append(f"bad rows   {bad}; they are in {data.path}/{FOLDER}")
     return "\n".join([*lines, f"prepared   {data.path}"])

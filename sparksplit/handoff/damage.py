@@ -42,8 +42,8 @@ def find(spark: SparkSession, data: PreparedDataSet, split: str) -> str | None:
             for number in batch.column(0).to_pylist():
                 yield from _first(data, split, number, tasks)
 
-    found = facts_of(parts, task, Damage)
-    return min(found, key=lambda damage: damage.lane).text if found else None
+    damages = facts_of(parts, task, Damage)
+    return min(damages, key=lambda damage: damage.lane).text if damages else None
 
 
 def _first(data: PreparedDataSet, split: str, number: int, tasks: int) -> Iterator[Damage]:

@@ -139,12 +139,12 @@ def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:
     missing."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    found = {field.name: field.dataType for field in frame.schema.fields}
+    columns = {field.name: field.dataType for field in frame.schema.fields}
     for field in from_arrow_schema(Layout.of(data.manifest).schema).fields:
-        if field.name == ROW_ID and ROW_ID not in found:
+        if field.name == ROW_ID and ROW_ID not in columns:
             continue
-        if field.name not in found:
-            raise ConfigError(f"the DataFrame has no column {field.name!r}; it has {', '.join(found)}")
-        if found[field.name] != field.dataType:
-            has, wanted = found[field.name].simpleString(), field.dataType.simpleString()
+        if field.name not in columns:
+            raise ConfigError(f"the DataFrame has no column {field.name!r}; it has {', '.join(columns)}")
+        if columns[field.name] != field.dataType:
+            has, wanted = columns[field.name].simpleString(), field.dataType.simpleString()
             raise ConfigError(f"the DataFrame's column {field.name!r} must be {wanted} (is {has})")

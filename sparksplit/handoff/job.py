@@ -73,8 +73,8 @@ class Fed:
             sent[place], rows = partition.numbers()
             lane_rows += rows
         acknowledged = sent[:, :, 0].sum(axis=0).tolist()
-        for rank, own in enumerate(owned):
-            read = int(lane_rows[list(own)].sum())
+        for rank, own_lanes in enumerate(owned):
+            read = int(lane_rows[list(own_lanes)].sum())
             if acknowledged[rank] != read:
                 raise RunError(
                     f"the hand-off lost rows: {read} were read for node {rank}, but it has acknowledged "
@@ -86,7 +86,7 @@ class Fed:
 
     def partitions(self, rank: int) -> list[tuple[int, int, int]]:
         """Return (partition, rows, checksum) of each partition, as sent to node `rank`."""
-        return [(number, *found) for number, found in zip(self.numbers, self.sent[:, rank].tolist(), strict=True)]
+        return [(number, *sent) for number, sent in zip(self.numbers, self.sent[:, rank].tolist(), strict=True)]
 
     def to_node(self, rank: int, lanes: Sequence[int], prepared: bool = False) -> dict[str, Any]:
         """Return the message for node `rank`, JSON-able.
@@ -163,9 +163,9 @@ class FeedJob:
                 return None
             if isinstance(error, SparksplitError):
                 raise error
-            found = str(error)
-            kind = NodeFailed if _lost(found) else Passing if _PASSING.search(found) else RunError
-            raise kind(f"feeding failed: {spark_reason(found)}") from error
+            text = str(error)
+            kind = NodeFailed if _lost(text) else Passing if _PASSING.search(text) else RunError
+            raise kind(f"feeding failed: {spark_reason(text)}") from error
         return self._fed
 
     def holders(self) -> set[str]:

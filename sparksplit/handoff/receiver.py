@@ -83,10 +83,10 @@ class Receiver:
         """
         self.close()
         for number, rows, checksum in partitions:
-            found, wanted = self._complete.get(number, (Sent(0, 0), None))[0], Sent(rows, checksum)
-            if found != wanted:
+            arrived, wanted = self._complete.get(number, (Sent(0, 0), None))[0], Sent(rows, checksum)
+            if arrived != wanted:
                 raise RunError(
-                    f"the hand-off lost rows: partition {number} arrived with {found}, but must have {wanted}"
+                    f"the hand-off lost rows: partition {number} arrived with {arrived}, but must have {wanted}"
                 )
         with self._lock:
             return [path for _, path in self._complete.values()]
@@ -184,8 +184,8 @@ def _server(receiver: Receiver, host: str, port: int, token: str, pair: tuple[by
 
     class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
-            found = (headers.get("authorization") or [""])[0]
-            if not hmac.compare_digest(found.encode(), wanted):
+            header = (headers.get("authorization") or [""])[0]
+            if not hmac.compare_digest(header.encode(), wanted):
                 raise flight.FlightUnauthenticatedError("the run's token is missing or wrong")
 
     class Server(flight.FlightServerBase):  # type: ignore[misc]

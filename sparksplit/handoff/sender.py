@@ -118,7 +118,7 @@ class Sender:
         self._weight = weight
         self._addresses, self._token, self._schema, self._lanes = list(addresses), token, schema, lanes
         # Plain lists, because the tasks could not import a user's own class.
-        self._owned = [list(map(int, own)) for own in owned]
+        self._owned = [list(map(int, own_lanes)) for own_lanes in owned]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[PackedPartition]:
         from pyspark import TaskContext
@@ -137,8 +137,8 @@ class Sender:
         name = f"{number} {attempt}"
         streams = [_Stream(rank, address, self._token, name) for rank, address in enumerate(self._addresses)]
         owns = np.zeros((len(streams), self._lanes), np.bool_)
-        for rank, own in enumerate(self._owned):
-            owns[rank, own] = True
+        for rank, own_lanes in enumerate(self._owned):
+            owns[rank, own_lanes] = True
         lane_rows, checksum = np.zeros(self._lanes, np.int64), 0
         try:
             for batch in batches:

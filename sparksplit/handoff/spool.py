@@ -105,22 +105,22 @@ class Spool:
         segments: the segments of the data set's training split, by lane.
         Spark compares no checksums, and takes a flipped byte for a value.
         """
-        for lane, own in segments.items():
+        for lane, of_lane in segments.items():
             first, size = int(self._starts[lane]), self.block_rows
             if first == self._starts[lane + 1]:
                 continue  # another node's lane, or an empty one
-            for segment in own:
+            for segment in of_lane:
                 end = segment.offset + segment.rows
                 for number, known in enumerate(segment.crc32.tolist()):
                     block = segment.offset // size + number
                     rows = self._rows(first + max(segment.offset, block * size), first + min(end, (block + 1) * size))
                     activity.note()
                     label = [] if rows.label is None else [rows.label]
-                    found = crc32([rows.row_ids, *rows.tensors.values(), *label])
-                    if found != known:
+                    crc = crc32([rows.row_ids, *rows.tensors.values(), *label])
+                    if crc != known:
                         place = f"{filesystem.join(folder, segment.path)}: row group {segment.first_row_group + number}"
                         raise InputError(
-                            f"{place}: is damaged: its checksum is {found:08x}, but was {known:08x} when it was written"
+                            f"{place}: is damaged: its checksum is {crc:08x}, but was {known:08x} when it was written"
                         )
 
     def _rows(self, start: int, stop: int) -> Block:

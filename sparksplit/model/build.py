@@ -237,15 +237,15 @@ def _deserialize(config: ModelKeys, key: str, module: Any, base: type, name: str
         for attribute, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, base) and value is not base
     }
-    own = known.get(name.lower().replace("_", ""))
-    found = getattr(module, own) if own else keras.saving.get_registered_object(name)
-    if found is None:
+    keras_name = known.get(name.lower().replace("_", ""))
+    chosen = getattr(module, keras_name) if keras_name else keras.saving.get_registered_object(name)
+    if chosen is None:
         raise config.error(key, unknown(name, known.values()))
     try:
         # Do not use `module.deserialize`, which lacks some of Keras's classes, such as Lamb.
-        return found.from_config(arguments)
+        return chosen.from_config(arguments)
     except Exception as error:
-        raise config.error(key.removesuffix(".name"), f"{own or name}: {_first_line(error)}") from error
+        raise config.error(key.removesuffix(".name"), f"{keras_name or name}: {_first_line(error)}") from error
 
 
 def _name(config: ModelKeys, key: str, values: dict[str, Any]) -> str:

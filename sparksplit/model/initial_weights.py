@@ -66,11 +66,11 @@ def take(model: Any, weights: bytes, scratch: str, apply: bool = True) -> Taken:
     """
     import h5py
 
-    own = Path(scratch) / "init.weights.h5"
+    file = Path(scratch) / "init.weights.h5"
     try:
         with using(scratch, "cannot be written"):
-            model.save_weights(own)
-        with _opened(weights) as source, h5py.File(own, "r+") as target:
+            model.save_weights(file)
+        with _opened(weights) as source, h5py.File(file, "r+") as target:
             there, here = _by_name(source), _by_name(target)
             layers = [name for name, arrays in here.items() if _shapes(arrays) == _shapes(there.get(name, {}))]
             if not layers:
@@ -82,9 +82,9 @@ def take(model: Any, weights: bytes, scratch: str, apply: bool = True) -> Taken:
                 for key, array in here[name].items():
                     array[...] = there[name][key][...]
         if apply:
-            model.load_weights(own)
+            model.load_weights(file)
     finally:
-        own.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
     return Taken(layers, [name for name in here if name not in layers])
 
 
@@ -99,14 +99,14 @@ def _opened(weights: bytes) -> Any:
 
 def _by_name(model: Any) -> dict[str, dict[str, Any]]:
     """Return the arrays of every layer by name. Nested models may repeat a name: the next layer is then `NAME (2)`."""
-    found: dict[str, dict[str, Any]] = {}
+    by_name: dict[str, dict[str, Any]] = {}
     for name, arrays in _layers(model):
-        turn, own = 1, name
-        while own in found:
+        turn, unique = 1, name
+        while unique in by_name:
             turn += 1
-            own = f"{name} ({turn})"
-        found[own] = arrays
-    return found
+            unique = f"{name} ({turn})"
+        by_name[unique] = arrays
+    return by_name
 
 
 def _layers(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -90,14 +90,14 @@ def check(config: ModelKeys, sources: Mapping[str, str]) -> None:
     sources: the texts of the user's files. Names that these files may register with Keras are left to the nodes.
     """
     optimizer, rate, loss = config.optimizer, config.optimizer.learning_rate, config.loss
-    own = _registers(config.model.build, sources.get("model.build"))
+    registers = _registers(config.model.build, sources.get("model.build"))
     given = {**(optimizer.model_extra or {}), "learning_rate": rate}
     _check_effects(config, given)
-    _check_class(config, "optimizer", "keras.optimizers", optimizer.name, given, own, name_key="optimizer.name")
+    _check_class(config, "optimizer", "keras.optimizers", optimizer.name, given, registers, name_key="optimizer.name")
     if isinstance(rate, dict):
-        _check_mapping(config, "optimizer.learning_rate", "keras.optimizers.schedules", rate, own)
+        _check_mapping(config, "optimizer.learning_rate", "keras.optimizers.schedules", rate, registers)
     if isinstance(loss, dict):
-        _check_mapping(config, "loss", "keras.losses", loss, own)
+        _check_mapping(config, "loss", "keras.losses", loss, registers)
     elif loss is not None:
         _check_name(config, "loss", loss, strings("losses"))
     for place, metric in enumerate(config.metrics or []):
@@ -125,10 +125,10 @@ def _registers(build: str, text: str | None) -> bool:
     return ":" in build if text is None else "custom_objects" in text
 
 
-def _check_mapping(config: ModelKeys, key: str, module: str, values: Mapping[str, Any], own: bool) -> None:
+def _check_mapping(config: ModelKeys, key: str, module: str, values: Mapping[str, Any], registers: bool) -> None:
     name = values.get("name")
     if isinstance(name, str):  # without a name, another check raises the error
-        _check_class(config, key, module, name, _without_name(values), own, name_key=f"{key}.name")
+        _check_class(config, key, module, name, _without_name(values), registers, name_key=f"{key}.name")
 
 
 def _without_name(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -136,22 +136,22 @@ def _without_name(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_class(
-    config: ModelKeys, key: str, module: str, name: str, given: Mapping[str, Any], own: bool, name_key: str
+    config: ModelKeys, key: str, module: str, name: str, given: Mapping[str, Any], registers: bool, name_key: str
 ) -> None:
-    found = classes(module)
-    known = {name.lower(): name for name in found}
+    module_of = classes(module)
+    known = {name.lower(): name for name in module_of}
     wanted = known.get(name.lower().replace("_", ""))
     if not known or ">" in name:  # a name with > is registered with Keras, in a package
         return
     if wanted is None:
-        if not own:
+        if not registers:
             if name in strings(module.rpartition(".")[2]):
                 raise config.error(
                     name_key, f"{name!r} is a short name, which takes no arguments; give the name of Keras's class"
                 )
-            raise config.error(name_key, unknown(name, found))
+            raise config.error(name_key, unknown(name, module_of))
         return
-    signature = signature_of(found[wanted], wanted)
+    signature = signature_of(module_of[wanted], wanted)
     if signature is None:
         return
     for argument in given:
@@ -201,8 +201,8 @@ def classes(module: str) -> dict[str, str]:
 def flags() -> frozenset[str]:
     """Return the arguments that are true or false in any optimizer or schedule; empty if they cannot be read."""
     modules = ("keras.optimizers", "keras.optimizers.schedules")
-    found = (signature_of(module, name) for public in modules for name, module in classes(public).items())
-    return frozenset(flag for signature in found if signature is not None for flag in signature.flags)
+    signatures = (signature_of(module, name) for public in modules for name, module in classes(public).items())
+    return frozenset(flag for signature in signatures if signature is not None for flag in signature.flags)
 
 
 @cache
@@ -228,15 +228,15 @@ def signature_of(module: str, name: str) -> Signature | None:
     """
     for node in _statements(module):
         if isinstance(node, ast.ClassDef) and node.name == name:
-            own = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
-            made = own.get("__init__")
+            methods = {part.name: part for part in node.body if isinstance(part, ast.FunctionDef)}
+            made = methods.get("__init__")
             is_base = (module, name) == _BASE
-            if made is None or made.args.vararg or ("from_config" in own and not is_base):
+            if made is None or made.args.vararg or ("from_config" in methods and not is_base):
                 return None
             names = [argument.arg for argument in made.args.args[1:]]
             needed = frozenset(names[: len(names) - len(made.args.defaults)])
             defaults = dict(zip(names[len(needed) :], made.args.defaults, strict=True))
-            flags = frozenset(own for own, default in defaults.items() if _is_flag(default))
+            flags = frozenset(flag for flag, default in defaults.items() if _is_flag(default))
             names += [argument.arg for argument in made.args.kwonlyargs]
             if made.args.kwarg is None:
                 return Signature(name, frozenset(names), needed, flags)

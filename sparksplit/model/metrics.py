@@ -27,22 +27,22 @@ def own_metric(name: str, classes: int | None, logits: bool, means: Sequence[flo
 
     Raise ValueError for a metric that does not fit the labels.
     """
-    found = _OURS.get(plain(name))
-    if found in ("rmse", "r2"):
+    ours = _OURS.get(plain(name))
+    if ours in ("rmse", "r2"):
         if classes is not None:
             raise ValueError(
                 f"{name} needs labels that are numbers, but the labels of the data set are classes; leave it out, or"
                 " prepare the data with input.label_type: number"
             )
-        return R2(means) if found == "r2" else _RootMeanSquare()
-    if found is None:
+        return R2(means) if ours == "r2" else _RootMeanSquare()
+    if ours is None:
         return None
     if classes is None:
-        if found == "f1":
+        if ours == "f1":
             raise ValueError("f1 needs labels that are classes; the data set's are numbers")
         return None
-    if found != "auc":
-        return ByClass(found, classes, logits)
+    if ours != "auc":
+        return ByClass(ours, classes, logits)
     if classes != 2:
         raise ValueError(f"auc needs two classes; the data set has {classes}")
     return Auc(logits)
@@ -84,8 +84,8 @@ class Auc(_Sums):
         places = tf.cast((tf.asinh(odds / measures.LINEAR) + measures.REACH) * measures.PER_UNIT, tf.int64)
         places = tf.minimum(places, measures.BINS - 1)
         # Change only the bins of these rows, because there are more bins than rows.
-        own = places + measures.BINS * tf.cast(_flat(labels) > 0, tf.int64)
-        self.variables[0].scatter_add(tf.IndexedSlices(weights, own))
+        bins = places + measures.BINS * tf.cast(_flat(labels) > 0, tf.int64)
+        self.variables[0].scatter_add(tf.IndexedSlices(weights, bins))
 
     def result(self) -> float:
         """The area; NaN without rows of both classes."""
@@ -102,12 +102,12 @@ class ByClass(_Sums):
     def update_state(self, labels: Any, outputs: Any, sample_weight: Any = None) -> None:
         """Add rows. labels: class indices [rows, ...]; outputs [rows, ..., 1 or classes]; sample_weight [rows]."""
         if outputs.shape[-1] == 1:
-            found = tf.cast(_second(outputs, self._logits) > 0.5, tf.int64)
+            predicted = tf.cast(_second(outputs, self._logits) > 0.5, tf.int64)
         else:
-            found = tf.reshape(tf.argmax(outputs, axis=-1), [-1])
+            predicted = tf.reshape(tf.argmax(outputs, axis=-1), [-1])
         label, weights = tf.cast(_flat(labels), tf.int64), _weights(labels, sample_weight)
-        right = weights * tf.cast(label == found, tf.float64)
-        pairs = ((right, label), (weights, label), (weights, found))
+        right = weights * tf.cast(label == predicted, tf.float64)
+        pairs = ((right, label), (weights, label), (weights, predicted))
         self._add(*(tf.math.unsorted_segment_sum(counted, of, self._classes) for counted, of in pairs))
 
     def result(self) -> float:

@@ -65,10 +65,15 @@ class _Builder:
         text, function = builder_text(name, source)
         body = ast.parse(text).body
         need = next((NEEDS[value] for node in body if (value := _declared(node)) in NEEDS), None)
-        found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
-        if not found or found[-1].decorator_list or found[-1].args.kwarg is not None or _assigned(function, body):
+        definitions = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
+        if (
+            not definitions
+            or definitions[-1].decorator_list
+            or definitions[-1].args.kwarg is not None
+            or _assigned(function, body)
+        ):
             return cls(None, (), need)
-        given = found[-1].args
+        given = definitions[-1].args
         # The first argument is the data. Arguments before a / cannot be given by name.
         arguments = given.args if given.posonlyargs else given.args[1:]
         plain = len(arguments) - min(len(arguments), len(given.defaults))

@@ -31,8 +31,8 @@ def supplied(build: Callable[..., Any]) -> dict[str, Any]:
     Keras loads a model with them if they are not registered. Objects that the module imports from Keras are left out.
     Keras has two classes of some names: `Add` is a layer, and also the operation of `x + y`.
     """
-    own = [each for each in getattr(build, "__globals__", {}).values() if isinstance(each, type | FunctionType)]
-    return {each.__name__: each for each in own if not str(each.__module__).startswith("keras.")}
+    objects = [each for each in getattr(build, "__globals__", {}).values() if isinstance(each, type | FunctionType)]
+    return {each.__name__: each for each in objects if not str(each.__module__).startswith("keras.")}
 
 
 def load(file: Path, build: Callable[..., Any] | None = None) -> Any:
@@ -102,8 +102,8 @@ def _culprit(layer: Any, known: dict[str, Any]) -> tuple[Any, Exception] | None:
     None: all layers can be made.
     """
     for inner in getattr(layer, "layers", []):
-        if found := _culprit(inner, known):
-            return found
+        if culprit := _culprit(inner, known):
+            return culprit
     try:
         keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer), custom_objects=known)
     except Exception as error:

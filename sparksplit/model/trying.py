@@ -65,9 +65,9 @@ def _sums(metric: Any, labels: Any, outputs: Any, *parts: slice, **weights: Any)
     """Return the metric's sums after updates with the rows of `parts`, one part after the other. Reset the metric."""
     for part in parts:
         metric.update_state(labels[part], outputs[part], **weights)
-    found = [np.array(variable.numpy()) for variable in metric.variables]
+    sums = [np.array(variable.numpy()) for variable in metric.variables]
     metric.reset_state()
-    return found
+    return sums
 
 
 def _same(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:

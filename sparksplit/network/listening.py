@@ -42,12 +42,12 @@ class Network:
         """
         if self.bind is None:
             return otherwise
-        own = list(own_addresses())
+        addresses = list(own_addresses())
         wanted = IPv4Network(self.bind, strict=False) if "/" in self.bind else None
-        for name, address in own:
+        for name, address in addresses:
             if name == self.bind or (wanted is not None and IPv4Address(address) in wanted):
                 return address
-        has = ", ".join(f"{address} ({name})" for name, address in own)
+        has = ", ".join(f"{address} ({name})" for name, address in addresses)
         raise ConfigError(f"bind: {socket.gethostname()} has no address in {self.bind}; it has {has}")
 
     def listen(self, host: str, backlog: int = 128) -> socket.socket:
@@ -90,8 +90,8 @@ ANY = Network()
 
 def parse_ports(text: str) -> tuple[int, int]:
     """Return `40000-40100` as (first, last). Raise ValueError for any other form."""
-    found = re.fullmatch(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*", text, re.ASCII)
-    low, high = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"\s*(\d{1,5})\s*-\s*(\d{1,5})\s*", text, re.ASCII)
+    low, high = (int(match[1]), int(match[2])) if match else (0, 0)
     if not _LOWEST <= low <= high <= _HIGHEST:
         raise ValueError(f"must be two ports from {_LOWEST} to {_HIGHEST}, such as 40000-40100 (is {text!r})")
     return low, high

@@ -75,8 +75,8 @@ class Encrypted:
     def greet(self) -> None:
         """Agree on keys. Raise ConnectionError if the other end has another certificate."""
         self._waiting(self._tls.do_handshake)
-        found = hashlib.sha256(self._tls.getpeercert(binary_form=True) or b"").hexdigest()
-        if self._fingerprint is not None and not hmac.compare_digest(found, self._fingerprint):
+        fingerprint = hashlib.sha256(self._tls.getpeercert(binary_form=True) or b"").hexdigest()
+        if self._fingerprint is not None and not hmac.compare_digest(fingerprint, self._fingerprint):
             raise ConnectionError("its certificate is not the one that was announced")
 
     def recv(self, most: int) -> bytes:

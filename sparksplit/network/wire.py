@@ -53,10 +53,10 @@ class Wire:
         No byte after the hello is read, so the connection can be used without this wire. Raise OSError or ValueError if
         the caller is a stranger.
         """
-        own = secrets.token_bytes(NONCE)
+        own_nonce = secrets.token_bytes(NONCE)
         limit_until(self._socket, deadline)
-        self._socket.sendall(own)
-        self._sends, self._receives = seals(secret, own, self._exactly(NONCE, deadline))
+        self._socket.sendall(own_nonce)
+        self._sends, self._receives = seals(secret, own_nonce, self._exactly(NONCE, deadline))
         return self._greeting(deadline)
 
     def introduce(self, secret: bytes, hello: dict[str, Any], deadline: float) -> dict[str, Any]:
@@ -64,10 +64,10 @@ class Wire:
 
         No byte after the answer is read. Raise OSError or ValueError like `challenge`.
         """
-        theirs, own = self._exactly(NONCE, deadline), secrets.token_bytes(NONCE)
-        self._receives, self._sends = seals(secret, theirs, own)
+        theirs, own_nonce = self._exactly(NONCE, deadline), secrets.token_bytes(NONCE)
+        self._receives, self._sends = seals(secret, theirs, own_nonce)
         limit_until(self._socket, deadline)
-        self._socket.sendall(own)
+        self._socket.sendall(own_nonce)
         self.send(hello)
         return self._greeting(deadline)
 

@@ -138,6 +138,6 @@ class Assembler:
         if not self.looks:
             return None
         columns = {**dict(zip(self._names, tensors, strict=True)), **({} if label is None else {"label": label})}
-        found = self._fit.suspect(columns, row_ids, self._place)
-        self.looks = found is None
-        return found
+        suspect = self._fit.suspect(columns, row_ids, self._place)
+        self.looks = suspect is None
+        return suspect

@@ -84,8 +84,8 @@ class LanesOf:
     """
 
     def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64], at_hand: AtHand | None = None) -> None:
-        own = set(lanes.tolist())
-        self.lane_rows = [rows if lane in own else 0 for lane, rows in enumerate(source.lane_rows)]
+        own_lanes = set(lanes.tolist())
+        self.lane_rows = [rows if lane in own_lanes else 0 for lane, rows in enumerate(source.lane_rows)]
         self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
         self.reader, self.place_of = source.reader, source.place_of
         self.at_hand = source.at_hand if at_hand is None else lambda: at_hand
@@ -143,7 +143,7 @@ class Feed:
         self._even, self._share = 0, None
         if everyone is None:
             self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
-        self._most_rows = max(int(self._lane_rows[own].sum()) for own in everyone or [lanes])
+        self._most_rows = max(int(self._lane_rows[node_lanes].sum()) for node_lanes in everyone or [lanes])
         self._chunk_rows = max(1, chunk_bytes // self._assembler.row_bytes)
         self.max_updates = 1
         """Largest number of mini-batches in each chunk from now on. It may change at any time. The order of rows does

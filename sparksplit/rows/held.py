@@ -39,8 +39,8 @@ class Held:
         start = 0
         for row_ids, tensors, label in self._blocks():
             stop = start + len(row_ids)
-            found = [row_ids, *tensors, *([] if label is None else [label])]
-            for target, values in zip(rows.columns(), found, strict=True):
+            arrays = [row_ids, *tensors, *([] if label is None else [label])]
+            for target, values in zip(rows.columns(), arrays, strict=True):
                 target[start:stop] = values
             start = stop
 
@@ -63,13 +63,13 @@ class Held:
 def _mapped(like: Rows, count: int, folder: Path) -> Rows:
     """Return arrays for `count` rows with the columns of `like`, in files of a new folder in `folder`."""
     with using(str(folder), "cannot be written"):
-        own = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
+        subfolder = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
 
     def room(name: str, column: np.ndarray) -> np.ndarray:
         shape = (count, *column.shape[1:])
         with using(str(folder), "cannot be written"):
-            mapped = np.lib.format.open_memmap(own / f"{name}.npy", "w+", column.dtype, shape)
-            with (own / f"{name}.npy").open("rb+") as file:
+            mapped = np.lib.format.open_memmap(subfolder / f"{name}.npy", "w+", column.dtype, shape)
+            with (subfolder / f"{name}.npy").open("rb+") as file:
                 # Allocate now. On a full disk, a later write to a page would end the process with SIGBUS, without an
                 # error message.
                 os.posix_fallocate(file.fileno(), 0, mapped.offset + mapped.nbytes)
@@ -80,5 +80,5 @@ def _mapped(like: Rows, count: int, folder: Path) -> Rows:
         label = None if like.label is None else room("label", like.label)
         return Rows(room("row-ids", like.row_ids), tensors, label)
     except BaseException:
-        shutil.rmtree(own, ignore_errors=True)
+        shutil.rmtree(subfolder, ignore_errors=True)
         raise

@@ -30,11 +30,11 @@ def transformed(
     Raise InputError, with the function's name, if the number of rows, a shape or a dtype has changed. Errors of the
     function pass through.
     """
-    found: Any = transform(dict(tensors), label, seeds)
+    result: Any = transform(dict(tensors), label, seeds)
     name, rows = name_of(transform), len(seeds)
-    if not isinstance(found, tuple | list) or len(found) != 2 or not isinstance(found[0], Mapping):
-        raise InputError(f"{name}: returned {_kind(found)}; a transform must return (tensors by name, label)")
-    changed, labels = found
+    if not isinstance(result, tuple | list) or len(result) != 2 or not isinstance(result[0], Mapping):
+        raise InputError(f"{name}: returned {_kind(result)}; a transform must return (tensors by name, label)")
+    changed, labels = result
     if set(changed) != set(tensors):
         had, wanted = (", ".join(map(str, names)) or "none" for names in (changed, tensors))
         raise InputError(f"{name}: returned the tensors {had}; a transform must return {wanted}")
@@ -68,7 +68,7 @@ def _checked(name: str, what: str, values: Any, spec: TensorSpec, rows: int) -> 
     return array
 
 
-def _kind(found: Any) -> str:
-    if isinstance(found, tuple | list):
-        return f"{len(found)} values" if len(found) != 2 else f"tensors as a {type(found[0]).__name__}"
-    return "nothing" if found is None else f"a {type(found).__name__}"
+def _kind(result: Any) -> str:
+    if isinstance(result, tuple | list):
+        return f"{len(result)} values" if len(result) != 2 else f"tensors as a {type(result[0]).__name__}"
+    return "nothing" if result is None else f"a {type(result).__name__}"

@@ -19,5 +19,5 @@ def tagged(name: str, configured: Mapping[str, str]) -> dict[str, str]:
     """
     if configured.get("spark.master") != "yarn":
         return {}
-    own = name.split()[:2]
-    return {TAGS: ",".join(dict.fromkeys([*own, *filter(None, configured.get(TAGS, "").split(","))]))}
+    our_tags = name.split()[:2]
+    return {TAGS: ",".join(dict.fromkeys([*our_tags, *filter(None, configured.get(TAGS, "").split(","))]))}

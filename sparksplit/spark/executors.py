@@ -110,7 +110,7 @@ class LostExecutor(NamedTuple):
 
 def lost_executors(sc: SparkContext, since: float = 0.0) -> list[LostExecutor]:
     """Return the executors that Spark has lost, in the order of the losses. since: seconds since 1970."""
-    found = []
+    losses = []
     for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
         one = executors.apply(place)
         if not one.isActive() and one.removeTime().isDefined():
@@ -118,8 +118,8 @@ def lost_executors(sc: SparkContext, since: float = 0.0) -> list[LostExecutor]:
             log = one.executorLogs().get("stderr")
             page = str(log.get()) if log.isDefined() else ""
             lost = LostExecutor(str(one.id()), host_in(one.hostPort()), reason, page)
-            found.append((one.removeTime().get().getTime(), lost))
-    return [lost for when, lost in sorted(found) if when >= 1000 * since]
+            losses.append((one.removeTime().get().getTime(), lost))
+    return [lost for when, lost in sorted(losses) if when >= 1000 * since]
 
 
 def executors_of(sc: SparkContext) -> int:

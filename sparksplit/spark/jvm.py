@@ -78,8 +78,8 @@ class _Limits:
 
 def limits_of(client: Any) -> _Limits:
     """Return the limits of py4j's `client`. Add them if the client has none yet."""
-    found = client.java_parameters
-    return found if isinstance(found, _Limits) else _Limits(client)
+    parameters = client.java_parameters
+    return parameters if isinstance(parameters, _Limits) else _Limits(client)
 
 
 @contextmanager

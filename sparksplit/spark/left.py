@@ -43,10 +43,10 @@ def kill_all(folder: Path) -> None:
 
 def processes(mark: str) -> list[int]:
     """Return the ids of the processes whose environment has `mark`, except this process. Empty without /proc."""
-    wanted, found = f"{MARK}={mark}\0".encode(), []
+    wanted, ids = f"{MARK}={mark}\0".encode(), []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         # Processes may end meanwhile, and other users' processes cannot be read.
         with suppress(OSError):
             if wanted in entry.read_bytes() and entry.parent.name != str(os.getpid()):
-                found.append(int(entry.parent.name))
-    return found
+                ids.append(int(entry.parent.name))
+    return ids

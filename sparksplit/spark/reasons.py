@@ -102,5 +102,5 @@ def executor_error(log: str) -> str | None:
     causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
     thrown = [line for line in lines if line.startswith("Exception in thread ")]
     written = [line.strip() for line in lines if line.strip()][:2]
-    found = [*causes[-1:], *thrown[-1:], *(["; ".join(written)] if written else [])]
-    return " ".join(_JAVA_CLASS.sub("", found[0]).split())[:LONGEST] if found else None
+    reasons = [*causes[-1:], *thrown[-1:], *(["; ".join(written)] if written else [])]
+    return " ".join(_JAVA_CLASS.sub("", reasons[0]).split())[:LONGEST] if reasons else None

@@ -92,8 +92,8 @@ def spark_session(
         spark = _start(wanted, folder)
         stack.callback(_stop, spark)
         try:
-            own = spark.sparkContext._gateway
-            with interruptible(handlers, spark), _where_the_logs_are(spark), watched(own), spark_errors():
+            java_gateway = spark.sparkContext._gateway
+            with interruptible(handlers, spark), _where_the_logs_are(spark), watched(java_gateway), spark_errors():
                 yield spark
         finally:
             with undisturbed():
@@ -261,11 +261,13 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
     try:
         awaited = saying(f"Spark to start on {settings.get('spark.master')}")
         with starting(), awaited, accumulators.guarded(), warnings.catch_warnings():
-            own = gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
-            SparkContext._ensure_initialized(gateway=own)
+            launched = (
+                gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
+            )
+            SparkContext._ensure_initialized(gateway=launched)
             conf = SparkConf()
             # A new JVM already has all settings, and has added the fetched packages to spark.jars.
-            for key, value in settings.items() if own is None else ():
+            for key, value in settings.items() if launched is None else ():
                 conf.set(key, value)
             # In YARN's cluster mode, pyspark looks for --py-files at their paths on the submitting host. YARN ships
             # them anyway.
@@ -323,18 +325,18 @@ def _stop_quietly(spark: SparkSession) -> None:
     from pyspark import SparkContext
 
     try:
-        own = SparkContext._gateway
-        if own is not None and own.proc is not None:
-            _hush(own)
+        java_gateway = SparkContext._gateway
+        if java_gateway is not None and java_gateway.proc is not None:
+            _hush(java_gateway)
         spark.stop()
     except Exception as error:  # the JVM may have ended already, as intended
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
 
 
-def _hush(own: Any) -> None:
+def _hush(java_gateway: Any) -> None:
     """Keep the JVM's threads from printing errors about closed resources at the end. This output bypasses loggers."""
     if not _debugging():
-        java = own.jvm.java
+        java = java_gateway.jvm.java
         java.lang.System.setErr(java.io.PrintStream(java.io.OutputStream.nullOutputStream()))
 
 
@@ -347,12 +349,12 @@ def _stop_at_exit(process: int) -> None:
     """
     from pyspark import SparkContext
 
-    own, context = SparkContext._gateway, SparkContext._active_spark_context
-    if os.getpid() != process or context is None or own is None or own.proc is None:
+    java_gateway, context = SparkContext._gateway, SparkContext._active_spark_context
+    if os.getpid() != process or context is None or java_gateway is None or java_gateway.proc is None:
         return
     try:
-        with py4j_quiet(), limited(own):  # no thread here: Python starts no threads at its end
-            _hush(own)
+        with py4j_quiet(), limited(java_gateway):  # no thread here: Python starts no threads at its end
+            _hush(java_gateway)
             context._jsc.stop()
     except Exception as error:  # the JVM may have ended already, as intended
         logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
@@ -362,23 +364,23 @@ def _end(mark: str) -> None:
     """End the JVM that this process started, and every process that has `mark` in its environment."""
     from pyspark import SparkContext
 
-    own, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    java_gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
     SparkContext._active_spark_context = None
     # Without a gateway, the start was interrupted, so there is nothing to end in order.
-    patience = time.monotonic() + (5 if own else 0)
-    if own is not None:
-        _end_gateway(own)
+    patience = time.monotonic() + (5 if java_gateway else 0)
+    if java_gateway is not None:
+        _end_gateway(java_gateway)
     while left.processes(mark) and time.monotonic() < patience:
         time.sleep(0.05)
     left.kill_all(Path(mark))
 
 
-def _end_gateway(own: Any) -> None:
-    java: subprocess.Popen[bytes] = own.proc
+def _end_gateway(java_gateway: Any) -> None:
+    java: subprocess.Popen[bytes] = java_gateway.proc
     assert java.stdin is not None
     try:
-        with limited(own):
-            own.shutdown()
+        with limited(java_gateway):
+            java_gateway.shutdown()
     except Exception as error:  # as in _stop_quietly
         logging.getLogger(__name__).debug("the JVM did not answer at its end: %s", error)
         java.kill()  # a hanging JVM does not react to anything else

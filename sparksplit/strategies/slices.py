@@ -78,8 +78,8 @@ def summed(collective: Collective, values: Sequence[Any], variables: Sequence[An
     with tf.control_dependencies(rows):
         sums = iter(collective.sum_tensors([value for place, value in enumerate(values) if place not in slices]))
     wholes = {
-        place: tf.math.unsorted_segment_sum(found[: tf.size(union)], union, variables[place].shape[0])
-        for place, union, found in zip(slices, unions, rows, strict=True)
+        place: tf.math.unsorted_segment_sum(row_sums[: tf.size(union)], union, variables[place].shape[0])
+        for place, union, row_sums in zip(slices, unions, rows, strict=True)
     }
     return [
         tf.ensure_shape(wholes[place], variables[place].shape) if place in wholes else next(sums)
@@ -103,8 +103,8 @@ def _summed_rows(collective: Collective, slices: Sequence[Any]) -> tuple[list[An
         after = rounded(totals[number]) - before[number] - counts[number]
         listed.append(tf.pad(part.indices, [[before[number], after]]))
     unions, rows = [], []
-    for number, (part, found) in enumerate(zip(slices, collective.sum_tensors(listed), strict=True)):
-        union = tf.unique(tf.sort(_copy(found)[: totals[number]])).y
+    for number, (part, indices) in enumerate(zip(slices, collective.sum_tensors(listed), strict=True)):
+        union = tf.unique(tf.sort(_copy(indices)[: totals[number]])).y
         # tf.searchsorted does not work on a node without rows.
         places = tf.raw_ops.LowerBound(sorted_inputs=union[None], values=part.indices[None])[0]
         size = rounded(tf.size(union, tf.int64))

@@ -43,17 +43,17 @@ def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
     Raise ValueError, with the rule that the split breaks, if rows would be left out or read twice.
     """
     owned = [split.lanes(lanes, rank, nodes).tolist() for rank in range(nodes)]
-    for rank, own in enumerate(owned):
-        if own != sorted(set(own)) or (own and not 0 <= own[0] <= own[-1] < lanes):
+    for rank, own_lanes in enumerate(owned):
+        if own_lanes != sorted(set(own_lanes)) or (own_lanes and not 0 <= own_lanes[0] <= own_lanes[-1] < lanes):
             raise ValueError(
-                f"lanes({lanes}, {rank}, {nodes}) must be ascending lanes from 0 to {lanes - 1} (is {own})"
+                f"lanes({lanes}, {rank}, {nodes}) must be ascending lanes from 0 to {lanes - 1} (is {own_lanes})"
             )
-    times = [sum(lane in own for own in map(set, owned)) for lane in range(lanes)]
+    times = [sum(lane in own_lanes for own_lanes in map(set, owned)) for lane in range(lanes)]
     must = nodes if split.every_row else 1
-    for lane, found in enumerate(times):
-        if found != must:
+    for lane, owners in enumerate(times):
+        if owners != must:
             every = "every_row" if split.every_row else "not every_row"
-            raise ValueError(f"{every}, so {must} of {nodes} nodes must own each lane (lane {lane} has {found})")
+            raise ValueError(f"{every}, so {must} of {nodes} nodes must own each lane (lane {lane} has {owners})")
     return owned
 
 
@@ -67,19 +67,19 @@ def owned_together(splits: Iterable[Split], lanes: int, nodes: int) -> list[list
 def check_epochs(split: Split, epochs: int, nodes: int) -> None:
     """Raise ValueError, with the rule that the split breaks, if a run would leave out an epoch or run one twice."""
     by_rank = [list(split.epochs(0, epochs, rank, nodes)) for rank in range(nodes)]
-    for rank, own in enumerate(by_rank):
-        if len(own) != len(by_rank[0]):
+    for rank, of_rank in enumerate(by_rank):
+        if len(of_rank) != len(by_rank[0]):
             raise ValueError(
                 f"epochs(0, {epochs}, {rank}, {nodes}) must be as many epochs as those of rank 0, since all nodes run "
-                f"each round together (are {len(own)}, rank 0 has {len(by_rank[0])})"
+                f"each round together (are {len(of_rank)}, rank 0 has {len(by_rank[0])})"
             )
     # Nodes that read all rows run different epochs. Nodes that share the rows all run the same epochs.
-    found = sorted(epoch for own in by_rank for epoch in own) if split.every_row else by_rank[0]
-    wanted = list(range(max(epochs, len(found))))
-    for rank, own in enumerate([found] if split.every_row else by_rank):
-        if own != wanted:
+    covered = sorted(epoch for of_rank in by_rank for epoch in of_rank) if split.every_row else by_rank[0]
+    wanted = list(range(max(epochs, len(covered))))
+    for rank, listed in enumerate([covered] if split.every_row else by_rank):
+        if listed != wanted:
             every, whose = ("every_row", "all nodes") if split.every_row else ("not every_row", f"rank {rank}")
-            shown = ", ".join(map(str, own[:9])) + (", ..." if len(own) > 9 else "")
+            shown = ", ".join(map(str, listed[:9])) + (", ..." if len(listed) > 9 else "")
             raise ValueError(
                 f"{every}, so the epochs(0, {epochs}, rank, {nodes}) of {whose} must be 0 to {len(wanted) - 1}, each "
                 f"once (are {shown})"
@@ -92,9 +92,9 @@ def check_rounds(split: Split, epochs: int, nodes: int) -> None:
     split: a split that `check_epochs` accepts.
     """
     by_rank = [split.epochs(0, epochs, rank, nodes) for rank in range(nodes)]
-    found = [epoch for round_ in zip(*by_rank, strict=True) for epoch in sorted(set(round_))]
-    if found != sorted(found):
-        shown = ", ".join(map(str, found[:9])) + (", ..." if len(found) > 9 else "")
+    by_round = [epoch for round_ in zip(*by_rank, strict=True) for epoch in sorted(set(round_))]
+    if by_round != sorted(by_round):
+        shown = ", ".join(map(str, by_round[:9])) + (", ..." if len(by_round) > 9 else "")
         raise ValueError(f"with early_stop, the epochs of a round must follow those of the round before (are {shown})")
 
 

@@ -176,8 +176,8 @@ class LocalSync:
         is_first = int(self._collective.rank == 0)
         firsts = [tf.cast(variable.value, tf.int64) * is_first for variable in whole]
         given = [*parts, *firsts, rows]
-        found = zip(self._collective.sum_tensors(given), given, strict=True)
-        *sums, total = [tf.ensure_shape(each, like.shape) for each, like in found]
+        pairs = zip(self._collective.sum_tensors(given), given, strict=True)
+        *sums, total = [tf.ensure_shape(each, like.shape) for each, like in pairs]
 
         def apply() -> None:
             averages = [part / tf.cast(total, part.dtype) for part in sums[: len(parts)]]

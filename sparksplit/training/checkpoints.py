@@ -159,11 +159,11 @@ def read(path: str, rank: int) -> Checkpoint:
     If fewer nodes wrote it, several nodes get the same own state.
     """
     progress, files = _description(path)
-    own = _shard(rank % progress.nodes)
-    needed = [name for name in (_STATE, own) if name in files]
+    shard = _shard(rank % progress.nodes)
+    needed = [name for name in (_STATE, shard) if name in files]
     _refuse_missing(path, needed)
     archives = {name: _unpack(filesystem.join(path, name), files[name]) for name in needed}
-    return Checkpoint(progress, archives[_STATE], archives.get(own, {}))
+    return Checkpoint(progress, archives[_STATE], archives.get(shard, {}))
 
 
 def _all(run: str) -> list[str]:

@@ -30,4 +30,4 @@ def spool_bytes(description: Description, lane_rows: Sequence[int], split: Split
     row = 8 + sum(_OFFSET + tensor.row_bytes for tensor in description.tensors)
     if description.label is not None:
         row += description.label.row_bytes + (_OFFSET if description.label.shape else 0)
-    return [row * sum(lane_rows[lane] for lane in own) for own in owned_by_rank(split, len(lane_rows), nodes)]
+    return [row * sum(lane_rows[lane] for lane in lanes) for lanes in owned_by_rank(split, len(lane_rows), nodes)]

@@ -67,11 +67,11 @@ class RunInputs:
     def paths(self) -> dict[str, str]:
         """The paths that the run reads, by the key that names them."""
         functions = _functions(self.config)
-        own = {key: split_name(functions[key])[0] for key in self.sources}
+        files = {key: split_name(functions[key])[0] for key in self.sources}
         paths = self.data.paths
         data = {"data" if len(paths) == 1 else f"data.{place}": path for place, path in enumerate(paths)}
         init = {} if self.config.init is None else {"init": self.config.init}
-        return {**data, **init, **own, **self.config.own_file}
+        return {**data, **init, **files, **self.config.own_file}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
@@ -160,24 +160,24 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 
 def _functions(config: TrainConfig) -> dict[str, str]:
     """Return the functions in the configuration that may be the user's own, by the key that names them."""
-    found = {"model.build": config.model.build}
+    functions = {"model.build": config.model.build}
     if config.transform is not None:
-        found["transform"] = config.transform
+        functions["transform"] = config.transform
     tables = {"strategy": config.strategy, "collective": config.collective}
-    return {**found, **{key: name for key, name in tables.items() if is_own(name)}}
+    return {**functions, **{key: name for key, name in tables.items() if is_own(name)}}
 
 
 def _sources(config: TrainConfig) -> dict[str, str]:
     """Return the text of the user's functions that are in files, by the key that names them."""
-    found = {}
+    sources = {}
     for key, name in _functions(config).items():
         try:
             text = builder_source(name) if key == "model.build" else source_of(name)
         except FunctionError as error:
             raise config.error(key, str(error)) from error
         if text is not None:
-            found[key] = text
-    return found
+            sources[key] = text
+    return sources
 
 
 def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:

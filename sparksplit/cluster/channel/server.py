@@ -251,9 +251,9 @@ class Channel:
                     return {"gathered": message["gather"], "values": ordered}
             if kind == "task" and "reserve" in message:
                 record.reservation = dict(message["reserve"])
-                if None not in (found := [each.reservation for each in self.records]):
+                if None not in (reservations := [each.reservation for each in self.records]):
                     self.changed.set()
-                    return {"reserved": found}
+                    return {"reserved": reservations}
         if "beat" not in message or message["beat"]:
             self.changed.set()
         return None

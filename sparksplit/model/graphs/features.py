@@ -29,16 +29,16 @@ class FeatureInputs:
         flat = {name: _flat(tensor) for name, tensor in tensors.items()}
         pieces = [piece for group in self._plan.groups for piece in _group(group, flat[group.tensor])]
         pieces += [_single(feature, _values(feature, flat)) for feature in self._plan.single]
-        found = {}
+        decoded = {}
         if pieces:
             numbers = tf.concat(pieces, axis=1)
             order = self._plan.order
-            found[NUMBERS] = numbers if order is None else tf.gather(numbers, order, axis=1)
+            decoded[NUMBERS] = numbers if order is None else tf.gather(numbers, order, axis=1)
         for feature in self._plan.own:
             values = _values(feature, flat)
             indices = _bucketed(feature, values) if isinstance(feature, Number) else tf.cast(values, tf.int32)
-            found[feature.column] = tf.reshape(indices, (-1, *self._shapes[feature.column]))
-        return found if len(found) > 1 else next(iter(found.values()))
+            decoded[feature.column] = tf.reshape(indices, (-1, *self._shapes[feature.column]))
+        return decoded if len(decoded) > 1 else next(iter(decoded.values()))
 
 
 def _flat(tensor: Any) -> Any:

@@ -148,8 +148,8 @@ def _numbers(values: Any, dtype: Any, names: list[str]) -> Any:
         whole = tf.cast(tf.where(missing | wrong, tf.constant(0.0, tf.float64), values), dtype)
         whole = whole if least is None else tf.where(missing, tf.constant(least, dtype), whole)
     message = f"the column must hold {wanted}, or NaN for a missing value:"
-    found = tf.reduce_any(wrong, axis=0)
-    with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(found), [message, tf.constant(names)[found]])]):
+    faulty = tf.reduce_any(wrong, axis=0)
+    with tf.control_dependencies([tf.debugging.Assert(~tf.reduce_any(faulty), [message, tf.constant(names)[faulty]])]):
         return tf.identity(whole)
 
 

@@ -42,12 +42,12 @@ class Weights:
 
         columns: stored columns, first the tensors, then the label.
         """
-        own = self.evaluation(columns)
+        of_row = self.evaluation(columns)
         if self._by_class is None:
-            return own
+            return of_row
         classes = tf.constant(self._by_class, tf.as_dtype(keras.config.floatx()))
         of_class = tf.gather(classes, tf.cast(columns[self._label], tf.int64))
-        return of_class if own is None else of_class * own
+        return of_class if of_row is None else of_class * of_row
 
     def evaluation(self, columns: Sequence[Any]) -> Any:
         """Return the weights of validation and test rows, [rows] in Keras's float type. None: each row has weight 1.

@@ -19,7 +19,7 @@ def java_home() -> str:
 
     Raise ConfigError if there is none; the message lists the Javas that were found, and says what to do.
     """
-    found = []
+    javas = []
     home = os.environ.get("JAVA_HOME")
     for origin, program in (
         ("JAVA_HOME", str(Path(home) / "bin" / "java") if home else None),
@@ -31,8 +31,8 @@ def java_home() -> str:
         version, reported_home = _ask(program)
         if version == VERSION:
             return reported_home
-        found.append(f"{origin} has {program}: {'Java ' + version if version else 'not a working Java'}")
-    seen = f" ({'; '.join(found)})" if found else ""
+        javas.append(f"{origin} has {program}: {'Java ' + version if version else 'not a working Java'}")
+    seen = f" ({'; '.join(javas)})" if javas else ""
     raise ConfigError(
         f"Spark needs Java {VERSION}, and none was found{seen}: set JAVA_HOME, or install a runtime with"
         " `pip install 'sparksplit[java]'`"

@@ -64,6 +64,8 @@ def addresses_of(master: str) -> list[tuple[str, int]]:
     """Return (host, port) of each standalone master. Empty for another kind of master or a malformed address."""
     if not master.startswith("spark://"):
         return []
-    found = [re.fullmatch(r"\[?([^\[\]/]+?)]?:(\d{1,5})", part) for part in master.removeprefix("spark://").split(",")]
-    addresses = [(match[1], int(match[2])) for match in found if match]
-    return addresses if len(addresses) == len(found) and all(port < 65536 for _, port in addresses) else []
+    matches = [
+        re.fullmatch(r"\[?([^\[\]/]+?)]?:(\d{1,5})", part) for part in master.removeprefix("spark://").split(",")
+    ]
+    addresses = [(match[1], int(match[2])) for match in matches if match]
+    return addresses if len(addresses) == len(matches) and all(port < 65536 for _, port in addresses) else []

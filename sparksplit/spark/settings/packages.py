@@ -43,9 +43,9 @@ def launch() -> Any:
         os.close(write)
         write = -1
         text = held.all()
-        if found := _NOT_FOUND.search(text):
+        if match := _NOT_FOUND.search(text):
             raise RunError(
-                f"{_coordinates(found[1])} could not be downloaded from Maven Central. Without a "
+                f"{_coordinates(match[1])} could not be downloaded from Maven Central. Without a "
                 "network, list the jar in spark.jars, or copy it into Spark's jars folder"
             ) from None
         print(text, end="", file=sys.stderr)

@@ -49,6 +49,6 @@ def _escaped(text: str) -> str:
     return re.sub(r"[^\w.,/-]", _units, text, flags=re.ASCII)
 
 
-def _units(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass")
+def _units(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2], strict=True))

@@ -52,24 +52,24 @@ def configured() -> dict[str, str]:
         from pyspark import SparkConf, SparkContext
 
         SparkContext._ensure_initialized()  # connects to spark-submit's JVM
-        found = dict(SparkConf().getAll())
-        if found.get("spark.app.name") == Path(sys.argv[0]).name:
-            del found["spark.app.name"]  # spark-submit's default
-        return found
+        settings = dict(SparkConf().getAll())
+        if settings.get("spark.app.name") == Path(sys.argv[0]).name:
+            del settings["spark.app.name"]  # spark-submit's default
+        return settings
     options, _ = _submit_arguments()
     files = [Path(value) for option, value in options if option == _FILE]
     if files and not files[-1].is_file():
         raise ConfigError(
             f"PYSPARK_SUBMIT_ARGS: {_FILE} {files[-1]}: file not found; give the path of an existing file"
         )
-    found = read_defaults(files[-1] if files else conf_folder() / "spark-defaults.conf")
+    settings = read_defaults(files[-1] if files else conf_folder() / "spark-defaults.conf")
     if "MASTER" in os.environ:
-        found.setdefault("spark.master", os.environ["MASTER"])
+        settings.setdefault("spark.master", os.environ["MASTER"])
     for option, value in options:
         key, equals, text = value.partition("=")
         if option in _CONF and equals:
-            found[key] = text
-    return found | {_KEYS[option]: value for option, value in options if option in _KEYS}
+            settings[key] = text
+    return settings | {_KEYS[option]: value for option, value in options if option in _KEYS}
 
 
 def other_arguments() -> list[str]:
@@ -96,8 +96,8 @@ def read_defaults(file: Path) -> dict[str, str]:
     """Return the keys and values of a spark-defaults.conf; {} if the file does not exist."""
     if not file.is_file():
         return {}
-    found = properties.read(file.read_text(encoding="utf-8"))
-    return {key: value.strip(" \t\f") for key, value in found.items()}  # as Spark does
+    defaults = properties.read(file.read_text(encoding="utf-8"))
+    return {key: value.strip(" \t\f") for key, value in defaults.items()}  # as Spark does
 
 
 def _submit_arguments() -> tuple[Sequence[tuple[str, str]], list[str]]:

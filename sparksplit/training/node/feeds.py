@@ -52,11 +52,11 @@ class Feeds:
         if name not in self._process.held_out:
             return None
         source = held.get(name) or data.split(name)
-        own = order.owned_lanes(data.manifest.lanes, member.rank, member.size)
+        own_lanes = order.owned_lanes(data.manifest.lanes, member.rank, member.size)
         batch_size = max(_EVALUATED, self._process.strategy.split.batch_size(self._config.batch_size, member.size))
-        feed = self._feed(source, own, batch_size)
+        feed = self._feed(source, own_lanes, batch_size)
         row_bytes = sum(spec.row_bytes for spec in source.tensors)
-        self._cache = max(0, self._cache - row_bytes * sum(source.lane_rows[lane] for lane in own))
+        self._cache = max(0, self._cache - row_bytes * sum(source.lane_rows[lane] for lane in own_lanes))
         return feed
 
     def by_lane(self, name: str, whole: Feed, held: dict[str, RowSource]) -> Iterator[tuple[int, Iterator[Chunk]]]:
@@ -69,20 +69,24 @@ class Feeds:
         source = held.get(name) or self._process.data.split(name)
         for lane in order.owned_lanes(self._process.data.manifest.lanes, self._member.rank, self._member.size):
             if source.lane_rows[lane]:
-                own = np.array([lane])
+                one_lane = np.array([lane])
                 # Rows that `whole` has at hand are not read again, so they need no readers.
                 readers = self._config.readers if whole.at_hand is None else 0
-                feed = self._feed(LanesOf(source, own, whole.at_hand), own, _EVALUATED, cache=0, readers=readers)
+                feed = self._feed(
+                    LanesOf(source, one_lane, whole.at_hand), one_lane, _EVALUATED, cache=0, readers=readers
+                )
                 yield int(lane), feed.epoch(0)
                 self.end(feed)
 
     def training(self, rows: RowSource, split: Split, sync: Sync, batch_size: int) -> Feed:
         """Return the feed of the training rows, in mini-batches of `batch_size`."""
         lanes, size = self._process.data.manifest.lanes, self._member.size
-        own = split.lanes(lanes, self._member.rank, size)
-        source = LanesOf(rows, own) if split.dealt_apart else rows
+        own_lanes = split.lanes(lanes, self._member.rank, size)
+        source = LanesOf(rows, own_lanes) if split.dealt_apart else rows
         copies = size if sync.every_step and split.every_row else 1
-        return self._feed(source, own, batch_size, training=True, copies=copies, everyone=self._everyone(split, sync))
+        return self._feed(
+            source, own_lanes, batch_size, training=True, copies=copies, everyone=self._everyone(split, sync)
+        )
 
     def end(self, feed: Feed) -> None:
         """Close `feed`, so that the next feed gets its memory."""

@@ -33,10 +33,10 @@ def naming_keys(config: TrainConfig) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        found = _found(error)
+        refusal = _found(error)
         for key, pattern, what in _REASONS:
-            if found is not None and getattr(config, key) and pattern.search(found):
-                raise config.error(key, f"{what} (TensorFlow: {found[:_LONGEST]})") from error
+            if refusal is not None and getattr(config, key) and pattern.search(refusal):
+                raise config.error(key, f"{what} (TensorFlow: {refusal[:_LONGEST]})") from error
         raise
 
 

@@ -304,8 +304,8 @@ class Loop:
         if self._watch is None or record.validation is None:
             return
         value, tally = record.validation[self._watch.metric], self._tally
-        own = 0.0 if self._collective.rank else math.nan if value is None else value
-        (shared,) = self._collective.sum([np.array(own, np.float64)])
+        part = 0.0 if self._collective.rank else math.nan if value is None else value
+        (shared,) = self._collective.sum([np.array(part, np.float64)])
         tally.watched = self._watch.after(tally.watched, float(shared), record.epoch, record.updates)
         if tally.watched.epoch == record.epoch:
             self._hooks.best()

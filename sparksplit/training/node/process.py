@@ -84,10 +84,10 @@ class Process:
             taken = initial_weights.take(self.model, content, self.member.local_dir, apply=payload.checkpoint is None)
         except ValueError as error:
             raise self.config.error("init", f"{file}: {error}") from error
-        found = RunInit(file, initial_weights.digest_of(content), taken.layers, taken.fresh)
+        record = RunInit(file, initial_weights.digest_of(content), taken.layers, taken.fresh)
         if payload.checkpoint is None:
-            self.member.state(init=report.begins_with(found))
-        return found
+            self.member.state(init=report.begins_with(record))
+        return record
 
     def step(self, sync: Any, collective: Any) -> Step:
         """Return the compiled updates with this sync and collective."""
@@ -141,10 +141,10 @@ class Process:
         assert self.receiver is not None
         manifest = self.data.manifest
         files = self.receiver.finish(fed["partitions"])
-        own = np.array(fed["lanes"], np.int64)
+        lanes = np.array(fed["lanes"], np.int64)
         # Other rows are a DataFrame's, and have no place in the data set.
         place = self.data.split("train").place_of if fed["prepared"] else by_id
-        spool = Spool(files, manifest.description, fed["lane_rows"], own, manifest.block_rows, place)
+        spool = Spool(files, manifest.description, fed["lane_rows"], lanes, manifest.block_rows, place)
         if fed["prepared"] and len(self.data.paths) == 1:
             spool.verify(self.data.path, self.data.segments("train"))
         return spool

@@ -50,7 +50,7 @@ class Rounds:
     def passes(self) -> int:
         """Number of the run's epochs that are over at the end of these rounds or, if another stretch follows, of the
         run."""
-        return self.whole[1] if self.whole else max((own[-1] + 1 for own in self.epochs if own), default=0)
+        return self.whole[1] if self.whole else max((epochs[-1] + 1 for epochs in self.epochs if epochs), default=0)
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,15 @@ class Schedule:
         """Return the stretches that are not over after `done` epochs; always at least the last stretch."""
         per_epoch = order.updates_per_epoch(sum(self.lane_rows), self.batch_size)
         before = min(self.epochs, -(-self.after // per_epoch)) if self.after and per_epoch else 0
-        found = []
+        stretches = []
         if done < before or before == self.epochs:
             # A node that was handed its rows has only rows of the strategy's own lanes.
             split = BatchSplit() if self.split.every_row else SharedLanes(self.split)
-            found.append(Stretch(split, False, 0, before, 0, self._steps(split)))
+            stretches.append(Stretch(split, False, 0, before, 0, self._steps(split)))
         if before < self.epochs:
             first = before * per_epoch
-            found.append(Stretch(self.split, True, before, self.epochs, first, self._steps(self.split)))
-        return found
+            stretches.append(Stretch(self.split, True, before, self.epochs, first, self._steps(self.split)))
+        return stretches
 
     def rounds(self, stretch: Stretch, done: int) -> Rounds:
         """Return the rounds of `stretch` that are left after `done` epochs of the run."""
@@ -94,14 +94,14 @@ class Schedule:
 
     def rows_of_batch(self, split: Split) -> int:
         """Return the number of rows in the mini-batches that a node's lanes are dealt into."""
-        own = split.batch_size(self.batch_size, self.nodes)
-        return (self.local_batch_size or own) if split.dealt_apart else own
+        batch_size = split.batch_size(self.batch_size, self.nodes)
+        return (self.local_batch_size or batch_size) if split.dealt_apart else batch_size
 
     def _steps(self, split: Split) -> int:
         rows = sum(self.lane_rows)
         if split.dealt_apart:
             owned = (split.lanes(self.lanes, rank, self.nodes) for rank in range(self.nodes))
-            rows = max(sum(self.lane_rows[lane] for lane in own) for own in owned)
+            rows = max(sum(self.lane_rows[lane] for lane in lanes) for lanes in owned)
         return order.updates_per_epoch(rows, self.rows_of_batch(split))
 
     def _whole(self, stretch: Stretch) -> tuple[int, int] | None:
@@ -109,7 +109,7 @@ class Schedule:
             return None
         last = self.stretches(stretch.until)[-1]
         epochs = [last.split.epochs(last.begins, last.until, rank, self.nodes) for rank in range(self.nodes)]
-        return last.first + len(epochs[0]) * last.steps, max(own[-1] + 1 for own in epochs)
+        return last.first + len(epochs[0]) * last.steps, max(of_rank[-1] + 1 for of_rank in epochs)
 
 
 def step_at(stretch: Stretch, rounds: int, step: int) -> int:

@@ -68,11 +68,11 @@ class State:
             return
         metrics = self._step.metric_sums()
         self._saver.wait()
-        own, state = self._copied(self._own()), dict(metrics)
+        own_state, state = self._copied(self._own()), dict(metrics)
         if member.rank == 0:
             state |= {**self._copied({**named("v", self._common()), **self._sync.state()}), **self._best}
         self._saver.begin(
-            lambda gather: checkpoints.write(payload.fence, progress, state, own, member.rank, gather, keep)
+            lambda gather: checkpoints.write(payload.fence, progress, state, own_state, member.rank, gather, keep)
         )
 
     def keep_best(self) -> None:
@@ -102,14 +102,14 @@ class State:
         digest = hashlib.sha256()
         for variable in self._model.trainable_variables:
             digest.update(variable.numpy().tobytes())
-        own = digest.hexdigest()[:16]
+        trained = digest.hexdigest()[:16]
         # Frozen weights are never exchanged, so they must have been the same from the start.
         for variable in constants(self._model):
             digest.update(variable.numpy().tobytes())
         all_digests = self._member.gather(f"weights {when}", digest.hexdigest()[:16])
         if len(set(all_digests)) > 1:
             raise RunError(f"the nodes' weights differ {when}: {_by_rank(all_digests)}")
-        return own
+        return trained
 
     def loss_scale(self, progress: Progress) -> LossScale | None:
         """Return the present factor of the loss; None if the loss is not scaled. progress: the run's."""
@@ -157,16 +157,16 @@ class State:
     def _restore(self, path: str) -> Progress:
         member = self._member
         checkpoint = checkpoints.read(path, member.rank)
-        progress, own = checkpoint.progress, checkpoint.own
+        progress, own_state = checkpoint.progress, checkpoint.own
         assign("v", self._common(), checkpoint.state, path)
         self._sync.restore(checkpoint.state)
         self._best = {name: array for name, array in checkpoint.state.items() if name.startswith(_BEST)}
         # With another number of nodes, each node gets the whole optimizer state of one earlier node. Parts of the state
         # mean nothing alone: Adam corrects its averages by the number of updates. Random states are not passed on,
         # because several nodes may get the state of the same earlier node.
-        assign(_APART, self._apart(), own, path)
+        assign(_APART, self._apart(), own_state, path)
         if progress.nodes == member.size:
-            assign(_RANDOM, self._process.random_states(), own, path)
+            assign(_RANDOM, self._process.random_states(), own_state, path)
         self._step.restore_metrics(checkpoint.state)
         passed_on = not self._sync.every_step and progress.nodes != member.size
         resumed = Resumed(progress.update, progress.nodes, member.size, "passed on" if passed_on else None)

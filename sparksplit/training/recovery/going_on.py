@@ -29,8 +29,8 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
     """
     if options.restart:
         return None
-    own: set[str] = set() if inputs.has_frame else {inputs.hash()}
-    hashes = inputs.hashes() if options.resume else own
+    own_hashes: set[str] = set() if inputs.has_frame else {inputs.hash()}
+    hashes = inputs.hashes() if options.resume else own_hashes
     try:
         output.decide(options.overwrite, hashes)
         return hashes
@@ -71,11 +71,11 @@ def told_how(output: Output, reached: Callable[[], int] = lambda: 0, unit: str =
         yield
     except BaseException as error:
         try:
-            found = checkpoints.latest(output.folder)
-            if found is None and isinstance(error, UsageError):
+            checkpoint = checkpoints.latest(output.folder)
+            if checkpoint is None and isinstance(error, UsageError):
                 output.abandon()
             elif not isinstance(error, UsageError):
-                say(_left(found, reached(), unit))
+                say(_left(checkpoint, reached(), unit))
         except Exception as other:
             log.debug("%s: could not be looked at: %s", output.folder, other)
         raise

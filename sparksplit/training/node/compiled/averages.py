@@ -20,13 +20,13 @@ def agree(model: Any, optimizer: Any, rows: int, collective: Collective) -> None
     rows: rows that this node has trained on since the last time.
     The mean of the nodes' moving averages is the moving average of the nodes' mean weights.
     """
-    own = [average for _, average in averages(optimizer, model.trainable_variables)]
-    if not own or collective.size == 1:
+    variables = [average for _, average in averages(optimizer, model.trainable_variables)]
+    if not variables or collective.size == 1:
         return
-    parts = [part * part.dtype.type(rows) for part in widened([average.numpy() for average in own])]
+    parts = [part * part.dtype.type(rows) for part in widened([average.numpy() for average in variables])]
     *sums, total = collective.sum([*parts, np.array(rows, np.int64)])
     if total:
-        for average, part in zip(own, sums, strict=True):
+        for average, part in zip(variables, sums, strict=True):
             average.assign(part / part.dtype.type(total))
 
 

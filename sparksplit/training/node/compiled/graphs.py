@@ -121,8 +121,8 @@ class Graphs:
             return list(like)
 
         # TensorFlow traces the first branch first.
-        found: list[Any] = tf.cond(any_rows, some, lambda: self.nothing(like))
-        return found
+        parts: list[Any] = tf.cond(any_rows, some, lambda: self.nothing(like))
+        return parts
 
     def _state(self) -> list[Any]:
         """Return the averaged state's values, none narrower than float32. A precision of 8 bits is too coarse for a

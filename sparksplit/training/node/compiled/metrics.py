@@ -66,25 +66,25 @@ class Metrics:
         If these states would be large, return their sum over all nodes. The sum goes on in one node, so the last digits
         of the same run would then differ.
         """
-        own = [np.asarray(variable.numpy()) for variable in self.variables()]
-        if collective.size * sum(array.nbytes for array in own) > _MOST_BYTES:
-            found = self._summed(collective)
+        arrays = [np.asarray(variable.numpy()) for variable in self.variables()]
+        if collective.size * sum(array.nbytes for array in arrays) > _MOST_BYTES:
+            states = self._summed(collective)
         else:
-            by_rank = [np.zeros((collective.size, *array.shape), array.dtype) for array in own]
-            for each, array in zip(by_rank, own, strict=True):
+            by_rank = [np.zeros((collective.size, *array.shape), array.dtype) for array in arrays]
+            for each, array in zip(by_rank, arrays, strict=True):
                 each[collective.rank] = array
-            found = collective.sum(by_rank)
-        return {f"m{place:04d}": np.array(value) for place, value in enumerate(found)}
+            states = collective.sum(by_rank)
+        return {f"m{place:04d}": np.array(value) for place, value in enumerate(states)}
 
     def restore(self, sums: Mapping[str, Array], collective: Collective) -> None:
         """Go on from the result of `sums`. With another number of nodes, rank 0 takes the counts of all nodes."""
         rank, size = collective.rank, collective.size
         for place, variable in enumerate(self.variables()):
-            found = sums[f"m{place:04d}"]
-            if found.ndim > len(variable.shape) and len(found) == size:
-                variable.assign(found[rank])
+            state = sums[f"m{place:04d}"]
+            if state.ndim > len(variable.shape) and len(state) == size:
+                variable.assign(state[rank])
             elif rank == 0:
-                variable.assign(found.sum(axis=0, dtype=found.dtype) if found.ndim > len(variable.shape) else found)
+                variable.assign(state.sum(axis=0, dtype=state.dtype) if state.ndim > len(variable.shape) else state)
 
     def _summed(self, collective: Collective) -> list[Array]:
         return collective.sum([np.asarray(variable.numpy()) for variable in self.variables()])

@@ -219,8 +219,8 @@ class Step:
         """
         rows = self._see(chunks)
         sums = [np.array(each.numpy()) for each in self._sums]
-        own = [*sums, *([np.array(rows, np.int64)] if len(sums) == 1 else [])]
-        return {LOSS: own, **self._metrics.states()}
+        of_loss = [*sums, *([np.array(rows, np.int64)] if len(sums) == 1 else [])]
+        return {LOSS: of_loss, **self._metrics.states()}
 
     def _value_of(self, name: str, sums: Sequence[Array]) -> float:
         """Return the loss or a metric for these sums; NaN for the loss if all rows have weight 0."""
