@@ -118,8 +118,8 @@ def errno_of(error: BaseException) -> int | None:
         if isinstance(error, kind):
             return number
     text = str(error)
-    if found := _IN_TEXT.findall(text):
-        return int(found[-1])
+    if numbers := _IN_TEXT.findall(text):
+        return int(numbers[-1])
     for words, number in _IN_WORDS.items():
         if words in text:
             return number
@@ -137,9 +137,9 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     number = errno_of(error)
     if number == errno.ENOENT:
         return Missing(f"{place}: does not exist")
-    own = error.strerror if isinstance(error, OSError) else None
-    reason = own or " ".join(str(error).split())
-    if number is not None and (not reason or _IN_TEXT.search(reason) or (not own and os.strerror(number) in reason)):
+    text = error.strerror if isinstance(error, OSError) else None
+    reason = text or " ".join(str(error).split())
+    if number is not None and (not reason or _IN_TEXT.search(reason) or (not text and os.strerror(number) in reason)):
         reason = os.strerror(number)
     return (InputError if number in _GIVEN else Passing)(f"{place}: {problem}: {reason}")
 

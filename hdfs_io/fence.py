@@ -27,9 +27,9 @@ _TRIES = 20
 
 def check_owner(path: str, owner: str) -> None:
     """Raise RunError if `owner` (Output.owner) no longer owns the output. The message names the new owner."""
-    found = lease.read(lease.file_of(path))
-    if found is None or found.owner != owner:
-        who = f": {found}" if found else ""
+    holder = lease.read(lease.file_of(path))
+    if holder is None or holder.owner != owner:
+        who = f": {holder}" if holder else ""
         raise RunError(f"{path}: another run has taken over this output; this one ends{who}")
 
 

@@ -203,10 +203,10 @@ def entries(path: str) -> dict[str, FileFacts | None]:
     """Return the sorted names in the folder `path`, with facts (None for folders). Empty if the folder is missing."""
     filesystem, inner = resolve(path)
     with _named(path):
-        found = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
+        infos = filesystem.get_file_info(fs.FileSelector(inner, allow_not_found=True))
     return {
         info.base_name: None if info.type == fs.FileType.Directory else _facts(info)
-        for info in sorted(found, key=lambda info: str(info.base_name))
+        for info in sorted(infos, key=lambda info: str(info.base_name))
     }
 
 
@@ -214,9 +214,9 @@ def tree(path: str) -> dict[str, FileFacts]:
     """Return the facts of all files in the folder `path` and its sub-folders, by sorted relative path."""
     filesystem, inner = resolve(path)
     with _named(path):
-        found = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
+        infos = filesystem.get_file_info(fs.FileSelector(inner, recursive=True))
     start = len(inner.rstrip("/")) + 1
-    files = {str(info.path)[start:]: _facts(info) for info in found if info.type == fs.FileType.File}
+    files = {str(info.path)[start:]: _facts(info) for info in infos if info.type == fs.FileType.File}
     return dict(sorted(files.items()))
 
 
@@ -257,11 +257,11 @@ def make_folder(path: str, parents: bool = True) -> None:
 
 def missing(path: str) -> list[str]:
     """Return the folder `path` and its parents that do not exist, innermost first."""
-    found = []
+    folders = []
     while not exists(path):
-        found.append(path)
+        folders.append(path)
         path = parent(path)
-    return found
+    return folders
 
 
 def remove_empty(paths: Sequence[str]) -> None:

@@ -34,8 +34,8 @@ def default_authority() -> str:
         raise InputError(
             "HADOOP_CONF_DIR is not set. Set it to the folder of core-site.xml, or write paths as hdfs://HOST:PORT/..."
         )
-    found = f"is {uri}, not hdfs://..." if uri else "is missing"
-    raise InputError(f"{folder}/core-site.xml: fs.defaultFS {found}. Set it, or write paths as hdfs://HOST:PORT/...")
+    problem = f"is {uri}, not hdfs://..." if uri else "is missing"
+    raise InputError(f"{folder}/core-site.xml: fs.defaultFS {problem}. Set it, or write paths as hdfs://HOST:PORT/...")
 
 
 def with_port(authority: str) -> str:
@@ -74,10 +74,10 @@ def umask() -> int:
     """
     text = os.environ.get(_UMASK) or _settings("hdfs-site.xml").get(_UMASK_KEY)
     text = text or _settings("core-site.xml").get(_UMASK_KEY) or _DEFAULT_UMASK
-    found = int(text, 8) if _OCTAL.fullmatch(text) else _symbolic(text)
-    if found is None:
+    mask = int(text, 8) if _OCTAL.fullmatch(text) else _symbolic(text)
+    if mask is None:
         raise InputError(f"{_UMASK_KEY}: must be octal such as 027, or u=rwx,g=rx,o= (is {text!r})")
-    return found
+    return mask
 
 
 def _symbolic(text: str) -> int | None:
@@ -99,8 +99,8 @@ def _symbolic(text: str) -> int | None:
 
 def for_executors() -> dict[str, str]:
     """Return the environment variables that make executors write to HDFS with this process's umask and user."""
-    found = {_UMASK: f"{umask():03o}"}
-    return found | ({_USER: os.environ[_USER]} if os.environ.get(_USER) else {})
+    variables = {_UMASK: f"{umask():03o}"}
+    return variables | ({_USER: os.environ[_USER]} if os.environ.get(_USER) else {})
 
 
 def _folder() -> Path | None:

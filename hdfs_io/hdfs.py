@@ -83,14 +83,14 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         folder = selector.base_dir
         try:
-            found = self._do(folder, lambda client: list(client.list_status(folder, selector.recursive)))
+            statuses = self._do(folder, lambda client: list(client.list_status(folder, selector.recursive)))
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
             raise
-        if any(not status.isdir and status.path.rstrip("/") == folder.rstrip("/") for status in found):
+        if any(not status.isdir and status.path.rstrip("/") == folder.rstrip("/") for status in statuses):
             raise NotADirectoryError(f"{folder} is a file")
-        return [_file_info(status, status.path) for status in found]
+        return [_file_info(status, status.path) for status in statuses]
 
     def create_dir(self, path: str, recursive: bool) -> None:
         permission = 0o777 & ~hadoop_conf.umask()

@@ -145,30 +145,30 @@ class Lease:
         """Return once no other command holds the lease. The lease is not taken. Raise OutputInUse if another command
         holds it. Wait if it is not clear whether that command still runs.
         """
-        found = read(self.file)
-        if found is not None and not found.gone:
-            self._watch(found)
+        other = read(self.file)
+        if other is not None and not other.gone:
+            self._watch(other)
 
     def _take(self) -> bool:
         """Take the lease. Return False if another command is just taking it over, or has just given it back. Raise
         OutputInUse.
         """
-        found = read(self.file)
-        if found is not None and not found.gone:
-            found = self._watch(found)
-        if self._create(self.file) if found is None else self._take_over(self.file, found):
+        other = read(self.file)
+        if other is not None and not other.gone:
+            other = self._watch(other)
+        if self._create(self.file) if other is None else self._take_over(self.file, other):
             return True
         now = read(self.file)
-        if now is not None and now != found and not now.gone:
+        if now is not None and now != other and not now.gone:
             raise in_use(self.path, now)
         return False
 
-    def _watch(self, found: Holder) -> Holder | None:
-        """Wait until the lease of `found` has ended, and return the lease that is there then. Raise OutputInUse if it
+    def _watch(self, other: Holder) -> Holder | None:
+        """Wait until the lease of `other` has ended, and return the lease that is there then. Raise OutputInUse if it
         does not end.
         """
-        if found.here:
-            raise in_use(self.path, found)
+        if other.here:
+            raise in_use(self.path, other)
         written, old = filesystem.modified(self.file), age(self.file)
         if old is None:  # given back, and perhaps taken by another command since
             now = read(self.file)
@@ -177,7 +177,7 @@ class Lease:
         log.warning(
             "%s: is being written by %s; waiting up to %.0f s to see whether that command still runs",
             self.path,
-            found,
+            other,
             patience,
         )
         end = self._clock() + patience
@@ -192,9 +192,9 @@ class Lease:
             if now is None or now.gone:
                 return now
             # A lease of another version cannot be read, but its timestamp shows that it is being renewed.
-            if now != found or filesystem.modified(self.file) not in (None, written):
+            if now != other or filesystem.modified(self.file) not in (None, written):
                 raise in_use(self.path, now)
-        return found
+        return other
 
     def _take_over(self, file: str, ended: Holder) -> bool:
         """Replace the ended lease `ended` in `file` by this one. Return False if another command was faster."""
@@ -228,13 +228,13 @@ class Lease:
         """Raise OutputInUse if another command holds the lease now, or held it for a while: it may have filled the
         output.
         """
-        found = read(self.file)
-        if found is None:
+        current = read(self.file)
+        if current is None:
             raise OutputInUse(
                 f"{self.path}: another command has written this output in the meantime; run this command again"
             )
-        if found.owner != self.holder.owner:
-            raise in_use(self.path, found)
+        if current.owner != self.holder.owner:
+            raise in_use(self.path, current)
 
     def tell(self, application_id: str | None) -> None:
         """Add the Spark application's id, once known, to the lease that other commands read.
@@ -326,10 +326,10 @@ def left_over(path: str, found: Mapping[str, FileFacts | None]) -> list[str]:
     """
     lease = filesystem.name(file_of(path))
     parts = re.compile(rf"\.*{re.escape(lease)}(\.([0-9a-f]{{{_SHORT}}}|{_NO_OWNER}|{_NEXT}))+")
-    own = found.get(lease)
-    if own is None:
+    of_lease = found.get(lease)
+    if of_lease is None:
         return []
-    old = own.modified - EXPIRE_SECONDS * 1e9
+    old = of_lease.modified - EXPIRE_SECONDS * 1e9
     return [name for name, facts in found.items() if facts and facts.modified < old and parts.fullmatch(name)]
 
 
@@ -362,8 +362,8 @@ def _parsed(content: bytes) -> Holder:
 
 def is_owner(path: str, owner: str) -> bool:
     """Whether `owner` (Holder.owner) holds the lease on the output `path`."""
-    found = read(file_of(path))
-    return found is not None and found.owner == owner
+    holder = read(file_of(path))
+    return holder is not None and holder.owner == owner
 
 
 def in_use(path: str, holder: Holder) -> OutputInUse:

@@ -53,10 +53,10 @@ def find(paths: Sequence[str]) -> Found:
     origins: list[tuple[str, str]] = []
     columns = []
     for root in roots:
-        if found := files_in(root):
-            columns.append((root, folder_columns(root, [name for name, _ in found])))
-        files += found
-        origins += [(name, root) for name, _ in found]
+        if in_root := files_in(root):
+            columns.append((root, folder_columns(root, [name for name, _ in in_root])))
+        files += in_root
+        origins += [(name, root) for name, _ in in_root]
     if not files:
         raise InputError(
             f"{paths[0]}: {'the folder holds no rows' if filesystem.is_folder(roots[0]) else 'it holds no rows'}"
@@ -84,10 +84,10 @@ def expand(path: str) -> list[str]:
     if not _WILD.search(whole) or filesystem.exists(whole):
         return [whole]
     authority = whole[: whole.index("/", len("hdfs://"))] if whole.startswith("hdfs://") else ""
-    found: set[str] = set()
+    matches: set[str] = set()
     for one in alternatives(whole[len(authority) :]):
-        found.update(_matches(authority + "/", one.strip("/").split("/")))
-    return sorted(found)
+        matches.update(_matches(authority + "/", one.strip("/").split("/")))
+    return sorted(matches)
 
 
 def alternatives(pattern: str) -> Iterator[str]:
@@ -141,11 +141,11 @@ def choices(path: str) -> list[list[str]]:
 
     `{mon,tue}/*.{csv,tsv}` gives two patterns for `mon` and two for `tue`.
     """
-    found: dict[str, list[str]] = {}
+    by_start: dict[str, list[str]] = {}
     for one in [path] if filesystem.exists(path) else alternatives(path):
         wild = _WILD.search(one)
-        found.setdefault(one[: wild.start()] if wild else one, []).append(one)
-    return list(found.values())
+        by_start.setdefault(one[: wild.start()] if wild else one, []).append(one)
+    return list(by_start.values())
 
 
 def above(pattern: str) -> str:
@@ -199,10 +199,10 @@ def with_outer(found: Found, asked: Collection[str]) -> Found:
         parts = folder.split("/")
         above = takewhile(lambda part: "=" in part, reversed(parts[: len(parts) - len(found.columns)]))
         names = [unquote(part.partition("=")[0]) for part in above]
-        own = [name if name in asked and name not in found.columns else "" for name in names]
-        while own and not own[-1]:
-            own.pop()
-        columns.append((folder, tuple(reversed(own))))
+        kept = [name if name in asked and name not in found.columns else "" for name in names]
+        while kept and not kept[-1]:
+            kept.pop()
+        columns.append((folder, tuple(reversed(kept))))
     return replace(found, columns=(*alike(columns), *found.columns))
 
 
@@ -227,4 +227,4 @@ def folder_values(found: Found) -> dict[str, set[str]]:
                 raise InputError(
                     f"{folder}: the percent-encoded bytes in {part!r} are not UTF-8; rename the folder"
                 ) from None
-    return {name: own - {*NO_VALUE} for name, own in values.items()}
+    return {name: texts - {*NO_VALUE} for name, texts in values.items()}

@@ -46,8 +46,8 @@ def is_own(command: str, name: str) -> bool:
     """
     if unfinished := _TEMPORARY.fullmatch(name):
         name = unfinished[1]
-    own = (CONFIG, SUCCESS, *_NAMES[command])
-    return name.startswith(PREFIX) or any(fnmatchcase(name, each) for each in own)
+    patterns = (CONFIG, SUCCESS, *_NAMES[command])
+    return name.startswith(PREFIX) or any(fnmatchcase(name, each) for each in patterns)
 
 
 def mark_of(content: bytes) -> dict[str, Any]:

@@ -132,8 +132,8 @@ class Output:
     def _tidy(self) -> None:
         """Give back the lease, and remove the fence, of a command that was killed after it had completed the output."""
         try:
-            found = lease.read(self.lease.file)
-            if found is not None and found.gone:
+            holder = lease.read(self.lease.file)
+            if holder is not None and holder.gone:
                 try:
                     self.lease.acquire()
                     if any(name.startswith(PREFIX) for name in filesystem.listing(self.path)):
@@ -157,36 +157,36 @@ class Output:
         with another configuration or from other input. Regardless of `overwrite`, raise UsageError if the folder is not
         an output of this command, lies in an input, or holds an input.
         """
-        found = self._look(self.path)
+        existing = self._look(self.path)
         if problem := overlap(self.path, self.inputs):
             raise UsageError(problem)
         self.folder, self.extending = self.path, False
-        if found is not None and not found.complete:
-            return self._unfinished(found, overwrite, going_on)
-        begun = self._look(self._next) if going_on and (overwrite or found is None) else None
+        if existing is not None and not existing.complete:
+            return self._unfinished(existing, overwrite, going_on)
+        begun = self._look(self._next) if going_on and (overwrite or existing is None) else None
         if begun is not None and begun.config_hash in (going_on or ()) and not (overwrite and begun.extends):
             self.folder = self._next
             return "resume"
-        if found is None:
+        if existing is None:
             return "fresh"
         if overwrite:
             self.folder = self._next
             return "fresh"
-        same = found.config_hash == self.config_hash
-        if same and (self.input_hash is None or self._input_hash_now() == found.input_hash):
+        same = existing.config_hash == self.config_hash
+        if same and (self.input_hash is None or self._input_hash_now() == existing.input_hash):
             return "done"
-        if self._extends(found.keys, found.config_hash):
+        if self._extends(existing.keys, existing.config_hash):
             return self._extended()
-        other = ", but its input has changed since it was made" if same else self._other(found, ", made ")
+        other = ", but its input has changed since it was made" if same else self._other(existing, ", made ")
         raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it")
 
-    def _unfinished(self, found: _Found, overwrite: bool, going_on: Collection[str] | None) -> Decision:
+    def _unfinished(self, existing: _Found, overwrite: bool, going_on: Collection[str] | None) -> Decision:
         """Return the decision for the unfinished output at `path`; see `decide`."""
-        if going_on is not None and found.config_hash in going_on:
+        if going_on is not None and existing.config_hash in going_on:
             return "resume"
         if going_on is None or overwrite:
             return "fresh"
-        raise OtherUnfinished(f"{self.path}: is unfinished{self._other(found, ', ')}", found.config_hash)
+        raise OtherUnfinished(f"{self.path}: is unfinished{self._other(existing, ', ')}", existing.config_hash)
 
     def _extended(self) -> Decision:
         """Return the decision if a complete output is extended; see `decide`.
@@ -231,13 +231,13 @@ class Output:
         extends = mark.get("extends") is True
         return _Found(command, *hashes, SUCCESS in names, keys if isinstance(keys, dict) else {}, extends)
 
-    def _other(self, found: _Found, how: str) -> str:
-        """Return the text that says that the configuration of `found` differs, with the known keys. Empty if it does
+    def _other(self, existing: _Found, how: str) -> str:
+        """Return the text that says that the configuration of `existing` differs, with the known keys. Empty if it does
         not differ.
         """
-        if found.config_hash == self.config_hash:
+        if existing.config_hash == self.config_hash:
             return ""
-        return f"{how}with another configuration{said(differences(found.keys, self.keys))}"
+        return f"{how}with another configuration{said(differences(existing.keys, self.keys))}"
 
     @contextmanager
     def staging(self) -> Iterator[str]:

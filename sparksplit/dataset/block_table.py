@@ -104,13 +104,13 @@ def segments(folder: str, split: str, lanes: range | None = None) -> dict[int, l
     crc32 = table.column("crc32").combine_chunks()
     values = pc.list_flatten(crc32).to_numpy()
     ends = np.cumsum(pc.list_value_length(crc32).to_numpy())
-    found: dict[int, list[Segment]] = {}
+    by_lane: dict[int, list[Segment]] = {}
     rows = zip(*(table.column(name).to_pylist() for name in columns[:-1]), ends.tolist(), strict=True)
     start = 0
     for path, lane, group, offset, count, end in rows:
-        found.setdefault(lane, []).append(Segment(path, group, offset, count, values[start:end]))
+        by_lane.setdefault(lane, []).append(Segment(path, group, offset, count, values[start:end]))
         start = end
-    return found
+    return by_lane
 
 
 def _read(folder: str, split: str, columns: list[str], lanes: range | None = None) -> pa.Table:

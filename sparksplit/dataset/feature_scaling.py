@@ -78,23 +78,23 @@ def by_feature(features: Sequence[Number | Date], moments: Moments) -> dict[str,
 
     Raise InputError, which names the column, if statistics are not finite.
     """
-    found, start = {}, 0
+    by_column, start = {}, 0
     for feature in features:
-        own = found[feature.column] = moments.part(start, start + feature.values)
+        part = by_column[feature.column] = moments.part(start, start + feature.values)
         start += feature.values
-        if isinstance(feature, Number) and feature.log1p and (own.min == -np.inf).any():
+        if isinstance(feature, Number) and feature.log1p and (part.min == -np.inf).any():
             raise InputError(
                 f"features.{feature.column}.log1p: log(1 + x) needs values above -1, and the column has smaller ones; "
                 "clip them (clip: [0, 1e9])"
             )
-        if not np.isfinite([own.mean, own.std]).all():
+        if not np.isfinite([part.mean, part.std]).all():
             # Buckets use the raw numbers.
             bare = isinstance(feature, Date) or feature.buckets is not None
             raise InputError(
-                f"column {feature.column}: values from {own.min.min():g} to {own.max.max():g} are too large "
+                f"column {feature.column}: values from {part.min.min():g} to {part.max.max():g} are too large "
                 f"for a standard deviation in float64{'' if bare else f'; clip them (features.{feature.column}.clip)'}"
             )
-    return found
+    return by_column
 
 
 def scaled(

@@ -154,13 +154,13 @@ def inputs(features: list[Number | Category | Date | Text]) -> dict[str, tuple[i
 
     `numbers` comes first, if it exists. The inputs of indices follow in the order of the features.
     """
-    own = categories(features)
-    width = sum(_width(feature) for feature in features if feature.column not in own)
-    found: dict[str, tuple[int, ...]] = {NUMBERS: (width,)} if width else {}
+    indexed = categories(features)
+    width = sum(_width(feature) for feature in features if feature.column not in indexed)
+    shapes: dict[str, tuple[int, ...]] = {NUMBERS: (width,)} if width else {}
     for feature in features:
-        if feature.column in own:
-            found[feature.column] = (feature.values,) if isinstance(feature, Text) or feature.values > 1 else ()
-    return found
+        if feature.column in indexed:
+            shapes[feature.column] = (feature.values,) if isinstance(feature, Text) or feature.values > 1 else ()
+    return shapes
 
 
 def _width(feature: Number | Category | Date | Text) -> int:

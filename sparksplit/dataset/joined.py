@@ -51,10 +51,10 @@ def open_joined(paths: str | Sequence[str], verify: bool = True) -> PreparedData
     """
     folders: dict[str, str] = {}
     for path in [paths] if isinstance(paths, str) else paths:
-        found = expand(path)
-        if not found:
+        matches = expand(path)
+        if not matches:
             raise InputError(f"{path}: no file or folder matches this pattern")
-        for folder in found:
+        for folder in matches:
             real = filesystem.real(folder)
             if real in folders:
                 raise InputError(f"{folder}: is listed twice, so its rows would count twice; remove one")
@@ -122,8 +122,8 @@ class JoinedSplit(PreparedSplit):
     def _find(self, row_id: int) -> str | None:
         for part in self._parts:
             with BlockReader(part, self._name, columns=[]) as reader:
-                if (found := reader.find(row_id)) is not None:
-                    return found
+                if (place := reader.find(row_id)) is not None:
+                    return place
         return None
 
 
@@ -145,13 +145,13 @@ def pieces(rows: I64, block_rows: int, block: int) -> list[Piece]:
     full = np.cumsum(rows // block_rows)
     if block < full[-1]:
         part = int(np.searchsorted(full, block, side="right"))
-        own = block - int(full[part] - rows[part] // block_rows)
-        return [Piece(part, own, 0, block_rows)]
+        in_part = block - int(full[part] - rows[part] // block_rows)
+        return [Piece(part, in_part, 0, block_rows)]
     rest = rows % block_rows
     ends = np.cumsum(rest)
     first = (block - int(full[-1])) * block_rows
     last = min(first + block_rows, int(ends[-1]))
-    found = np.flatnonzero((rest > 0) & (ends > first) & (ends - rest < last))
+    parts = np.flatnonzero((rest > 0) & (ends > first) & (ends - rest < last))
     return [
         Piece(
             part,
@@ -159,7 +159,7 @@ def pieces(rows: I64, block_rows: int, block: int) -> list[Piece]:
             max(0, first - int(ends[part] - rest[part])),
             min(int(rest[part]), last - int(ends[part] - rest[part])),
         )
-        for part in found.tolist()
+        for part in parts.tolist()
     ]
 
 
@@ -175,10 +175,10 @@ class JoinedReader:
 
     def read(self, lane: int, block: int) -> Block:
         """Return block `block` of `lane`. Raise the errors of BlockReader.read."""
-        found = pieces(self._rows[:, lane], self._block_rows, block) if block >= 0 else []
-        if not found:
+        parts = pieces(self._rows[:, lane], self._block_rows, block) if block >= 0 else []
+        if not parts:
             raise IndexError(f"lane {lane} has no block {block}")
-        blocks = [_cut(self._reader(piece.part).read(lane, piece.block), piece) for piece in found]
+        blocks = [_cut(self._reader(piece.part).read(lane, piece.block), piece) for piece in parts]
         if len(blocks) == 1:
             return blocks[0]
         names = blocks[0].tensors
@@ -285,14 +285,14 @@ def _summed(lists: Sequence[list[Any] | None]) -> list[Any] | None:
 def _pooled(spec: TensorSpec, splits: Sequence[SplitFacts]) -> Statistics:
     total = Moments()
     for split in splits:
-        found = split.statistics[spec.name]
-        count = split.rows * spec.values - found.missing
+        of_split = split.statistics[spec.name]
+        count = split.rows * spec.values - of_split.missing
         if count:
             part = Moments()
-            part.count[:], part.min[:], part.max[:] = count, found.min, found.max
-            part.mean[:], part.squares[:] = found.mean, found.std**2 * count
+            part.count[:], part.min[:], part.max[:] = count, of_split.min, of_split.max
+            part.mean[:], part.squares[:] = of_split.mean, of_split.std**2 * count
             total.merge(part)
-        total.missing += found.missing
+        total.missing += of_split.missing
     return total.whole()
 
 

@@ -55,19 +55,19 @@ class LabelSums:
     def to_json(self) -> dict[str, Any]:
         """Return the sums as JSON, to send them from an executor to the driver."""
         arrays = {"counts": self.counts, "weights": self.weights}
-        found: dict[str, Any] = {name: array.tolist() for name, array in arrays.items() if array is not None}
-        return found if self._numbers is None else {**found, "numbers": self._numbers.to_json()}
+        sums: dict[str, Any] = {name: array.tolist() for name, array in arrays.items() if array is not None}
+        return sums if self._numbers is None else {**sums, "numbers": self._numbers.to_json()}
 
     def facts(self) -> dict[str, Any]:
         """Return the manifest's `label_weights` and `label_means`."""
-        found: dict[str, Any] = {"label_weights": None, "label_means": None}
+        entries: dict[str, Any] = {"label_weights": None, "label_means": None}
         if self.weights is not None:
-            found["label_weights"] = _rounded(self.weights, self.weights.max(initial=0.0))
+            entries["label_weights"] = _rounded(self.weights, self.weights.max(initial=0.0))
         if self._numbers is not None:
             numbers = self._numbers
             widest = np.maximum(np.abs(numbers.min), np.abs(numbers.max)) if numbers.count.any() else numbers.mean
-            found["label_means"] = _rounded(numbers.mean, widest)
-        return found
+            entries["label_means"] = _rounded(numbers.mean, widest)
+        return entries
 
 
 def _rounded(values: F64, sizes: Any) -> list[float]:
@@ -76,6 +76,6 @@ def _rounded(values: F64, sizes: Any) -> list[float]:
     """
     with np.errstate(all="ignore"):
         units = np.ldexp(1.0, np.maximum(np.frexp(sizes)[1] - 40, -1000))
-        found = np.round(values / units) * units
-    rounded: list[float] = np.where(np.isfinite(found), found, 0.0).tolist()
+        multiples = np.round(values / units) * units
+    rounded: list[float] = np.where(np.isfinite(multiples), multiples, 0.0).tolist()
     return rounded

@@ -99,8 +99,8 @@ def labels_of(
         name: {label: rows for label, rows in counts[name].items() if known and label not in known}
         for name in SPLITS[1:]
     }
-    found = {name: sum(of_split.values()) for name, of_split in left.items() if of_split}
-    if found and unseen == "error":
+    unseen_rows = {name: sum(of_split.values()) for name, of_split in left.items() if of_split}
+    if unseen_rows and unseen == "error":
         raise InputError(f"{place}: {_unseen(left)}{_hint(kind, declared)}")
     check_two(known, place)
     classes = [str(label) for label in sorted(known)]
@@ -111,7 +111,7 @@ def labels_of(
                 "rename the label"
             )
         classes.append(UNKNOWN)
-    return Labels(classes, found)
+    return Labels(classes, unseen_rows)
 
 
 def fitted_labels(
@@ -128,14 +128,14 @@ def fitted_labels(
         return Labels(None if label is None else label.classes)
     known = set(values.to_pylist())
     left = {name: {each: rows for each, rows in of.items() if each not in known} for name, of in counts.items()}
-    found = {name: sum(of.values()) for name, of in left.items() if of}
-    if found and not label.unknown and unseen != "drop":
-        name = next(iter(found))
+    unseen_rows = {name: sum(of.values()) for name, of in left.items() if of}
+    if unseen_rows and not label.unknown and unseen != "drop":
+        name = next(iter(unseen_rows))
         raise InputError(
             f"{place}: label {min(left[name])!r} ({name} split) is not one of the fitted classes; "
             "unseen_labels: drop leaves such rows out"
         )
-    return Labels(label.classes, found)
+    return Labels(label.classes, unseen_rows)
 
 
 def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:
@@ -184,8 +184,8 @@ def rounded(numbers: npt.NDArray[Any]) -> F64:
 def wide(numbers: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Return which `rounded` labels float32 cannot hold."""
     with np.errstate(over="ignore"):
-        found: npt.NDArray[np.bool_] = np.isfinite(numbers) & (numbers.astype(np.float32) != numbers)
-    return found
+        mask: npt.NDArray[np.bool_] = np.isfinite(numbers) & (numbers.astype(np.float32) != numbers)
+    return mask
 
 
 def parsed_numbers(column: pa.Array) -> F64:
@@ -207,13 +207,13 @@ def indices(labels: pa.Array | pa.ChunkedArray, values: pa.Array, unknown: bool)
     """Return the class index of each raw label, int64, by `known_values`. Any other label gets the index of
     `<unknown>`, or null if that class does not exist.
     """
-    found = pc.index_in(labels, value_set=values).cast(pa.int64())
-    return found.fill_null(len(values)) if unknown else found
+    index = pc.index_in(labels, value_set=values).cast(pa.int64())
+    return index.fill_null(len(values)) if unknown else index
 
 
 def places(label: Any, labels: pa.Array) -> npt.NDArray[np.int64]:
     """Return the position of each raw label in `labels`, -1 if it is not there: int64 [rows]."""
     column = label if isinstance(label, pa.Array | pa.ChunkedArray) else pa.array(label, type=labels.type)
-    found = pc.index_in(column, value_set=labels)
-    array: npt.NDArray[np.int64] = found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    index = pc.index_in(column, value_set=labels)
+    array: npt.NDArray[np.int64] = index.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     return array

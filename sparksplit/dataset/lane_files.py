@@ -85,10 +85,10 @@ class Layout:
 
     def moments(self) -> dict[str, Moments]:
         """Return empty statistics for every tensor, and for the label if it is scaled."""
-        found = {tensor.name: Moments(self._measured(tensor)) for tensor in self.tensors}
+        by_name = {tensor.name: Moments(self._measured(tensor)) for tensor in self.tensors}
         if self.by_label and self.label is not None:
-            found[OF_LABEL] = Moments(self.label.values)
-        return found
+            by_name[OF_LABEL] = Moments(self.label.values)
+        return by_name
 
     def _measured(self, tensor: TensorSpec) -> int:
         """Return how many of a tensor's values have their own statistics; 1: one for all values together."""
@@ -112,10 +112,10 @@ class Layout:
         Raise InputError if a feature's statistics are not finite.
         """
         features = {name: feature_scaling.measured(self.features, name) for name in moments}
-        found = {name: of_tensor for name, of_tensor in moments.items() if not features[name]}
-        for name, own in features.items():
-            found |= feature_scaling.by_feature(own, moments[name])
-        return found
+        by_name = {name: of_tensor for name, of_tensor in moments.items() if not features[name]}
+        for name, members in features.items():
+            by_name |= feature_scaling.by_feature(members, moments[name])
+        return by_name
 
 
 @dataclass
@@ -403,8 +403,8 @@ def fit_label(moments: dict[str, Moments], label: LabelSpec | None) -> LabelSpec
 
     Return the label unchanged if `moments` has no statistics of it. A constant is only shifted.
     """
-    found = moments.get(OF_LABEL)
-    if found is None or label is None:
+    of_label = moments.get(OF_LABEL)
+    if of_label is None or label is None:
         return label
-    offset, scale = offset_and_scale(found.min, found.max, found.mean, found.std, "standard")
+    offset, scale = offset_and_scale(of_label.min, of_label.max, of_label.mean, of_label.std, "standard")
     return label.model_copy(update={"offset": numbers(offset), "scale": numbers(scale)})

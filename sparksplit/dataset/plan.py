@@ -130,13 +130,13 @@ class Plan:
 
         rows: in each file, int64 [files]; used only if `cuts_lanes`
         """
-        found = np.zeros(self.files, np.int64)
+        earlier = np.zeros(self.files, np.int64)
         for split in self.splits:
             if split.per_lane > 1:
                 mine = slice(split.first, split.first + split.files)
                 of_lanes = rows[mine].reshape(-1, split.per_lane)
-                found[mine] = (np.cumsum(of_lanes, axis=1) - of_lanes).reshape(-1)
-        return found
+                earlier[mine] = (np.cumsum(of_lanes, axis=1) - of_lanes).reshape(-1)
+        return earlier
 
     def split_of(self, file: int) -> str:
         """Return the split of a file."""

@@ -82,14 +82,14 @@ class PreparedDataSet:
         for name, split in self.manifest.splits.items():
             if not split.files:
                 continue
-            found = filesystem.listing(filesystem.join(self.path, name))
+            sizes = filesystem.listing(filesystem.join(self.path, name))
             known = self.files(name)
             if len(known) != split.files:
                 place = block_table.path_of(self.path, name)
                 raise damaged(place, f"it lists {len(known)} files, but the manifest has {split.files}")
             for path, size in known.items():
                 place = filesystem.join(self.path, path)
-                there = found.get(path.rpartition("/")[2])
+                there = sizes.get(path.rpartition("/")[2])
                 if there is None:
                     raise InputError(f"{place}: file not found, although the data set lists it")
                 if there != size:
@@ -177,11 +177,11 @@ class PreparedSplit:
 
     def place_of(self, row_id: int) -> str:
         """Return where the row with this row_id (unsigned) is, in words. Searches the row's lane."""
-        found = None
+        place = None
         with suppress(SparksplitError):  # report the row's problem even if the row cannot be located
-            found = self._find(row_id)
+            place = self._find(row_id)
         named = f"row_id {row_ids.signed(np.array([row_id], np.uint64))[0]}"
-        return f"{self._data.path}, {self._name}: {named}" if found is None else f"{found} ({named})"
+        return f"{self._data.path}, {self._name}: {named}" if place is None else f"{place} ({named})"
 
     def _find(self, row_id: int) -> str | None:
         """Return the row's file, row group and position; None if no file has it."""
@@ -262,8 +262,8 @@ class BlockReader:
             for segment in self._segments.get(lane, ())
             if segment.offset < stop and start < segment.offset + segment.rows
         ]
-        found = parts[0] if len(parts) == 1 else self._block(pa.concat_tables([table for table, _ in parts]))
-        table, arrays = found
+        joined = parts[0] if len(parts) == 1 else self._block(pa.concat_tables([table for table, _ in parts]))
+        table, arrays = joined
         if table.num_rows != stop - start:
             place = block_table.path_of(self._path, self._split)
             raise damaged(place, f"{table.num_rows} of the {stop - start} rows of a block of lane {lane}")
@@ -283,18 +283,18 @@ class BlockReader:
         """Return the rows of a block in the segment's file, verified."""
         group = segment.first_row_group + block - segment.offset // self._block_rows
         place = f"{filesystem.join(self._path, segment.path)}: row group {group}"
-        table, found = self._read(segment.path, group)
+        table, arrays = self._read(segment.path, group)
         if table.num_rows != rows:
             raise damaged(place, f"it has {table.num_rows} rows, but {rows} were written")
         if self._verify:
-            label = [] if found.label is None else [found.label]
+            label = [] if arrays.label is None else [arrays.label]
             crc, known = (
-                crc32([found.ids, *found.tensors.values(), *label]),
+                crc32([arrays.ids, *arrays.tensors.values(), *label]),
                 segment.crc32[group - segment.first_row_group],
             )
             if crc != known:
                 raise damaged(place, f"its checksum is {crc:08x}, but was {known:08x} when it was written")
-        return table, found
+        return table, arrays
 
     def _read(self, path: str, group: int) -> tuple[pa.Table, _Arrays]:
         try:

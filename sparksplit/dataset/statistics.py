@@ -106,11 +106,11 @@ class Moments:
     def part(self, start: int, stop: int) -> Moments:
         """Return the statistics of the features from `start` to before `stop`."""
         rows = (self.count.sum() + self.missing) / len(self.count)
-        found = Moments(stop - start)
+        part = Moments(stop - start)
         for key in _ARRAYS:
-            setattr(found, key, getattr(self, key)[start:stop])
-        found.missing = int(rows * (stop - start) - found.count.sum())
-        return found
+            setattr(part, key, getattr(self, key)[start:stop])
+        part.missing = int(rows * (stop - start) - part.count.sum())
+        return part
 
     def to_json(self) -> dict[str, Any]:
         """Return the state as JSON, to send it from an executor to the driver. Floats keep their bits."""

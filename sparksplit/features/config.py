@@ -124,8 +124,8 @@ class FeatureConfig(Config):
                 "without since, because the other values are sines and cosines",
             ),
         ):
-            if without and (found := sorted(self.model_fields_set & keys)):
-                return found[0], why
+            if without and (unused := sorted(self.model_fields_set & keys)):
+                return unused[0], why
         return None
 
 

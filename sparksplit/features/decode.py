@@ -72,11 +72,11 @@ class Plan:
 
 def plan(features: Sequence[Feature]) -> Plan:
     """Return the plan for these features."""
-    own = categories(list(features))
+    indexed = categories(list(features))
     places: dict[str, list[int]] = {}
     start = 0
     for feature in features:
-        if feature.column not in own:
+        if feature.column not in indexed:
             width = inputs([feature])[NUMBERS][0]
             places[feature.column] = list(range(start, start + width))
             start += width

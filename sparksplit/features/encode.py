@@ -55,14 +55,14 @@ def index_array(feature: Category | Text, texts: pa.Array) -> Array:
         indices = token_indices(feature, texts)
     else:
         # Look up each different text once, because there are usually few.
-        found = pc.fill_null(texts, "").dictionary_encode()
-        entries = found.dictionary
+        encoded = pc.fill_null(texts, "").dictionary_encode()
+        entries = encoded.dictionary
         if feature.hash is None:
             known = vocabulary_indices(entries, feature.vocabulary)
         else:
             known = (1 + siphash(entries, HASH_KEY) % np.uint64(feature.hash)).astype(np.int32)
         known = np.where(pc.equal(entries, "").to_numpy(zero_copy_only=False), MISSING, known)
-        indices = known[found.indices.to_numpy()][:, None]
+        indices = known[encoded.indices.to_numpy()][:, None]
     return indices.astype(index_dtype(feature.size))
 
 

@@ -57,10 +57,10 @@ def doubt(name: str, values: pa.Array) -> str | None:
 
 
 def _of_whole_numbers(name: str, numbers: pa.Array) -> str | None:
-    found = numbers.to_numpy()
-    if found.min() >= 1900_01_01 and found.max() <= 2100_12_31 and _formats(numbers[:_LOOKED_AT].cast(pa.string())):
+    values = numbers.to_numpy()
+    if values.min() >= 1900_01_01 and values.max() <= 2100_12_31 and _formats(numbers[:_LOOKED_AT].cast(pa.string())):
         return _dates(name, ["yyyyMMdd"])
-    return _id(name) if (np.diff(found) > 0).all() else None
+    return _id(name) if (np.diff(values) > 0).all() else None
 
 
 def _formats(texts: pa.Array) -> list[str]:

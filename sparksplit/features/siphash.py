@@ -71,8 +71,8 @@ def text_bytes(texts: pa.Array) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.i
 
 
 def _words(data: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]) -> U64:
-    found = data[places[:, None] + np.arange(8)]
-    return np.ascontiguousarray(found).view("<u8")[:, 0].astype(np.uint64)
+    octets = data[places[:, None] + np.arange(8)]
+    return np.ascontiguousarray(octets).view("<u8")[:, 0].astype(np.uint64)
 
 
 def _absorb(state: list[U64], words: U64) -> None:

@@ -91,12 +91,12 @@ class Table:
         """
         order = {tensor.dtype: place for place, tensor in enumerate(self.tensors)}
         ends: dict[str, int] = {}
-        found = {}
+        by_column = {}
         for column in self.columns:
             if column.dtype is not None:
-                found[column.name] = order[column.dtype], ends.get(column.dtype, 0)
-                ends[column.dtype] = found[column.name][1] + column.values
-        return found
+                by_column[column.name] = order[column.dtype], ends.get(column.dtype, 0)
+                ends[column.dtype] = by_column[column.name][1] + column.values
+        return by_column
 
     def feature(self, column: Column) -> Feature:
         """Return `column` as an unfitted feature.
@@ -106,18 +106,20 @@ class Table:
         config = column.config
         tensor, place = self.places.get(column.name, (0, 0))
         name = self.tensors[tensor].name if column.dtype is not None else ""
-        own: dict[str, Any] = {
+        common: dict[str, Any] = {
             "column": column.name, "type": column.type, "tensor": name, "place": place, "values": column.values
         }  # fmt: skip
         if column.kind == "number":
             clip = None if config.clip is None else (config.clip[0], config.clip[1])
             encoding = config.encoding or "one-hot"
-            return Number(**own, clip=clip, log1p=config.log1p, indicator=config.indicator, encoding=encoding)
+            return Number(**common, clip=clip, log1p=config.log1p, indicator=config.indicator, encoding=encoding)
         if column.kind == "date":
-            return Date(**own, moment=column.moment, format=column.format, parts=date_parts(column), since=config.since)
+            return Date(
+                **common, moment=column.moment, format=column.format, parts=date_parts(column), since=config.since
+            )
         if column.kind == "category":
-            return Category(**own, hash=config.hash, encoding=config.encoding or "embedding")
-        return Text(**own, unit=config.unit, lowercase=config.lowercase)
+            return Category(**common, hash=config.hash, encoding=config.encoding or "embedding")
+        return Text(**common, unit=config.unit, lowercase=config.lowercase)
 
     @property
     def kinds(self) -> dict[str, Kind]:
@@ -286,8 +288,8 @@ def _dtype(kind: str, settled: Kind, dtype: str | None, format: str | None) -> s
     if settled == "date":
         return "int32" if kind == "date" or (format is not None and not times.has_time(format)) else "int64"
     element = kind[6:-1] if kind.startswith("array<") else kind
-    own = _DTYPES.get(element, "float64")
-    return dtype if dtype is not None and own.startswith("float") else own
+    native = _DTYPES.get(element, "float64")
+    return dtype if dtype is not None and native.startswith("float") else native
 
 
 def date_parts(column: Column) -> list[Parts]:

@@ -47,13 +47,13 @@ _SHOWN = {"year": "2024", "month": "05", "day": "01", "hour": "12", "minute": "3
 
 def check_format(text: str) -> str:
     """Return `text` if it is a valid format. Raise ValueError otherwise."""
-    found: list[str] = []
+    fields: list[str] = []
     loose = ""  # letters of one or two digits, with only digits since
     for letters, literal in _parts(text):
         if letters and letters not in _LETTERS:
             known = ", ".join(each for each in _LETTERS if not each.startswith("S"))
             raise ValueError(f"must consist of {known}, S to SSSSSSSSS, separators and 'quoted text' (is {text!r})")
-        found += [_LETTERS[letters][0]] if letters else []
+        fields += [_LETTERS[letters][0]] if letters else []
         if letters in ("M", "d", "H"):
             if loose:
                 raise ValueError(
@@ -64,20 +64,20 @@ def check_format(text: str) -> str:
         elif literal and not literal.isdigit():
             loose = ""
     order = ("hour", "minute", "second", "fraction")
-    given = [name for name in order if name in found]
-    if len(set(found)) < len(found) or not {"year", "month", "day"} <= set(found) or given != [*order[: len(given)]]:
+    given = [name for name in order if name in fields]
+    if len(set(fields)) < len(fields) or not {"year", "month", "day"} <= set(fields) or given != [*order[: len(given)]]:
         raise ValueError(f"must have yyyy, MM and dd, each once, then optionally HH, mm, ss and S (is {text!r})")
     return text
 
 
 def _parts(format: str) -> list[tuple[str, str]]:
     """Return (pattern letters, "") or ("", literal text) for each part of a format."""
-    found = []
+    parts = []
     for part in _PARTS.finditer(format):
         quoted, letter, mark = part.groups()
         literal = mark if quoted is None else quoted.replace("''", "'") or "'"
-        found.append((part[0], "") if letter else ("", literal))
-    return found
+        parts.append((part[0], "") if letter else ("", literal))
+    return parts
 
 
 def has_time(format: str) -> bool:
@@ -132,8 +132,8 @@ def parsed(texts: pa.Array, moment: bool, format: str | None = None) -> tuple[np
     none = pa.repeat("", len(texts))
 
     def group(name: str, behind: str = "") -> pa.Array:
-        found = pc.fill_null(pc.struct_field(fields, name), "") if name in names else none
-        return pc.binary_join_element_wise(found, behind, "")
+        part = pc.fill_null(pc.struct_field(fields, name), "") if name in names else none
+        return pc.binary_join_element_wise(part, behind, "")
 
     year, month, day = (_number(group(name)) for name in ("year", "month", "day"))
     good = matched & (year >= 1) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= month_days(year, month))

@@ -43,9 +43,9 @@ def token_indices(feature: Text, texts: pa.Array) -> npt.NDArray[np.int32]:
 
     texts: pa.string(); a null has no tokens.
     """
-    found = tokens(texts, feature.unit, feature.lowercase)
-    offsets = found.offsets.to_numpy().astype(np.int64)
-    offsets, values = offsets - offsets[0], found.flatten()
+    lists = tokens(texts, feature.unit, feature.lowercase)
+    offsets = lists.offsets.to_numpy().astype(np.int64)
+    offsets, values = offsets - offsets[0], lists.flatten()
     counts = np.diff(offsets)
     place = np.arange(len(values)) - np.repeat(offsets[:-1], counts)
     row = np.repeat(np.arange(len(texts)), counts)

@@ -37,8 +37,8 @@ def predict_rows(path: str, frame: pd.DataFrame) -> pd.DataFrame:
     for start in range(0, max(1, len(frame)), _ROWS):
         rows = np.arange(start, min(start + _ROWS, len(frame)), dtype=np.int64)
         some = {name: tensor[start : start + _ROWS] for name, tensor in tensors.items()}
-        found = predict(trained, model, SplitRows("", rows, some, None, {}))
-        tables.append(columns.table(rows, "", {}, found))
+        predicted = predict(trained, model, SplitRows("", rows, some, None, {}))
+        tables.append(columns.table(rows, "", {}, predicted))
     predictions: pd.DataFrame = pa.concat_tables(tables).drop_columns([ROW_ID]).to_pandas()
     return predictions.set_index(frame.index)
 
@@ -82,14 +82,14 @@ def _of_numbers(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
         column = _number(_column(frame, name))
         if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
             raise InputError(f"{_PLACE}: column {name!r} is {column.type}, but must be numbers")
-        found, wrong = numbers(column, spec.numpy_dtype, gaps, True)
+        array, wrong = numbers(column, spec.numpy_dtype, gaps, True)
         if wrong.any():
             row = int(wrong.argmax())
             value = column[row].as_py()
             missing = "has a missing value, and the model has no value to fill it with"
             said = f"holds {value}, which is not {spec.dtype}" if value is not None else missing
             raise InputError(f"{_PLACE}: row {frame.index[row]}: column {name!r} {said}")
-        values.append(found)
+        values.append(array)
     return np.column_stack(values).reshape(-1, *spec.shape)
 
 
@@ -99,12 +99,12 @@ def _column(frame: pd.DataFrame, name: str) -> pa.Array:
         hint = did_you_mean(name, [str(other) for other in frame.columns])
         raise InputError(f"{_PLACE}: has no column {name!r}, which the model was trained on; it has {there}{hint}")
     try:
-        found = pa.Array.from_pandas(frame[name])
+        column = pa.Array.from_pandas(frame[name])
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"{_PLACE}: column {name!r} has values of several types: {error}") from error
-    found = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
-    found = found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
-    return found.cast(pa.string()) if pa.types.is_large_string(found.type) else found
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
 
 
 def _as_fitted(feature: Feature, column: pa.Array) -> pa.Array:

@@ -141,8 +141,8 @@ class RawRows(InputRows):
             # Leave the default dtype to the format. Otherwise values would be rounded that are bad rows in `preprocess`
             # with this configuration.
             dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
-            own = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
-            raw = raw.model_copy(update=own)
+            update = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
+            raw = raw.model_copy(update=update)
         elif raw.uses("size") and len(shape := tensors[0].shape) == 3:
             sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
             raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})

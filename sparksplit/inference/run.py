@@ -200,14 +200,14 @@ def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
             raise (InputError if fact.usage else RunError)(fact.error)
     counted = {}
     for split, (expected, checksum) in rows.expected.items():
-        found = sum(fact.rows.get(split, 0) for fact in facts)
+        rows_out = sum(fact.rows.get(split, 0) for fact in facts)
         summed = sum(fact.checksums.get(split, 0) for fact in facts) % 2**64
-        if found != expected or checksum not in (None, summed):
+        if rows_out != expected or checksum not in (None, summed):
             raise RunError(
-                f"{rows.place}: {split}: {expected} rows in, {found} rows out (checksum {summed}, not {checksum}); "
+                f"{rows.place}: {split}: {expected} rows in, {rows_out} rows out (checksum {summed}, not {checksum}); "
                 "this is a defect of sparksplit"
             )
-        counted[split] = found
+        counted[split] = rows_out
     if not sum(counted.values()):
         raise InputError(f"{rows.place}: has no rows to predict")
     unknown = sum(fact.unknown for fact in facts)

@@ -76,7 +76,7 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
     """Predict `rows`, write the predictions, and count rows and scores."""
     facts = Facts()
     file = PartFile(job.folder, attempt_name(part, attempt))
-    found: dict[str, ClassScores | NumberScores] = {}
+    by_split: dict[str, ClassScores | NumberScores] = {}
     try:
         model = None
         for given in rows:
@@ -87,7 +87,7 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
             for batch in _batches(given, job.batch_size):
                 predictions = predict(job.trained, model, batch)
                 file.write(job.columns.table(batch.row_ids, batch.split, batch.kept, predictions))
-                _count(facts, found, batch, predictions)
+                _count(facts, by_split, batch, predictions)
         file.close()
     except SparksplitError as error:
         file.abort()
@@ -96,7 +96,7 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
         file.abort()
         raise
     facts.file = file.name if file.rows else None
-    facts.scores = {split: scores.to_json(score) for split, score in found.items()}
+    facts.scores = {split: scores.to_json(score) for split, score in by_split.items()}
     return facts
 
 
@@ -138,7 +138,7 @@ def _batches(rows: SplitRows, size: int) -> Iterator[SplitRows]:
 
 
 def _count(
-    facts: Facts, found: dict[str, ClassScores | NumberScores], rows: SplitRows, predictions: Predictions
+    facts: Facts, by_split: dict[str, ClassScores | NumberScores], rows: SplitRows, predictions: Predictions
 ) -> None:
     split = rows.split
     facts.rows[split] = facts.rows.get(split, 0) + len(rows.row_ids)
@@ -148,13 +148,13 @@ def _count(
         return
     weight = rows.tensors.get(WEIGHT)
     if predictions.probabilities is None:
-        number = found.setdefault(split, NumberScores())
+        number = by_split.setdefault(split, NumberScores())
         assert isinstance(number, NumberScores)
         number.update(rows.label, predictions.prediction.reshape(rows.label.shape), weight)
         return
     known = np.all(rows.label.reshape(len(rows.label), -1) >= 0, axis=1)
     facts.unknown += int(len(known) - known.sum())
-    score = found.setdefault(split, ClassScores())
+    score = by_split.setdefault(split, ClassScores())
     assert isinstance(score, ClassScores)
     weight = None if weight is None else weight[known]
     assert predictions.logs is not None

@@ -127,11 +127,11 @@ def _rows(count: int, kind: str = "") -> str:
 
 def tally_of(counted: Iterable[tuple[str, int, BadRow]]) -> Tally:
     """Return the tally of (kind, number of rows, first row of this kind)."""
-    found = sorted(counted, key=lambda each: (-each[1], each[0]))
+    ordered = sorted(counted, key=lambda each: (-each[1], each[0]))
     counts: dict[str, int] = {}
-    for kind, rows, _ in found:
+    for kind, rows, _ in ordered:
         counts[kind] = counts.get(kind, 0) + rows
-    first = min((row for _, _, row in found), key=lambda row: (not row.fatal, place_of(row)), default=None)
+    first = min((row for _, _, row in ordered), key=lambda row: (not row.fatal, place_of(row)), default=None)
     return Tally(dict(sorted(counts.items(), key=lambda each: -each[1])), first)
 
 
@@ -151,10 +151,10 @@ def tally(bad: DataFrame) -> Tally:
     from pyspark.sql import functions as sql
 
     first = sql.min(sql.struct(*_ORDER)).alias("first")
-    found = bad.groupBy("kind", "fatal").agg(sql.count("*").alias("rows"), first).collect()
+    groups = bad.groupBy("kind", "fatal").agg(sql.count("*").alias("rows"), first).collect()
     counted = tally_of(
         (row["kind"], row["rows"], BadRow(**row["first"].asDict(), fatal=row["fatal"], kind=row["kind"]))
-        for row in found
+        for row in groups
     )
     if counted.first is None or counted.first.row >= 0:
         return counted

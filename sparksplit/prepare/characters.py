@@ -11,17 +11,17 @@ _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\([0-7]{3})|\^([A-_])")
 def delimiter(text: str) -> str:
     """Return the character that `text` stands for: the character itself, a name or an escape. Raise ValueError
     otherwise."""
-    found = _MARKS.get(text, text)
+    character = _MARKS.get(text, text)
     if escape := _ESCAPE.fullmatch(text):
         hexadecimal, octal, control = escape.groups()
-        found = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else ord(control) - ord("@"))
-    if len(found) != 1 or not found.isascii() or found in '"\r\n\0':
+        character = chr(int(hexadecimal, 16) if hexadecimal else int(octal, 8) if octal else ord(control) - ord("@"))
+    if len(character) != 1 or not character.isascii() or character in '"\r\n\0':
         names = ", ".join(name for name in _MARKS if name.isalpha())
         raise ValueError(
             "must be one ASCII character that is neither a quote nor a line end, "
             f"or one of {names}, or like \\t, \\x01, \\001 or ^A (is {text!r})"
         )
-    return found
+    return character
 
 
 def mark(text: str) -> str:

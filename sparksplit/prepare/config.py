@@ -308,8 +308,8 @@ class PreprocessConfig(Config):
 
     def hashed(self) -> dict[str, Any]:
         """The values that can change the result."""
-        own = self.model_dump(exclude={"input", *unhashed(PreprocessConfig)})
-        return {**own, "input": self.input.located(), "rules": RULES}
+        values = self.model_dump(exclude={"input", *unhashed(PreprocessConfig)})
+        return {**values, "input": self.input.located(), "rules": RULES}
 
     @property
     def patience(self) -> Patience:

@@ -57,8 +57,10 @@ def check(config: PreprocessConfig) -> None:
 def effective(config: AnyPreprocess) -> AnyPreprocess:
     """Return `config` as it takes effect. `input.validation` sets the fraction `validation` to 0. Windows are cut by
     time."""
-    own = {} if config.input.validation is None else {"validation": 0.0}
-    return config.model_copy(update={**own, "cut": timed(config)}) if own or config.input.windows else config
+    fractions = {} if config.input.validation is None else {"validation": 0.0}
+    return (
+        config.model_copy(update={**fractions, "cut": timed(config)}) if fractions or config.input.windows else config
+    )
 
 
 def _check_used(config: Config, format_name: str) -> None:

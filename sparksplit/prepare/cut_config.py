@@ -29,12 +29,12 @@ def moment(value: int | str) -> int:
             raise ValueError(f"must fit in 64 bits (is {value})")
         return value
     try:
-        found = datetime.fromisoformat(value.strip())
+        parsed = datetime.fromisoformat(value.strip())
     except ValueError:
         raise ValueError(
             f"must be a date or a time like 2024-05-01 or 2024-05-01T12:30:00+02:00, or a whole number (is {value!r})"
         ) from None
-    since = (found if found.tzinfo else found.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    since = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 

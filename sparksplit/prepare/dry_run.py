@@ -106,8 +106,8 @@ def features(config: PreprocessConfig, source: Source, rows: pa.Table | None) ->
         if name in values:
             lines.append(("", looks.shown(values[name])))
             kind = "number" if source.table is None else source.table.kinds.get(name)
-            own = given.get(name, FeatureConfig())
-            asked = config.fitted is not None or own.asked is not None or own.hash is not None
+            feature = given.get(name, FeatureConfig())
+            asked = config.fitted is not None or feature.asked is not None or feature.hash is not None
             doubt = None if asked or kind not in ("number", "category") else looks.doubt(name, values[name])
             lines += [("", doubt)] if doubt else []
     return lines
@@ -129,17 +129,17 @@ def _columns_of(source: Source, rows: pa.Table) -> dict[str, pa.Array]:
         wanted = len(names) == tensors[0].shape[1] <= SHOWN_COLUMNS
         return {name: _numbers(tensors[0][:, place]) for place, name in enumerate(names if wanted else [])}
     texts = {
-        column.name: rows.column(own).combine_chunks()
-        for column, own in zip(table.texts, text_names(source), strict=True)
+        column.name: rows.column(stored).combine_chunks()
+        for column, stored in zip(table.texts, text_names(source), strict=True)
     }
-    found = {name: pc.if_else(pc.equal(text, ""), None, text) for name, text in texts.items()}
+    values = {name: pc.if_else(pc.equal(text, ""), None, text) for name, text in texts.items()}
     for column in table.columns:
         if column.dtype is not None and column.values == 1:
             tensor, place = table.places[column.name]
             numbers = _numbers(tensors[tensor][:, place])
             unit = pa.timestamp("us") if column.moment else pa.date32()
-            found[column.name] = numbers if column.kind == "number" else numbers.cast(unit).cast(pa.string())
-    return found
+            values[column.name] = numbers if column.kind == "number" else numbers.cast(unit).cast(pa.string())
+    return values
 
 
 def _numbers(values: npt.NDArray[Any]) -> pa.Array:
@@ -168,8 +168,8 @@ def first_rows(source: Source, good: pa.Table) -> list[str]:
             for spec, tensor in zip(source.tensors, tensors, strict=True)
         ),
         *(
-            (column.name, rows.column(own).to_pylist())
-            for column, own in zip(_texts(source), text_names(source), strict=True)
+            (column.name, rows.column(stored).to_pylist())
+            for column, stored in zip(_texts(source), text_names(source), strict=True)
         ),
         *(
             ((LABEL, [_label(source, value) for value in rows.column(LABEL).to_pylist()]),)
@@ -177,8 +177,8 @@ def first_rows(source: Source, good: pa.Table) -> list[str]:
             else ()
         ),
         *(
-            (name, rows.column(own).to_pylist())
-            for name, own in zip(source.keep, keep_names(len(source.keep)), strict=True)
+            (name, rows.column(stored).to_pylist())
+            for name, stored in zip(source.keep, keep_names(len(source.keep)), strict=True)
         ),
     ]
     return [", ".join(f"{name} = {values[row]}" for name, values in columns) for row in range(rows.num_rows)]
@@ -217,12 +217,12 @@ def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tupl
     """
     if not bad:
         return [("rejected", "none")]
-    found = tally_of((row.kind or row.reason, 1, row) for row in bad)
-    counts = "; ".join(f"{count:,} {kind}" for kind, count in list(found.counts.items())[:SHOWN_BAD])
+    tally = tally_of((row.kind or row.reason, 1, row) for row in bad)
+    counts = "; ".join(f"{count:,} {kind}" for kind, count in list(tally.counts.items())[:SHOWN_BAD])
     lines = [("rejected", f"{len(bad):,} of {len(bad) + good:,}: {counts}")]
     lines += [("", f"{row}{f' ({row.text})' if row.text and row.row else ''}") for row in bad[:SHOWN_BAD]]
     try:
-        Limit.of(config).check(found, good)
+        Limit.of(config).check(tally, good)
     except InputError:
         lines.append(("", "preprocess will refuse this input: see input.max_bad_rows and input.max_bad_fraction"))
     else:

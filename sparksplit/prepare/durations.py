@@ -12,10 +12,10 @@ _DURATION = re.compile(rf"([1-9]\d{{0,11}}) ?({'|'.join(_UNITS)})")
 
 def duration(text: str) -> int:
     """Return the microseconds of a text such as 15min. Raise ValueError if the text is no duration."""
-    found = _DURATION.fullmatch(text.strip())
-    if found is None:
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
         raise ValueError(f"must be a whole number and one of {', '.join(_UNITS)}, such as 15min or 1d (is {text!r})")
-    return int(found[1]) * _UNITS[found[2]]
+    return int(match[1]) * _UNITS[match[2]]
 
 
 def written(step: int, *, time: bool) -> str:
@@ -35,7 +35,7 @@ def seconds(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    found = _WAIT.fullmatch(value.strip())
-    if found is None:
+    match = _WAIT.fullmatch(value.strip())
+    if match is None:
         raise ValueError(f"must be a number with s, m, h or d, such as 2h (is {value!r})")
-    return float(found[1]) * _SECONDS[found[2]]
+    return float(match[1]) * _SECONDS[match[2]]

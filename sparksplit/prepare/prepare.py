@@ -182,7 +182,7 @@ def _offsets(rows: Kept, place: Place) -> npt.NDArray[np.int64]:
     """
     from pyspark.sql import functions as sql
 
-    found = np.zeros(place.plan.files, np.int64)
+    per_file = np.zeros(place.plan.files, np.int64)
     if place.plan.cuts_lanes:
 
         def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -194,8 +194,8 @@ def _offsets(rows: Kept, place: Place) -> npt.NDArray[np.int64]:
 
         parts = rows.map(counted, pa.schema([(FILE, pa.int64()), (ROWS, pa.int64())]))
         for file, count in parts.groupBy(FILE).agg(sql.sum(ROWS)).collect():
-            found[file] = count
-    return place.plan.offsets(found)
+            per_file[file] = count
+    return place.plan.offsets(per_file)
 
 
 def _by_file(rows: Kept, place: Place) -> DataFrame:
@@ -206,14 +206,14 @@ def _by_file(rows: Kept, place: Place) -> DataFrame:
 def _named(rows: Kept, identify: Identify, ids: set[int]) -> list[Key]:
     """Return the keys of the `rows` that have one of the `ids` (int64)."""
 
-    def found(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def having(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         wanted = np.array(sorted(ids), np.int64)
-        for own in identify(batches):
-            chosen = np.isin(row_ids.signed(own.ids), wanted)
-            columns = [*row_ids.signed(own.content[chosen].T), own.number[chosen]]
+        for batch in identify(batches):
+            chosen = np.isin(row_ids.signed(batch.ids), wanted)
+            columns = [*row_ids.signed(batch.content[chosen].T), batch.number[chosen]]
             yield pa.RecordBatch.from_arrays([pa.array(column) for column in columns], [*CONTENT, NUMBER])
 
-    named = rows.map(found, pa.schema([(name, pa.int64()) for name in (*CONTENT, NUMBER)]))
+    named = rows.map(having, pa.schema([(name, pa.int64()) for name in (*CONTENT, NUMBER)]))
     return [(row[0] % 2**64, row[1] % 2**64, row[2]) for row in named.collect()]
 
 
@@ -241,7 +241,7 @@ def _manifest(
     config: PreprocessConfig,
     source: Source,
     where: Plan,
-    found: Counts,
+    totals: Counts,
     fitted: Fitting,
 ) -> Manifest:
     splits: dict[str, SplitFacts] = {}
@@ -249,7 +249,7 @@ def _manifest(
     features: list[Feature] = []
     for name in SPLITS:
         of_split = [fact for fact in facts if fact.split == name]
-        counted = labels.counted(found.labels[name], layout.label)
+        counted = labels.counted(totals.labels[name], layout.label)
         splits[name], moments = lane_files.merge_split(of_split, layout, where.lanes, counted)
         if name == "train" and source.table is not None:
             features = fitted.scaled(moments, config.scaling)

@@ -73,8 +73,8 @@ class Sample:
     @property
     def bad(self) -> list[BadRow]:
         """The rejected rows."""
-        found = self.rows.column(BAD)
-        return [BadRow(**row) for row in found.filter(found.is_valid()).to_pylist()]
+        column = self.rows.column(BAD)
+        return [BadRow(**row) for row in column.filter(column.is_valid()).to_pylist()]
 
     @property
     def good(self) -> pa.Table:
@@ -194,14 +194,14 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
         # Each task gives at most one row, so Spark runs tasks until TASKS + 1 of them had rows.
         valued = max(SHOWN_ROWS, min(TASK_ROWS, VALUE_BYTES // max(1, row_bytes)))
         take = _Take(reader_of(source, read), schema, TASK_ROWS, valued)
-        found = frame.mapInArrow(take, "rate double, ended boolean, valued bigint, rows binary").take(TASKS + 1)
-    if not found:
+        taken = frame.mapInArrow(take, "rate double, ended boolean, valued bigint, rows binary").take(TASKS + 1)
+    if not taken:
         raise InputError(f"{source.place}: has no rows")
-    tables = [pa.ipc.open_stream(pa.py_buffer(bytes(row.rows))).read_all() for row in found]
-    whole = len(found) <= TASKS and all(row.ended for row in found)
+    tables = [pa.ipc.open_stream(pa.py_buffer(bytes(row.rows))).read_all() for row in taken]
+    whole = len(taken) <= TASKS and all(row.ended for row in taken)
     size, records = (now - then for now, then in zip(_read_so_far(spark), before, strict=True))
-    heads = pa.concat_tables(table.slice(0, row.valued) for table, row in zip(tables, found, strict=True))
-    rate, of_file = max(row.rate for row in found), size / records if records else None
+    heads = pa.concat_tables(table.slice(0, row.valued) for table, row in zip(tables, taken, strict=True))
+    rate, of_file = max(row.rate for row in taken), size / records if records else None
     return Sample(pa.concat_tables(tables), rate, whole, of_file, heads.filter(heads.column(BAD).is_null()))
 
 
@@ -262,8 +262,8 @@ def _dealt(
 
 def _schema(keys: Iterable[str], good: pa.Table) -> str:
     kinds = {pa.string(): "string", pa.binary(): "binary", pa.float64(): "double", pa.int32(): "int"}
-    own = {NUMBER: pa.int64()}
-    types = {name: kinds.get(own.get(name) or good.schema.field(name).type, "bigint") for name in keys}
+    extra = {NUMBER: pa.int64()}
+    types = {name: kinds.get(extra.get(name) or good.schema.field(name).type, "bigint") for name in keys}
     return ", ".join(f"{name} {kind}" for name, kind in types.items())
 
 
@@ -276,5 +276,5 @@ def _read_so_far(spark: SparkSession) -> tuple[int, int]:
     scala.listenerBus().waitUntilEmpty()
     none = jvm.java.util.ArrayList()
     stages = scala.statusStore().stageList(none, False, False, context._gateway.new_array(jvm.double, 0), none)
-    found = [stages.apply(place) for place in range(stages.size())]
-    return sum(stage.inputBytes() for stage in found), sum(stage.inputRecords() for stage in found)
+    infos = [stages.apply(place) for place in range(stages.size())]
+    return sum(stage.inputBytes() for stage in infos), sum(stage.inputRecords() for stage in infos)

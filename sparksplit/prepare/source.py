@@ -249,12 +249,12 @@ class FileSource(Source):
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
         """Return the rows of the tasks. Return None if a task does not say where it stops."""
-        found = dict.fromkeys(self.parts(), 0)
+        by_part = dict.fromkeys(self.parts(), 0)
         for task in self.tasks():
             if task.stop is None:
                 return None
-            found[task.part] += task.stop - task.start
-        return found
+            by_part[task.part] += task.stop - task.start
+        return by_part
 
     @staticmethod
     def facts(folder: str, config: InputConfig) -> list[tuple[str, FileFacts]]:
@@ -341,7 +341,7 @@ def input_facts(path: str) -> list[tuple[str, FileFacts]]:
     path = filesystem.absolute(path)
     if not filesystem.is_folder(path):
         return [(path, filesystem.facts(path))]
-    found = []
+    files = []
     for name, facts in filesystem.entries(path).items():
         if name[0] in "._":
             continue
@@ -351,10 +351,10 @@ def input_facts(path: str) -> list[tuple[str, FileFacts]]:
                 "Give the folder that holds the files, or move this folder away"
             )
         if facts.bytes:
-            found.append((filesystem.join(path, name), facts))
-    if not found:
+            files.append((filesystem.join(path, name), facts))
+    if not files:
         raise InputError(f"{path}: the folder holds no files with rows")
-    return found
+    return files
 
 
 @contextmanager

@@ -52,5 +52,5 @@ def said(left_out: Mapping[str, int], before: str = "") -> str:
 
     before: text in front of the description
     """
-    found = ", ".join(f"{left_out[why]:,} {text}" for why, text in _WHY.items() if left_out.get(why))
-    return before + found if found else ""
+    reasons = ", ".join(f"{left_out[why]:,} {text}" for why, text in _WHY.items() if left_out.get(why))
+    return before + reasons if reasons else ""

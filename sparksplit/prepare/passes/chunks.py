@@ -101,12 +101,12 @@ class Codec:
         for place, column in zip(self.texts, chunks[1:], strict=True):
             offsets, data = _buffers(column)
             lengths = records[f"f{place}"]
-            own = np.cumsum(np.concatenate([offsets[:1], np.maximum(lengths, 0)]))
-            if own[-1] != offsets[-1]:
+            bounds = np.cumsum(np.concatenate([offsets[:1], np.maximum(lengths, 0)]))
+            if bounds[-1] != offsets[-1]:
                 name = self.schema.names[place]
-                raise ValueError(f"{name} has {offsets[-1] - offsets[0]} bytes, not {own[-1] - own[0]}")
+                raise ValueError(f"{name} has {offsets[-1] - offsets[0]} bytes, not {bounds[-1] - bounds[0]}")
             valid = np.packbits(lengths >= 0, bitorder="little")
-            buffers = [pa.py_buffer(valid), pa.py_buffer(own.astype(np.int32)), data]
+            buffers = [pa.py_buffer(valid), pa.py_buffer(bounds.astype(np.int32)), data]
             texts.append(pa.Array.from_buffers(self.schema.types[place], count, buffers))
         return Part(records, texts)
 
@@ -125,10 +125,10 @@ class Codec:
         numbers, first = np.unique(part[order], return_index=True)
         records, texts = [], []
         for number, rows in zip(numbers.tolist(), np.split(order, first[1:]), strict=True):
-            own = chosen[rows] - starts[number]
+            in_part = chosen[rows] - starts[number]
             # Viewed without fields, so that NumPy copies each record whole.
-            records.append(parts[number].records.view(f"V{self.record.itemsize}")[own])
-            texts.append([column.take(pa.array(own)) for column in parts[number].texts])
+            records.append(parts[number].records.view(f"V{self.record.itemsize}")[in_part])
+            texts.append([column.take(pa.array(in_part)) for column in parts[number].texts])
         back = np.empty_like(order)
         back[order] = np.arange(len(order))
         whole = [pa.concat_arrays(columns).take(pa.array(back)) for columns in zip(*texts, strict=True)]
@@ -198,8 +198,8 @@ def _buffers(column: pa.Array) -> tuple[Order, pa.Buffer]:
     _, offsets, data = column.buffers()
     if not len(column):
         return np.zeros(1, np.int64), pa.py_buffer(b"")
-    found = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
-    return found, data if data is not None else pa.py_buffer(b"")
+    array = np.frombuffer(offsets, np.int32, len(column) + 1, column.offset * 4).astype(np.int64)
+    return array, data if data is not None else pa.py_buffer(b"")
 
 
 def _binary(offsets: Order, data: pa.Buffer) -> pa.Array:

@@ -62,8 +62,10 @@ class Counts:
     @property
     def labels(self) -> dict[str, dict[Any, int]]:
         """Rows of each label, by split."""
-        found = {name: {label: group.rows for label, group in groups.items()} for name, groups in self.groups.items()}
-        return {name: {label: rows for label, rows in of.items() if label is not None} for name, of in found.items()}
+        by_split = {
+            name: {label: group.rows for label, group in groups.items()} for name, groups in self.groups.items()
+        }
+        return {name: {label: rows for label, rows in of.items() if label is not None} for name, of in by_split.items()}
 
     def keep(self, known: Collection[Any]) -> None:
         """Leave out all labels except the `known` ones."""
@@ -91,11 +93,11 @@ def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool
     # As decimals, because an overflow is an error in some sessions.
     added = sql.sum(ROWS), sql.sum(sql.col(CHECKSUM).cast("decimal(20)")), sql.sum(WIDE)
     # More groups than this are too many labels, because a label's rows may lie in every split.
-    found = parts.groupBy(*counted).agg(*added).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
+    groups = parts.groupBy(*counted).agg(*added).limit(len(SPLITS) * MAX_CLASSES + 1).collect()
     if by_label:
-        check_number_of_labels(len({row[LABEL] for row in found}), source.place)
-    counts = Counts({name: {} for name in SPLITS}, any(row[-1] for row in found))
-    for row in found:
+        check_number_of_labels(len({row[LABEL] for row in groups}), source.place)
+    counts = Counts({name: {} for name in SPLITS}, any(row[-1] for row in groups))
+    for row in groups:
         counts.groups[SPLITS[row[SPLIT]]][row[LABEL] if by_label else None] = Group(row[-3], int(row[-2]) % 2**64)
     return counts
 
@@ -112,12 +114,12 @@ class _Count:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[pa.Table] = []
         waiting = _GROUPED
-        for found in self.identify(batches):
-            columns = [pa.array(found.splits(self.cut))]
+        for batch in self.identify(batches):
+            columns = [pa.array(batch.splits(self.cut))]
             if LABEL in self.schema.names:
-                columns.append(found.rows.column(LABEL))
-            columns += [pa.array(np.ones(len(found.ids), np.int64)), pa.array(row_ids.signed(row_ids.mix64(found.ids)))]
-            columns.append(pa.array(self._wide(found)))
+                columns.append(batch.rows.column(LABEL))
+            columns += [pa.array(np.ones(len(batch.ids), np.int64)), pa.array(row_ids.signed(row_ids.mix64(batch.ids)))]
+            columns.append(pa.array(self._wide(batch)))
             pending.append(self._added(pa.Table.from_arrays(columns, schema=self.schema)))
             if sum(table.num_rows for table in pending) >= waiting:
                 pending = [self._added(pa.concat_tables(pending))]
@@ -125,12 +127,12 @@ class _Count:
         if pending:
             yield from self._added(pa.concat_tables(pending)).to_batches(max_chunksize=10_000)
 
-    def _wide(self, found: Identified) -> npt.NDArray[np.int64]:
+    def _wide(self, batch: Identified) -> npt.NDArray[np.int64]:
         """Return how many labels of a batch are numbers that float32 does not hold. The count is at the first row
         [rows]."""
-        counted = np.zeros(len(found.ids), np.int64)
+        counted = np.zeros(len(batch.ids), np.int64)
         if self.numbers and len(counted):
-            counted[0] = wide(parsed_numbers(found.rows.column(LABEL))).sum()
+            counted[0] = wide(parsed_numbers(batch.rows.column(LABEL))).sum()
         return counted
 
     def _added(self, table: pa.Table) -> pa.Table:
@@ -144,8 +146,8 @@ def without_rows(rows: dict[str, int], has_test: bool) -> str:
     dealt = {name: rows[name] for name in SPLITS[1:] if rows[name] and not (has_test and name == "test")}
     if not dealt:
         return "has no rows to train on"
-    found = ", ".join(f"{count} for {name}" for name, count in dealt.items())
-    return f"none of its {sum(dealt.values())} rows fell to the training split ({found}); lower {' and '.join(dealt)}"
+    listed = ", ".join(f"{count} for {name}" for name, count in dealt.items())
+    return f"none of its {sum(dealt.values())} rows fell to the training split ({listed}); lower {' and '.join(dealt)}"
 
 
 def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) -> None:

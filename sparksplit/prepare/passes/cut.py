@@ -29,10 +29,10 @@ F64 = npt.NDArray[np.float64]
 
 def outside(time: npt.NDArray[np.int64], stretches: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
     """Return which times are outside all `stretches` [start, stop): bool [rows]. See `Cut.left_out`."""
-    found = np.ones(len(time), np.bool_)
+    mask = np.ones(len(time), np.bool_)
     for start, stop in stretches:
-        found &= (time < start) | (time >= stop)
-    return found
+        mask &= (time < start) | (time >= stop)
+    return mask
 
 
 @dataclass(frozen=True, eq=False)

@@ -78,12 +78,12 @@ def boundaries(keys: DataFrame, validation: float, test: float) -> tuple[int | N
         shares = [share for share in (test, test + validation) if share > 0]
         ends = [min(1.0, max(0.0, 1 - share + side * slack)) for share in shares for side in (-1, 1)]
         around = rows.agg(sql.percentile_approx(CUT, ends, _ACCURACY)).collect()[0][0] or [0] * len(ends)
-        found = pick(_times(rows, list(zip(around[::2], around[1::2], strict=True))), validation, test)
-        if found is not None:
-            return found
-    found = pick(_times(rows, [(-(2**63), 2**63 - 1)]), validation, test)
-    assert found is not None  # because all times are known
-    return found
+        picked = pick(_times(rows, list(zip(around[::2], around[1::2], strict=True))), validation, test)
+        if picked is not None:
+            return picked
+    picked = pick(_times(rows, [(-(2**63), 2**63 - 1)]), validation, test)
+    assert picked is not None  # because all times are known
+    return picked
 
 
 def _cut(keys: DataFrame) -> DataFrame:
@@ -103,8 +103,8 @@ def _times(rows: DataFrame, around: Sequence[tuple[int, int]]) -> list[Times]:
         within = within | sql.col(CUT).between(low, high)
         gap = gap + (sql.col(CUT) > high).cast("int")
     value = sql.when(within, sql.col(CUT))
-    found = rows.groupBy(gap.alias("gap"), value.alias("time")).agg(sql.min(CUT).alias("first"), sql.count("*"))
-    times = (Times(first, count, time is not None) for _, time, first, count in found.collect())
+    groups = rows.groupBy(gap.alias("gap"), value.alias("time")).agg(sql.min(CUT).alias("first"), sql.count("*"))
+    times = (Times(first, count, time is not None) for _, time, first, count in groups.collect())
     return sorted(times, key=lambda each: each.first)
 
 
@@ -180,12 +180,12 @@ def strata(keys: DataFrame, identify: Identify, seed: int, validation: float, te
 
     Raise InputError if there are more labels than a model may have classes.
     """
-    found = _cut(keys).groupBy(LABEL).count().limit(MAX_CLASSES + 1).collect()
-    check_number_of_labels(len(found), "input.label")
-    found.sort(key=lambda row: row[LABEL])
+    classes = _cut(keys).groupBy(LABEL).count().limit(MAX_CLASSES + 1).collect()
+    check_number_of_labels(len(classes), "input.label")
+    classes.sort(key=lambda row: row[LABEL])
     kind = pa.string() if keys.schema[LABEL].dataType.simpleString() == "string" else pa.int64()
-    labels = pa.array([row[LABEL] for row in found], type=kind)
-    counts = np.array([row["count"] for row in found], dtype=np.int64)
+    labels = pa.array([row[LABEL] for row in classes], type=kind)
+    counts = np.array([row["count"] for row in classes], dtype=np.int64)
     wanted = np.stack(ranks(counts, validation, test))
     thresholds = np.full(wanted.shape, -1.0)
     for sigmas in (_SIGMAS, np.inf):
@@ -207,10 +207,10 @@ def _ranked(
     from pyspark.sql import functions as sql
 
     def near(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for found in identify(batches):
-            train = found.part == TRAIN
-            fraction = row_ids.split_fraction(found.content[train], found.number[train], seed)
-            yield from _near(fraction, places(found.rows.column(LABEL), labels)[train], bounds)
+        for batch in identify(batches):
+            train = batch.part == TRAIN
+            fraction = row_ids.split_fraction(batch.content[train], batch.number[train], seed)
+            yield from _near(fraction, places(batch.rows.column(LABEL), labels)[train], bounds)
 
     schema = "bound int, class int, fraction double, rows bigint, wanted bigint"
     close = keys.mapInArrow(near, schema)

@@ -46,16 +46,16 @@ class Fitting:
         """
         if self.table is None:
             return []
-        found: list[Feature] = []
+        features: list[Feature] = []
         for feature, column in zip(self.encoder.features, self.table.columns, strict=True):
             if column.fitted is not None or not isinstance(feature, Number | Date):
-                found.append(feature)
+                features.append(feature)
                 continue
-            own = self.medians.get(column.name, [])
+            medians = self.medians.get(column.name, [])
             scale = column.config.scale or (scaling if scaling != "none" else "standard")
-            fitted = scaled(feature, moments[column.name], scale, column.config.impute, own)
-            found.append(feature.model_copy(update={"scaled": fitted}))
-        return found
+            fitted = scaled(feature, moments[column.name], scale, column.config.impute, medians)
+            features.append(feature.model_copy(update={"scaled": fitted}))
+        return features
 
 
 @described("fit")
@@ -88,8 +88,8 @@ def fitting(
     ]
     medians: dict[str, list[float]] = {}
     buckets: dict[str, list[float]] = {}
-    found = fitted_quantiles(rows, identify, cut, [number for _, number in asked])
-    for (column, _), quantiles in zip(asked, found, strict=True):
+    by_column = fitted_quantiles(rows, identify, cut, [number for _, number in asked])
+    for (column, _), quantiles in zip(asked, by_column, strict=True):
         if column.config.buckets:
             buckets[column.name] = quantiles
         else:
@@ -106,5 +106,5 @@ def _want(column: Column, name: str) -> Want | None:
     config = column.config
     if column.fitted is not None or config.hash is not None:
         return None
-    own = partial(tokens, unit=config.unit, lowercase=config.lowercase) if column.kind == "text" else None
-    return Want(name, config.min_count, config.vocabulary, own)
+    tokenize = partial(tokens, unit=config.unit, lowercase=config.lowercase) if column.kind == "text" else None
+    return Want(name, config.min_count, config.vocabulary, tokenize)

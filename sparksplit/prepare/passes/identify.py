@@ -75,9 +75,9 @@ class Identify:
                 number = good.column(NUMBER).to_numpy()
             else:
                 number = numberer.numbers(content, part, [good.column(name) for name in self.kept])
-            found = Identified(good, content, part, number, self.ids(content, number))
-            found = found if self.labels is None else found.labelled(self.labels)
-            yield found.without(self.left_out) if self.left_out else found
+            numbered = Identified(good, content, part, number, self.ids(content, number))
+            numbered = numbered if self.labels is None else numbered.labelled(self.labels)
+            yield numbered.without(self.left_out) if self.left_out else numbered
         if numberer is not None:
             numberer.check()
 
@@ -142,10 +142,10 @@ def move_apart(rows: Iterable[Key], identify: Identify) -> dict[Key, int]:
     if len(set(ordered)) < len(ordered):
         raise RunError(CHANGED)
     for row in ordered:
-        own = identify.ids(np.array([row[:2]], np.uint64), np.array([row[2]]))
-        same.setdefault(int(own[0]), []).append(row)
-    for found in same.values():
-        for row in found[1:]:
+        ids = identify.ids(np.array([row[:2]], np.uint64), np.array([row[2]]))
+        same.setdefault(int(ids[0]), []).append(row)
+    for group in same.values():
+        for row in group[1:]:
             moved[row] = moved.get(row, 0) + 1
     if moved == identify.moved:
         raise RunError(CHANGED)
@@ -166,15 +166,15 @@ def rows_digest(good: DataFrame, bad: DataFrame, source: Source) -> str:
     # Spark's hash skips nulls. Without the places of nulls, (null, a) would equal (a, null).
     gaps = [column.isNull() for column in more]
     hashes = sql.xxhash64(*CONTENT, *gaps, *more), sql.xxhash64("reason", "text")
-    found: list[str] = []
+    values: list[str] = []
     for frame, hashed in zip((good, bad), hashes, strict=True):
         # A sum, because equal rows would cancel each other out in an exclusive or.
         row = (
             frame.select(hashed.cast("decimal(20)").alias("hash")).agg(sql.count("hash"), sql.sum("hash")).collect()[0]
         )
-        found += [str(value) for value in row]
+        values += [str(value) for value in row]
     read = [[tensor.model_dump() for tensor in source.tensors], source.label_kind, list(source.keep)]
-    return digest([*found, *read])
+    return digest([*values, *read])
 
 
 def identified(frame: DataFrame, description: Description) -> DataFrame:
@@ -187,9 +187,9 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
 
     tensors, label = description.tensors, description.label
     names = [tensor.name for tensor in tensors] + ([] if label is None else [LABEL])
-    own = tensor_names(len(tensors)) + ([] if label is None else [LABEL])
-    weights = [name for name, tensor in zip(own, tensors, strict=False) if tensor.name == WEIGHT]
-    stored = frame.select(*(sql.col(quoted(name)) for name in names)).toDF(*own)
+    our_names = tensor_names(len(tensors)) + ([] if label is None else [LABEL])
+    weights = [name for name, tensor in zip(our_names, tensors, strict=False) if tensor.name == WEIGHT]
+    stored = frame.select(*(sql.col(quoted(name)) for name in names)).toDF(*our_names)
 
     def hashed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -197,14 +197,14 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
             rows = ParsedRows(
                 [
                     tensor_of(table.column(name), tensor)
-                    for name, tensor in zip(own, tensors, strict=False)
+                    for name, tensor in zip(our_names, tensors, strict=False)
                     if name not in weights
                 ],
                 None if label is None else _raw_label(table.column(LABEL), label),
             )
             content = content_of(rows)
             columns = [*batch.columns, *(pa.array(row_ids.signed(content[:, word])) for word in (0, 1))]
-            yield pa.RecordBatch.from_arrays(columns, names=[*own, *CONTENT])
+            yield pa.RecordBatch.from_arrays(columns, names=[*our_names, *CONTENT])
 
     schema = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in stored.schema.fields)
     with_content = stored.mapInArrow(hashed, schema + "".join(f", {word} bigint" for word in CONTENT))
@@ -212,9 +212,11 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
     numbered = numbered_whole(parsed, weights)
 
     def named(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for found in Identify(None)(batches):
-            ids = pa.array(row_ids.signed(found.ids))
-            yield pa.RecordBatch.from_arrays([ids, *(found.rows.column(name) for name in own)], [ROW_ID, *own])
+        for batch in Identify(None)(batches):
+            ids = pa.array(row_ids.signed(batch.ids))
+            yield pa.RecordBatch.from_arrays(
+                [ids, *(batch.rows.column(name) for name in our_names)], [ROW_ID, *our_names]
+            )
 
     return numbered.mapInArrow(named, f"{ROW_ID} bigint, {schema}").toDF(ROW_ID, *names)
 

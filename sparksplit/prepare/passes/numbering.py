@@ -81,9 +81,9 @@ class Numbering:
         if partition + 1 >= len(self.starts):
             return Numberer(Numbering.none())
         mine = slice(self.starts[partition], self.starts[partition + 1])
-        own = np.array([0, mine.stop - mine.start])
+        starts = np.array([0, mine.stop - mine.start])
         return Numberer(
-            Numbering(own, self.prints[mine], self.content[mine], self.base[mine], self.rows[mine], self.salt)
+            Numbering(starts, self.prints[mine], self.content[mine], self.base[mine], self.rows[mine], self.salt)
         )
 
 
@@ -111,8 +111,8 @@ class Numberer:
         chosen, known = content[rows], self._entries
         prints = _prints(chosen, part[rows], _texts([column.take(pa.array(rows)) for column in keep]), known.salt)
         entry = np.minimum(np.searchsorted(known.prints, prints), len(known.prints) - 1)
-        found = (known.prints[entry] == prints) & (known.content[entry] == chosen).all(axis=1)
-        rows, entry = rows[found], entry[found]
+        matched = (known.prints[entry] == prints) & (known.content[entry] == chosen).all(axis=1)
+        rows, entry = rows[matched], entry[matched]
         order = np.argsort(entry, kind="stable")
         ordered = entry[order]
         fresh = np.flatnonzero(np.diff(ordered, prepend=-1))
@@ -167,8 +167,8 @@ def _rank(column: pa.Array) -> I64:
     """Return the place of each value among the different values. Null comes first. Texts sort by code points, bytes as
     bytes."""
     known = pc.unique(column.drop_null()).sort()
-    found = pc.index_in(column, value_set=known).fill_null(-1)
-    ranks: I64 = found.to_numpy(zero_copy_only=False).astype(np.int64)
+    places = pc.index_in(column, value_set=known).fill_null(-1)
+    ranks: I64 = places.to_numpy(zero_copy_only=False).astype(np.int64)
     return ranks
 
 
@@ -364,8 +364,8 @@ def _stream(table: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
-    found: bytes = sink.getvalue().to_pybytes()
-    return found
+    data: bytes = sink.getvalue().to_pybytes()
+    return data
 
 
 def unpacked(stream: bytes | bytearray) -> pa.Table:

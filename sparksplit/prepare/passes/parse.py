@@ -73,8 +73,8 @@ def told_apart(source: Source) -> list[str]:
 
     Weights come last. So they decide only between rows that are equal in all other columns.
     """
-    own = source.cut_by in ("key", "time", "column")  # rows of equal content have equal hashes of the features
-    return [*keep_names(len(source.keep)), *([CUT] if own else []), *weight_names(source)]
+    has_cut = source.cut_by in ("key", "time", "column")  # rows of equal content have equal hashes of the features
+    return [*keep_names(len(source.keep)), *([CUT] if has_cut else []), *weight_names(source)]
 
 
 def parsed_schema(source: Source) -> pa.Schema:

@@ -86,18 +86,18 @@ class Place:
         enough = min(BATCH_BYTES, self.plan.files * chunk_bytes(self.batch_rows))
         pending: list[tuple[npt.NDArray[np.int64], list[pa.Array]]] = []
         size = 0
-        for found in self.identify(batches):
+        for batch in self.identify(batches):
             tensors, texts, rest = (
-                [found.rows.column(name) for name in names] for names in (self.tensors, self.texts, self.rest)
+                [batch.rows.column(name) for name in names] for names in (self.tensors, self.texts, self.rest)
             )
-            columns = [pa.array(row_ids.signed(found.ids)), *self.encoder(tensors, texts), *rest]
+            columns = [pa.array(row_ids.signed(batch.ids)), *self.encoder(tensors, texts), *rest]
             place = 1 + len(layout.tensors)
             if classes is not None:
                 assert layout.label is not None
                 columns[place] = labels.indices(columns[place], classes, layout.label.unknown)
             elif layout.label is not None and layout.label.kind == "number":
                 columns[place] = labels.stored_numbers(columns[place], layout.label)
-            pending.append((self.files(found), columns))
+            pending.append((self.files(batch), columns))
             size += sum(column.nbytes for column in columns)
             if size >= enough:
                 yield self._packed(pending)
@@ -150,8 +150,8 @@ class Writing:
         for batch in batches:
             keys = batch.column(FILE).unique().to_pylist()
             for key in keys:  # usually one, because Spark gives each file its own partition
-                own = batch if len(keys) == 1 else batch.filter(pc.equal(batch.column(FILE), key))
-                parts.setdefault(numbers[key], []).append(codec.unpack(own.columns[1:]))
+                of_file = batch if len(keys) == 1 else batch.filter(pc.equal(batch.column(FILE), key))
+                parts.setdefault(numbers[key], []).append(codec.unpack(of_file.columns[1:]))
         for file in sorted(parts):
             writer = self._file(file, attempt)
             try:

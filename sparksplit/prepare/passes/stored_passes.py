@@ -58,9 +58,9 @@ class Passes:
     @described("parse")
     def count(self) -> tuple[int, int, float]:
         """Return (good rows, bad rows, mean bytes of a good row's texts: kept columns, and a label that is text)."""
-        found = self.rows.count()
-        self._count = found[0]
-        return found
+        counts = self.rows.count()
+        self._count = counts[0]
+        return counts
 
     @property
     def bad(self) -> DataFrame:
@@ -71,10 +71,10 @@ class Passes:
     def identify(self) -> Identify:
         """Return the stage that gives `rows` their numbers and ids."""
         kept = told_apart(self._source)
-        found = numbering(self.rows, kept, self._count, self._batch_rows)
-        if found is None:
+        numbers = numbering(self.rows, kept, self._count, self._batch_rows)
+        if numbers is None:
             self._number_whole(kept)
-        return Identify(found, kept)
+        return Identify(numbers, kept)
 
     def _number_whole(self, kept: Sequence[str]) -> None:
         row_bytes = sum(tensor.row_bytes for tensor in self._source.tensors) + _ROW_BYTES
@@ -98,15 +98,15 @@ def _codec(source: Source, *, tensors: bool = True, numbered: bool = False, fixe
     fixed: whether all rows have tensors.
     """
     places = source.label_places
-    own = tensor_names(len(source.tensors))
+    of_tensors = tensor_names(len(source.tensors))
     names = [PART, *CONTENT, *([NUMBER] if numbered else [])]
-    names += [*own, *text_names(source)] if tensors else weight_names(source)
+    names += [*of_tensors, *text_names(source)] if tensors else weight_names(source)
     names += [LABEL] if source.label_kind is not None and (tensors or places is None) else []
     names += [*keep_names(len(source.keep)), *([CUT] if source.cut_by != "row" else [])]
     schema = parsed_schema(source).append(pa.field(NUMBER, pa.int64()))
     if not fixed:
         return codec_of(schema, names, {})
-    sizes = {name: tensor.row_bytes for name, tensor in zip(own, source.tensors, strict=True)}
+    sizes = {name: tensor.row_bytes for name, tensor in zip(of_tensors, source.tensors, strict=True)}
     # A label's token is as large as a token of the input. A number has 8 bytes.
     each = source.tensors[0].numpy_dtype.itemsize if source.label_kind in TOKENS else 8
     return codec_of(schema, names, {**sizes, **({} if places is None else {LABEL: each * places})})

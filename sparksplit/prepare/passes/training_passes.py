@@ -65,9 +65,9 @@ def fitted_texts(rows: Kept, identify: Identify, cut: Cut, wants: Sequence[Want]
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    found: list[list[str]] = [[] for _ in wants]
+    vocabularies: list[list[str]] = [[] for _ in wants]
     if not wants:
-        return found
+        return vocabularies
     least, most = (
         sql.array(*(sql.lit(number) for number in numbers))[sql.col(COLUMN)]
         for numbers in ([want.min_count for want in wants], [want.max_size for want in wants])
@@ -81,8 +81,8 @@ def fitted_texts(rows: Kept, identify: Identify, cut: Cut, wants: Sequence[Want]
     # With this setting, a task sends at most `longest` entries of a column to the task that ranks them.
     with settings(counted.sparkSession, {"spark.sql.optimizer.windowGroupLimitThreshold": str(longest)}):
         for column, _, text in sorted(chosen.collect()):
-            found[column].append(text)
-    return found
+            vocabularies[column].append(text)
+    return vocabularies
 
 
 @dataclass(frozen=True)
@@ -97,10 +97,10 @@ class TextCounts:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts = [_Counts(self.counted_bytes // len(self.wants)) for _ in self.wants]
-        for found in self.identify(batches):
-            train = _training(found, self.cut)
+        for batch in self.identify(batches):
+            train = _training(batch, self.cut)
             for place, want in enumerate(self.wants):
-                texts = found.rows.column(want.column).filter(train)
+                texts = batch.rows.column(want.column).filter(train)
                 entries = texts if want.tokens is None else want.tokens(texts).flatten()
                 yield from self._batches(place, counts[place].add(entries))
         for place, left in enumerate(counts):
@@ -170,9 +170,9 @@ def fitted_quantiles(rows: Kept, identify: Identify, cut: Cut, columns: Sequence
     A task holds the bins of all columns: 65,536 for each of up to 64 columns. With more columns, each has fewer bins,
     but at least 4,096. features/quantiles.py says how large the error may be.
     """
-    found: list[list[float]] = [[] for _ in columns]
+    quantiles: list[list[float]] = [[] for _ in columns]
     if not columns:
-        return found
+        return quantiles
     bins = max(1 << 12, min(BINS, 64 * BINS // len(columns)))
     counted = rows.through(NumberCounts(identify, cut, columns, bins))
     partitions = min(len(columns), counted.sparkSession.sparkContext.defaultParallelism)
@@ -180,8 +180,8 @@ def fitted_quantiles(rows: Kept, identify: Identify, cut: Cut, columns: Sequence
         Merge(columns, bins), f"{COLUMN} int, {RANK} int, {VALUE} double"
     )
     for column, _, value in sorted(merged.collect()):
-        found[column].append(value)
-    return found
+        quantiles[column].append(value)
+    return quantiles
 
 
 _BINS_IN_ROW = 64
@@ -204,10 +204,10 @@ class NumberCounts:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         counts = [Quantiles(self.bins) for _ in self.columns]
         specs = {column.tensor: column.spec for column in self.columns}
-        for found in self.identify(batches):
-            train = _training(found, self.cut)
+        for batch in self.identify(batches):
+            train = _training(batch, self.cut)
             tensors = {
-                name: tensor_of(pa.chunked_array([found.rows.column(name).filter(train)]), spec)
+                name: tensor_of(pa.chunked_array([batch.rows.column(name).filter(train)]), spec)
                 for name, spec in specs.items()
             }
             for column, of_column in zip(self.columns, counts, strict=True):
@@ -238,15 +238,15 @@ class Merge:
             for group in groups.to_pylist():
                 same = pc.and_(pc.equal(batch.column(0), group[COLUMN]), pc.equal(batch.column(1), group[SHIFT]))
                 keys, counts = (b"".join(batch.column(place).filter(same).to_pylist()) for place in (2, 3))
-                own = merged.setdefault(group[COLUMN], Quantiles(self.bins))
-                own.add(np.frombuffer(keys, np.uint64), np.frombuffer(counts, np.int64), group[SHIFT])
-        for place, own in merged.items():
+                quantiles = merged.setdefault(group[COLUMN], Quantiles(self.bins))
+                quantiles.add(np.frombuffer(keys, np.uint64), np.frombuffer(counts, np.int64), group[SHIFT])
+        for place, quantiles in merged.items():
             buckets = self.columns[place].buckets
-            values = [own.quantile(Fraction(1, 2))] if buckets is None else own.boundaries(buckets)
+            values = [quantiles.quantile(Fraction(1, 2))] if buckets is None else quantiles.boundaries(buckets)
             columns = [pa.array([place] * len(values), pa.int32()), pa.array(range(len(values)), pa.int32())]
             yield pa.RecordBatch.from_arrays([*columns, pa.array(values, pa.float64())], [COLUMN, RANK, VALUE])
 
 
-def _training(found: Identified, cut: Cut) -> pa.Array:
+def _training(batch: Identified, cut: Cut) -> pa.Array:
     """Return which rows are training rows: boolean [rows]."""
-    return pa.array(found.splits(cut) == _TRAIN)
+    return pa.array(batch.splits(cut) == _TRAIN)

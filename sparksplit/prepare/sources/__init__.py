@@ -68,11 +68,11 @@ def raw_digest(config: InputConfig) -> str | None:
         return None
     # A pattern may match other folders with the same file names, so hash the whole path.
     whole = len(roots) > len(paths)
-    found = [files_in(root) if format_.patterns else format_.load().facts(root, config) for root in roots]
+    listings = [files_in(root) if format_.patterns else format_.load().facts(root, config) for root in roots]
     return digest(
         [
             [[path if whole else path.removeprefix(root), one.bytes, one.modified] for path, one in files]
-            for root, files in zip(roots, found, strict=True)
+            for root, files in zip(roots, listings, strict=True)
         ]
     )
 
@@ -88,12 +88,12 @@ def check_paths(config: InputConfig) -> None:
     """
     format_ = format_of(config.format)
     for key in PATHS if config.listed else ():
-        found = find(config.paths_of(key)).files if config.paths_of(key) else []
+        files = find(config.paths_of(key)).files if config.paths_of(key) else []
         if format_.lines:
-            for path, _ in found:
+            for path, _ in files:
                 if path.endswith(_PACKED):
                     raise InputError(f"{path}: Spark cannot read this kind of archive; unpack it, or pack it with gzip")
-            contents.check([path for path, _ in found], config.encoding)
+            contents.check([path for path, _ in files], config.encoding)
 
 
 def open_source(
@@ -186,18 +186,18 @@ def named_like(config: InputConfig, description: Description, raw: RawFrame) -> 
     if not (format_of(config.format).columns and raw.named) or description.windows is not None:
         return config, []
     names = {name for name, _ in raw.types}
-    own: dict[str, Any] = {}
+    update: dict[str, Any] = {}
     said = []
     if "label" not in config.model_fields_set:
         label = description.label_name or raw.label
-        own["label"] = label if label in names else None
+        update["label"] = label if label in names else None
         why = "input.label names no column" if label is None else f"has no label column {label!r}"
         said += [] if label in names else [f"{why}, so predictions have no metrics"]
     if "keep" not in config.model_fields_set and description.keep:
-        own["keep"] = [name for name in description.keep if name in names]
+        update["keep"] = [name for name in description.keep if name in names]
         left = [name for name in description.keep if name not in names]
         said += [f"has no column {name!r}, which the training data kept" for name in left]
-    return config.model_copy(update=own), said
+    return config.model_copy(update=update), said
 
 
 def labelled_by(config: InputConfig, description: Description, raw: RawFrame) -> tuple[InputConfig, list[str]]:
@@ -215,10 +215,10 @@ def check_like(source: Source, description: Description, place: str) -> None:
     """Raise InputError if dtypes or shapes of tensors differ from the model's. A table's features already match."""
     if source.table is not None:
         return
-    own = [tensor for tensor in source.tensors if tensor.name != WEIGHT]
-    for found, trained in zip(own, description.model_tensors, strict=True):
-        if (found.dtype, found.shape) != (trained.dtype, trained.shape):
+    tensors = [tensor for tensor in source.tensors if tensor.name != WEIGHT]
+    for given, trained in zip(tensors, description.model_tensors, strict=True):
+        if (given.dtype, given.shape) != (trained.dtype, trained.shape):
             raise InputError(
-                f"{place}: rows are {found.dtype} {found.shape}, "
+                f"{place}: rows are {given.dtype} {given.shape}, "
                 f"but the model was trained on {trained.dtype} {trained.shape}"
             )

@@ -88,8 +88,8 @@ def _is_plain(config: InputConfig, names: Sequence[str]) -> bool:
         encoding = codecs.lookup(config.encoding).name
     except LookupError:
         return False
-    own = config.multiline or config.comment or (config.escape or config.quote) != config.quote
-    return encoding == "utf-8" and not own and len(names) > 1 and config.delimiter != config.quote
+    special = config.multiline or config.comment or (config.escape or config.quote) != config.quote
+    return encoding == "utf-8" and not special and len(names) > 1 and config.delimiter != config.quote
 
 
 def _lines(spark: SparkSession, found: Found) -> DataFrame:

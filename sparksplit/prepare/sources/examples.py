@@ -105,11 +105,11 @@ def _read(record: bytes) -> list[tuple[str, str, Sequence[Any]]]:
     """Return (name, kind, values) of each feature that has values. Return an empty list for a record that is no
     Example."""
     try:
-        found = _Plain.FromString(record).features.feature
+        features = _Plain.FromString(record).features.feature
     except DecodeError:
         return []
     filled = []
-    for name, feature in found.items():
+    for name, feature in features.items():
         field = feature.WhichOneof("kind")
         values = getattr(feature, field).value if field else ()
         if field == "bytes_list":
@@ -135,8 +135,8 @@ def columns(records: Sequence[bytes], features: Sequence[Feature]) -> tuple[list
     A feature that a record lacks, or has without values, is null. The rows of wrong records hold arbitrary values.
     """
     wrong: dict[int, str] = {}
-    found: dict[str, list[Any]] = {field: [] for field in _LISTS.values()}
-    by_list = {field: [each for each in features if _LISTS[each.kind] == field] for field in found}
+    values: dict[str, list[Any]] = {field: [] for field in _LISTS.values()}
+    by_list = {field: [each for each in features if _LISTS[each.kind] == field] for field in values}
     floats, ints, texts = (
         [each.name for each in by_list[field]] for field in ("float_list", "int64_list", "bytes_list")
     )
@@ -147,16 +147,16 @@ def columns(records: Sequence[bytes], features: Sequence[Feature]) -> tuple[list
             wrong[place] = "is not a tf.train.Example"
             given = _Packed().features.feature
         # Reading a missing feature adds an empty one.
-        found["float_list"].extend([given[name].float_list.value for name in floats])
-        found["int64_list"].extend([given[name].int64_list.value for name in ints])
-        found["bytes_list"].extend([given[name].bytes_list.value for name in texts])
+        values["float_list"].extend([given[name].float_list.value for name in floats])
+        values["int64_list"].extend([given[name].int64_list.value for name in ints])
+        values["bytes_list"].extend([given[name].bytes_list.value for name in texts])
         if len(given) > len(features):
             known = {each.name for each in features}
             more = next((name for name, _, _ in _read(record) if name not in known), None)
             if more is not None:
                 wrong[place] = f"has a feature {more!r}, which the first records of the input do not have"
     made = {
-        feature.name: _column(feature, found[field][number :: len(group)], records, wrong)
+        feature.name: _column(feature, values[field][number :: len(group)], records, wrong)
         for field, group in by_list.items()
         for number, feature in enumerate(group)
     }

@@ -132,8 +132,8 @@ class IdxSource(FileSource):
         if not filesystem.is_folder(folder):
             return []
         kinds = [("images", "idx3-ubyte"), *([("labels", "idx1-ubyte")] if config.label is not None else [])]
-        found = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
-        return [(path, filesystem.facts(path)) for path in found if path is not None]
+        paths = [_find(folder, f"{prefix}-{name}", kind) for prefix in _PREFIXES.values() for name, kind in kinds]
+        return [(path, filesystem.facts(path)) for path in paths if path is not None]
 
     def __init__(self, config: InputConfig, need_train: bool = True) -> None:
         folder = filesystem.absolute(config.one_path())

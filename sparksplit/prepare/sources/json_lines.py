@@ -121,8 +121,8 @@ def _schema(spark: SparkSession, lines: DataFrame) -> StructType:
     objects = lines.where(f"`{_PROBLEM}` IS NULL").select(_LINE)._jdf
     texts = getattr(objects, "as")(jvm.org.apache.spark.sql.Encoders.STRING())
     reader: Any = spark.read.option("columnNameOfCorruptRecord", _BROKEN)
-    found = StructType.fromJson(json.loads(reader._jreader.json(texts).schema().json()))
-    return StructType([field for field in found if field.name != _BROKEN])
+    schema = StructType.fromJson(json.loads(reader._jreader.json(texts).schema().json()))
+    return StructType([field for field in schema if field.name != _BROKEN])
 
 
 def _text(value: Any) -> Any:

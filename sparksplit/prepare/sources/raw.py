@@ -113,7 +113,7 @@ class _ForModel:
         label = [] if source.label_kind is None else [LABEL]
         rest = [*label, *keep_names(len(source.keep))]
         fields = [(tensor.name, pa.binary()) for tensor in encoder.tensors]
-        fields += [(name, parsed.field(own).type) for name, own in zip([*label, *source.keep], rest, strict=True)]
+        fields += [(name, parsed.field(stored).type) for name, stored in zip([*label, *source.keep], rest, strict=True)]
         if classes is not None:
             fields[len(encoder.tensors)] = (LABEL, pa.int64())
         unknown = trained is not None and trained.unknown
@@ -122,12 +122,12 @@ class _ForModel:
         return cls(SPLITS.index(part), encoder, tensors, texts, rest, schema, identify, classes, unknown)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for found in self.identify(batches):
-            mine = pa.array(found.part == self.part)
-            tensors, texts = ([found.rows.column(name) for name in names] for names in (self.tensors, self.texts))
-            columns = [pa.array(row_ids.signed(found.ids)), *self.encoder(tensors, texts)]
+        for batch in self.identify(batches):
+            mine = pa.array(batch.part == self.part)
+            tensors, texts = ([batch.rows.column(name) for name in names] for names in (self.tensors, self.texts))
+            columns = [pa.array(row_ids.signed(batch.ids)), *self.encoder(tensors, texts)]
             for name in self.rest:
-                column = found.rows.column(name)
+                column = batch.rows.column(name)
                 if name == LABEL and self.classes is not None:
                     column = indices(column.cast(pa.string()), self.classes, self.unknown)
                 columns.append(column)

@@ -66,11 +66,11 @@ class TextSource(FileSource):
         if config.vocabulary is not None and config.vocabulary < known:
             message = f"must be at least {known}, the tokens of the model (is {config.vocabulary})"
             raise config.error("vocabulary", message)
-        own = {"unit": label.kind, "length": description.tensors[0].shape[0]}
-        for key, value in own.items():
+        fixed = {"unit": label.kind, "length": description.tensors[0].shape[0]}
+        for key, value in fixed.items():
             if key in config.model_fields_set and getattr(config, key) != value:
                 raise config.error(key, f"must be {value}, as the model was trained (is {getattr(config, key)})")
-        return cls(config.model_copy(update=own), validation, test, label.classes)
+        return cls(config.model_copy(update=fixed), validation, test, label.classes)
 
     def __init__(
         self,
@@ -101,10 +101,10 @@ class TextSource(FileSource):
             files = files + test_files
         for split, stretch in self._stretches.items():
             if len(stretch.used) < self._span:
-                own = self.has_test and split == "test"
-                whole = "" if own else f" of {tokens:,}"
+                apart = self.has_test and split == "test"
+                whole = "" if apart else f" of {tokens:,}"
                 raise InputError(
-                    f"{config.one_path('test') if own else config.place}: too short: the {split} part has "
+                    f"{config.one_path('test') if apart else config.place}: too short: the {split} part has "
                     f"{len(stretch.used):,}{whole} {config.unit}, but one sequence needs {self._span}"
                 )
         self.vocabulary = vocabulary or self._fitted(config)
@@ -158,9 +158,9 @@ class TextSource(FileSource):
             yield self._rows(held, count)
 
     def _rows(self, codes: npt.NDArray[Any], count: int) -> ParsedRows:
-        found = np.lib.stride_tricks.sliding_window_view(codes, self._span)[:: self._stride][:count]
-        label = None if self.label_kind is None else np.ascontiguousarray(found[:, 1:])
-        return ParsedRows([np.ascontiguousarray(found[:, : self._length])], label)
+        windows = np.lib.stride_tricks.sliding_window_view(codes, self._span)[:: self._stride][:count]
+        label = None if self.label_kind is None else np.ascontiguousarray(windows[:, 1:])
+        return ParsedRows([np.ascontiguousarray(windows[:, : self._length])], label)
 
     def _codes(self, stretch: _Stretch, first: int, last: int) -> Iterator[npt.NDArray[Any]]:
         """Yield the tokens first..last-1 of the files of `stretch`, as indices of the vocabulary.
@@ -193,10 +193,10 @@ class TextSource(FileSource):
         """
         ranges, unit = text_tokens.ranges_of(files), self._unit
         counts: list[int] = []
-        for found in _spread(lambda part: text_tokens.count(part, unit), ranges, most is not None):
-            if isinstance(found, InputError):
-                raise found
-            counts.append(found)
+        for result in _spread(lambda part: text_tokens.count(part, unit), ranges, most is not None):
+            if isinstance(result, InputError):
+                raise result
+            counts.append(result)
             if most is not None and sum(counts) >= most:
                 break
         return ranges[: len(counts)], np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

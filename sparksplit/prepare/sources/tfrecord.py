@@ -122,9 +122,9 @@ def _read_file(file: pa.RecordBatch, features: Sequence[Feature], schema: pa.Sch
 
     try:
         with _opened(file) as stream:
-            for found in records(stream):
-                yield batch(*columns(found, features), len(found))
-                number += len(found)
+            for group in records(stream):
+                yield batch(*columns(group, features), len(group))
+                number += len(group)
     except DamagedFile as error:
         yield batch([pa.nulls(1, feature.type) for feature in features], {0: str(error)}, 1, fatal=True)
 
@@ -167,10 +167,10 @@ def records(file: Any) -> Iterator[list[bytes]]:
 def _split(stream: Any) -> Iterator[list[bytes]]:
     data, number, start = b"", 0, 0
     while True:
-        found, used, wanted = _whole(data, number, start)
-        if found:
-            yield found
-        number, start = number + len(found), start + used
+        whole, used, wanted = _whole(data, number, start)
+        if whole:
+            yield whole
+        number, start = number + len(whole), start + used
         rest = data[used:]
         more = stream.read(max(BATCH_BYTES, wanted - len(rest)))
         if not more:
@@ -185,23 +185,23 @@ def _whole(data: bytes, number: int, start: int) -> tuple[list[bytes], int, int]
 
     number, start: the records and the bytes before `data`. Raise DamagedFile if a checksum is wrong.
     """
-    found: list[bytes] = []
+    whole: list[bytes] = []
     at, end = 0, len(data)
     while at + _HEADER.size <= end:
         length, _ = _HEADER.unpack_from(data, at)
         if not _fits(data[at : at + 8], data, at + 8):
-            if number + len(found) == 0:
+            if number + len(whole) == 0:
                 raise DamagedFile("is not a TFRecord file: the checksum at its start is wrong")
-            raise DamagedFile(_damaged(number + len(found) + 1, start + at))
+            raise DamagedFile(_damaged(number + len(whole) + 1, start + at))
         body, after = at + _HEADER.size, at + _HEADER.size + length
         if after + _FOOTER.size > end:
-            return found, at, _HEADER.size + length + _FOOTER.size
+            return whole, at, _HEADER.size + length + _FOOTER.size
         record = data[body:after]
         if not _fits(record, data, after):
-            raise DamagedFile(_damaged(number + len(found) + 1, start + at))
-        found.append(record)
+            raise DamagedFile(_damaged(number + len(whole) + 1, start + at))
+        whole.append(record)
         at = after + _FOOTER.size
-    return found, at, _HEADER.size
+    return whole, at, _HEADER.size
 
 
 def _fits(content: bytes, data: bytes, at: int) -> bool:

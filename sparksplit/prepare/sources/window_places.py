@@ -85,9 +85,9 @@ def find(rule: Rule, piece: Piece) -> Found:
     same[:1] = False
     last = np.append(~same[1:], piece.final)
     ways = np.diff(piece.time, prepend=piece.time[:1])
-    own = np.arange(rows) >= piece.carried
+    fresh = np.arange(rows) >= piece.carried
     if rule.horizon:
-        ends = np.flatnonzero(own & (number + 1 >= rule.rows) & ((number + 1 - rule.rows) % rule.stride == 0))
+        ends = np.flatnonzero(fresh & (number + 1 >= rule.rows) & ((number + 1 - rule.rows) % rule.stride == 0))
     else:
         ends = np.flatnonzero(last & (number + 1 >= rule.rows))
     starts = ends + 1 - rule.rows
@@ -98,7 +98,7 @@ def find(rule: Rule, piece: Piece) -> Found:
         (_up_to(piece.null)[label] > _up_to(piece.null)[starts])
         | (_up_to(piece.null_label)[ends + 1] > _up_to(piece.null_label)[label])
     )
-    again = np.flatnonzero(own & same & (ways == 0))
+    again = np.flatnonzero(fresh & same & (ways == 0))
     return Found(
         starts[~over & ~null],
         int(over.sum()),

@@ -64,8 +64,8 @@ class WindowSource(Source):
             )
         train = raw.parts["train"]
         names = [name for name, _ in train.types]
-        trained, own = None if description is None else description.windows, config.windows
-        if own is None:
+        trained, asked = None if description is None else description.windows, config.windows
+        if asked is None:
             assert trained is not None
             if cut is not None:
                 raise config.error("windows", "must be given, because the data in `fitted` has windows")
@@ -83,7 +83,7 @@ class WindowSource(Source):
         kind = dict(train.types)[order]
         if kind not in _ORDERED:
             problem = f"column {order!r} is {kind}, but must hold times, dates or whole numbers; cast it"
-            raise InputError(f"{self.place}: {problem}") if own is None else own.error("order", problem)
+            raise InputError(f"{self.place}: {problem}") if asked is None else asked.error("order", problem)
         # Without a header, columns have only positions.
         places: dict[str, int | str] = {name: name if train.named else place for place, name in enumerate(names)}
         by_time = (cut or CutConfig(by="time")).model_copy(update={"column": places[order]})
@@ -93,7 +93,7 @@ class WindowSource(Source):
         if len(features) != self._inner.tensors[0].values or label not in features:
             raise InputError(f"{self.place}: windows need columns of numbers, and the label {label!r} must be one")
         dtype = self._inner.tensors[0].dtype
-        self._stride = 1 if own is None else own.stride
+        self._stride = 1 if asked is None else asked.stride
         self._gaps = config.missing == "mean"
         spark = train.frame.sparkSession
         reader: Any = self._inner.raw(spark)[1]
@@ -101,7 +101,9 @@ class WindowSource(Source):
         if trained is not None and trained.time != time:
             kinds = "times" if trained.time else "whole numbers"
             raise InputError(f"{self.place}: column {order!r} must hold {kinds}, as in the training data")
-        self.windows = made = _settled(config, trained, None if own is None else _windows(own, by, order, label, time))
+        self.windows = made = _settled(
+            config, trained, None if asked is None else _windows(asked, by, order, label, time)
+        )
         shape = [made.window, len(features)]
         self.tensors = [TensorSpec(name="x", dtype=dtype, shape=shape, columns=list(features))]
         self.label_kind, self.label_name = (None, None) if config.label is None else ("number", label)
@@ -119,11 +121,11 @@ class WindowSource(Source):
 
     @property
     def left_out(self) -> dict[str, int]:
-        found: dict[str, int] = {}
+        by_reason: dict[str, int] = {}
         for counts in () if self._counts is None else self._counts.value.values():
             for why, count in counts.items():
-                found[why] = found.get(why, 0) + count
-        return found
+                by_reason[why] = by_reason.get(why, 0) + count
+        return by_reason
 
     def parts(self) -> list[str]:
         return self._inner.parts()
@@ -170,8 +172,8 @@ class WindowSource(Source):
         rows = parsed.where(sql.col(BAD).isNull()).select(*series, CUT)
         with shuffled(parsed.sparkSession, sum(file.bytes for file in self.files) or _TASK_BYTES):
             ways = rows.select((sql.col(CUT) - before).alias("way")).where("way > 0").groupBy("way").count()
-            found = ways.orderBy(sql.desc("count"), "way").first()
-        if found is None:
+            commonest = ways.orderBy(sql.desc("count"), "way").first()
+        if commonest is None:
             assert self.windows is not None
             by = ", ".join(map(repr, self.windows.by))
             bad = parsed.where(sql.col(BAD).isNotNull()).select(f"{BAD}.*").first()
@@ -180,7 +182,7 @@ class WindowSource(Source):
                 f"{self.place}: no row follows another row{f' of the same {by}' if by else ''}, so there is no "
                 f"time step{why}"
             )
-        return int(found["way"])
+        return int(commonest["way"])
 
 
 def _rows(
@@ -234,16 +236,16 @@ def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple
     return windows.by, windows.order, windows.label
 
 
-def _settled(config: InputConfig, trained: Windows | None, own: Windows | None) -> Windows:
-    """Return the windows to make: `trained` (of earlier data) or `own` (of the configuration).
+def _settled(config: InputConfig, trained: Windows | None, asked: Windows | None) -> Windows:
+    """Return the windows to make: `trained` (of earlier data) or `asked` (of the configuration).
 
     Raise ConfigError if both exist and differ.
     """
-    if trained is None or own is None:
-        windows = trained or own
+    if trained is None or asked is None:
+        windows = trained or asked
         assert windows is not None
         return windows
-    if trained != own.model_copy(update={"step": own.step or trained.step}):
+    if trained != asked.model_copy(update={"step": asked.step or trained.step}):
         raise config.error("windows", "must be the same as in the data of `fitted`")
     return trained
 
@@ -371,12 +373,12 @@ class WindowReader:
     def _again(self, rows: pa.RecordBatch, place: int) -> BadRow:
         """Return the bad row for a time that occurs twice. No limit of bad rows allows it."""
         names = [*self.windows.by, self.windows.order]
-        found = ", ".join(
+        key = ", ".join(
             f"{name} {rows.column(column)[place].as_py()}"
             for name, column in zip(names, keep_names(len(names)), strict=True)
         )
         hint = "each series (input.windows.by) may have a time only once"
-        return BadRow(self.place, 0, f"several rows have {found}: {hint}", fatal=True, kind="a time occurs twice")
+        return BadRow(self.place, 0, f"several rows have {key}: {hint}", fatal=True, kind="a time occurs twice")
 
 
 def _bad(batch: pa.RecordBatch) -> Iterator[tuple[str, BadRows]]:

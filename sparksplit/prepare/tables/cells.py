@@ -77,10 +77,10 @@ class Cells:
             hint = "" if self.multiline else " (input.multiline: true reads line breaks within quotes)"
             return (f"a quoted field does not close on its line{hint}",) * 2
         try:
-            found = len(split(record, self.delimiter, self.quote))
+            count = len(split(record, self.delimiter, self.quote))
         except InputError as error:
             return (str(error),) * 2
-        return f"has {found} columns, {len(self.names)} are needed", "another number of columns"
+        return f"has {count} columns, {len(self.names)} are needed", "another number of columns"
 
 
 def split(record: str, delimiter: str, quote: str | None) -> list[str]:

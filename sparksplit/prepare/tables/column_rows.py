@@ -121,10 +121,10 @@ class ColumnReader:
 
     def _undecoded(self, columns: Sequence[pa.Array], rows: int) -> Bools:
         """Return which rows have a text in these columns that the encoding could not decode."""
-        found = np.zeros(rows, dtype=np.bool_)
+        mask = np.zeros(rows, dtype=np.bool_)
         for column in columns if self.cells is not None else ():
-            found |= pc.match_substring(column, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
-        return found
+            mask |= pc.match_substring(column, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
+        return mask
 
     def _cut(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[np.int64] | None, Bools]:
         """Return (the cut values, with 0 for null; which of them are null), both [rows]."""
@@ -158,8 +158,8 @@ class ColumnReader:
         """Return (the tensors [rows, *shape], a table's texts [rows], which values or columns of a table are bad [rows,
         values])."""
         if self.table is not None:
-            found = self.table(batch.columns[: len(self.features)], batch.num_rows)
-            return found.tensors, found.texts, found.wrong
+            rows = self.table(batch.columns[: len(self.features)], batch.num_rows)
+            return rows.tensors, rows.texts, rows.wrong
         values, wrong = self._one_tensor(batch)
         return [np.ascontiguousarray(values).reshape(-1, *self.tensor.shape)], [], wrong
 
@@ -183,8 +183,8 @@ class ColumnReader:
         fits = lengths == self.tensor.values
         wrong[~fits] = True
         inner = column.filter(pa.array(fits)).flatten()
-        found, problems = self._numbers(inner, dtype, self.gaps, self.rounds)
-        values[fits], wrong[fits] = found.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
+        parsed, problems = self._numbers(inner, dtype, self.gaps, self.rounds)
+        values[fits], wrong[fits] = parsed.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
         return values, wrong
 
     def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
@@ -237,12 +237,12 @@ class ColumnReader:
         texts, fatal = np.array(self._shown(batch), object), np.zeros(rows, np.bool_)
         reasons, kinds = np.empty(rows, object), np.empty(rows, object)
         for row in np.flatnonzero(told).tolist():
-            found = batch.column(batch.num_columns - 4)[row].as_py()
-            texts[row], fatal[row] = found["text"] or "", bool(found["fatal"])
-            if found["reason"] is None and self.cells is not None:
+            bad = batch.column(batch.num_columns - 4)[row].as_py()
+            texts[row], fatal[row] = bad["text"] or "", bool(bad["fatal"])
+            if bad["reason"] is None and self.cells is not None:
                 reasons[row], kinds[row] = self.cells.record_problem(texts[row])
             else:
-                reasons[row] = kinds[row] = found["reason"]
+                reasons[row] = kinds[row] = bad["reason"]
         for place in np.unique(first[~told]).tolist():
             chosen = np.flatnonzero((first == place) & ~told)
             of_cut = self._cut_place(batch) + 1
@@ -274,8 +274,8 @@ class ColumnReader:
         shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
         first = pa.repeat("", batch.num_rows)  # there may be nothing to show, for example for images without labels
         text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(first, *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
-        found: list[str] = text.to_pylist()
-        return found
+        texts: list[str] = text.to_pylist()
+        return texts
 
     def _reason(self, place: int, value: Any) -> tuple[str, str]:
         """Return (why a row is bad, the reason without the row's values). value: the bad value

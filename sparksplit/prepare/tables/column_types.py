@@ -107,8 +107,8 @@ def is_own(kind: str | None) -> bool:
 
 def common(kinds: Iterable[str]) -> str | None:
     """Return the kind that has every value of all these kinds exactly, or None."""
-    found = {_OWN[kind].kind if kind in _OWN else kind for kind in kinds}
-    return widened(found - {NULL}) if found != {NULL} else NULL
+    plain = {_OWN[kind].kind if kind in _OWN else kind for kind in kinds}
+    return widened(plain - {NULL}) if plain != {NULL} else NULL
 
 
 def widened(kinds: set[str]) -> str | None:
@@ -119,7 +119,7 @@ def widened(kinds: set[str]) -> str | None:
         inner = widened({kind[6:-1] for kind in kinds})
         return inner and f"array<{inner}>"
     whole, floats = kinds & _DIGITS.keys(), kinds & {"float", "double"}
-    decimals = [found for kind in kinds if (found := _DECIMAL.fullmatch(kind))]
+    decimals = [match for kind in kinds if (match := _DECIMAL.fullmatch(kind))]
     if len(whole) + len(floats) + len(decimals) < len(kinds) or (floats and decimals):
         return None
     if floats:
@@ -127,8 +127,8 @@ def widened(kinds: set[str]) -> str | None:
         return None if "bigint" in whole else narrow
     if not decimals:
         return max(whole, key=_DIGITS.__getitem__)
-    scale = max(int(found[2]) for found in decimals)
-    digits = max(*(int(found[1]) - int(found[2]) for found in decimals), *(_DIGITS[kind] for kind in whole), 0)
+    scale = max(int(match[2]) for match in decimals)
+    digits = max(*(int(match[1]) - int(match[2]) for match in decimals), *(_DIGITS[kind] for kind in whole), 0)
     return f"decimal({digits + scale},{scale})" if digits + scale <= 38 else None
 
 
@@ -144,5 +144,5 @@ def final(kind: str) -> str:
 
 def value(kind: str, column: str, wanted: str) -> str:
     """Return SQL for the values of a column of this kind, as the kind `wanted`. The session must be in UTC."""
-    found = _OWN[kind].value.format(column) if kind in _OWN else column
-    return f"CAST({found} AS {final(wanted)})"
+    sql = _OWN[kind].value.format(column) if kind in _OWN else column
+    return f"CAST({sql} AS {final(wanted)})"

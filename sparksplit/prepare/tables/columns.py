@@ -111,9 +111,9 @@ class DataFrameSource(Source):
             nulls, folders = None if train.cells is None else train.cells.nulls, frozenset(train.folders)
             self._reader = replace(self._reader, table=TableReader(self.table, nulls or ("",), nulls is None, folders))
         if train.cells is not None:
-            own = [name for name in (label, weight) if name is not None]
-            self._rest = [name for name in train.cells.names if name not in (*features, *own, *kept)]
-            self._take_cells(config, train, [*features, *own, *kept, *self._rest])
+            targets = [name for name in (label, weight) if name is not None]
+            self._rest = [name for name in train.cells.names if name not in (*features, *targets, *kept)]
+            self._take_cells(config, train, [*features, *targets, *kept, *self._rest])
         self._by_line = goes_by is None and all(part.lines is not None for part in raw.parts.values())
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
@@ -126,8 +126,8 @@ class DataFrameSource(Source):
         A table has tensors of its own.
         """
         if self.table is not None:
-            own = [column.name for column in self.table.columns]
-            return own, TensorSpec(name="x", dtype="float64", shape=[len(own)]), False
+            names = [column.name for column in self.table.columns]
+            return names, TensorSpec(name="x", dtype="float64", shape=[len(names)]), False
         if raw.decoded is not None:
             return [raw.decoded[0]], raw.decoded[1].tensor, True
         types = dict(raw.types)
@@ -189,17 +189,17 @@ class DataFrameSource(Source):
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
         """Return the rows in the footers of Parquet and ORC. For other files, estimate the rows from the bytes per
         row."""
-        found = {}
+        by_part = {}
         for part, raw in self._raw.parts.items():
             files = self._raw.files.get(part)
             each = row_bytes if raw.cells is None else raw.cells.record_bytes
             if has_footers(raw.frame):
-                found[part] = raw.frame.count()
+                by_part[part] = raw.frame.count()
             elif files and each:
-                found[part] = round(sum(one.bytes for _, one in files) / each)
+                by_part[part] = round(sum(one.bytes for _, one in files) / each)
             else:
                 return None
-        return found
+        return by_part
 
     def raw(self, spark: SparkSession) -> tuple[DataFrame, Reader]:
         return self._frame, self._line_reader() if self._by_line else self._reader
@@ -208,8 +208,8 @@ class DataFrameSource(Source):
         reader, train = self._reader, self._raw.parts["train"]
         assert reader.cells is not None and train.lines is not None
         texts = [*reader.cells.names, *train.lines.columns[1:]]
-        own = (name for name in (reader.label, reader.weight) if name is not None)
-        return LineReader(reader, [texts.index(name) for name in (*reader.features, *own, *self.keep, *self._rest)])
+        targets = (name for name in (reader.label, reader.weight) if name is not None)
+        return LineReader(reader, [texts.index(name) for name in (*reader.features, *targets, *self.keep, *self._rest)])
 
     def _take_cells(self, config: InputConfig, train: RawFrame, chosen: Sequence[str]) -> None:
         """Make the reader read texts. chosen: the columns in the order of the reader's batches
@@ -282,17 +282,17 @@ class DataFrameSource(Source):
         if cells is not None and raw.cells is not None and cells.names != raw.cells.names:
             raise InputError(f"{raw.cells.file}: its header differs from that of {cells.file}")
         used = {*self._reader.features, *self.keep, self._reader.label, self._reader.weight}
-        types, found = (
+        types, of_part = (
             {name: kind for name, kind in of.items() if name in used or not _is_index(name)}
             for of in (types, dict(raw.types))
         )
         for name, kind in types.items():
-            if name not in found:
+            if name not in of_part:
                 raise InputError(f"{self.place}: the {part} files have no column {name!r}")
-            numbers = is_number(kind) and (is_number(found[name]) or name in raw.folders)
-            if found[name] != kind and not numbers:
-                raise InputError(f"{self.place}: column {name!r} is {kind}, but {found[name]} in the {part} files")
-        if more := [name for name in found if name not in types]:
+            numbers = is_number(kind) and (is_number(of_part[name]) or name in raw.folders)
+            if of_part[name] != kind and not numbers:
+                raise InputError(f"{self.place}: column {name!r} is {kind}, but {of_part[name]} in the {part} files")
+        if more := [name for name in of_part if name not in types]:
             raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
 
 
@@ -309,8 +309,8 @@ def _mixed(raw: Raw) -> set[str]:
     texts = floats | {"string"}
     return {
         name
-        for name, found in kinds.items()
-        if len(found) > 1 and not found <= floats and any(kind in texts or "decimal(" in kind for kind in found)
+        for name, types in kinds.items()
+        if len(types) > 1 and not types <= floats and any(kind in texts or "decimal(" in kind for kind in types)
     }
 
 
@@ -382,22 +382,22 @@ def _kept(config: InputConfig, names: Sequence[str], label: str | None, place: s
 
 def _cut_by(cut: CutConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
     """Return the columns that the cut uses."""
-    found = [_column(cut, cut.key, name, names, place) for name in cut.needed]
-    if label in found or len(set(found)) < len(found):
+    columns = [_column(cut, cut.key, name, names, place) for name in cut.needed]
+    if label in columns or len(set(columns)) < len(columns):
         raise cut.error(cut.key, "names the label column, or lists a column twice")
-    return found
+    return columns
 
 
 def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | None], place: str) -> str | None:
     """Return the column of weights, or None. others: the columns with another use"""
     if config.weight is None:
         return None
-    found = _column(config, "weight", config.weight, names, place)
-    if found in others:
-        raise config.error("weight", f"names a column that is already the label, kept or used by `cut` ({found!r})")
+    column = _column(config, "weight", config.weight, names, place)
+    if column in others:
+        raise config.error("weight", f"names a column that is already the label, kept or used by `cut` ({column!r})")
     if WEIGHT in (str(name).lower() for name in others[1:]):
         raise config.error("keep", f"the column name {WEIGHT!r} is taken by the weights; rename it in the file")
-    return found
+    return column
 
 
 def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:

@@ -54,12 +54,12 @@ class LineReader:
         headers = _Headers()
         for batch in batches:
             lines = decoded(batch.column(0))
-            found = ~blank(lines, len(self._cells.names), self._cells.delimiter)
-            wrong = self._headers(headers, batch, lines, found)
-            if found.all():
+            are_rows = ~blank(lines, len(self._cells.names), self._cells.delimiter)
+            wrong = self._headers(headers, batch, lines, are_rows)
+            if are_rows.all():
                 yield self._columns(batch, lines, wrong)
-            elif found.any():
-                rows = pa.array(np.flatnonzero(found))
+            elif are_rows.any():
+                rows = pa.array(np.flatnonzero(are_rows))
                 yield self._columns(batch.take(rows), lines.take(rows), wrong.take(rows))
 
     @property
@@ -67,24 +67,24 @@ class LineReader:
         assert self.rows.cells is not None
         return self.rows.cells
 
-    def _headers(self, headers: _Headers, batch: pa.RecordBatch, lines: pa.Array, found: Bools) -> pa.Array:
+    def _headers(self, headers: _Headers, batch: pa.RecordBatch, lines: pa.Array, are_rows: Bools) -> pa.Array:
         """Return what is wrong with each line that is a header. Null for good headers and for other lines.
 
-        found: which lines are not blank. On return: which lines are rows
+        are_rows: which lines are not blank. On return: which lines are rows
         """
         wrong: list[str | None] = [None] * len(lines)
-        for row in headers.places(found, *batch.columns[-3:-1]) if self._cells.header else ():
+        for row in headers.places(are_rows, *batch.columns[-3:-1]) if self._cells.header else ():
             wrong[row] = header_problem(lines[row].as_py(), self._cells)
-            found[row] = wrong[row] is not None
+            are_rows[row] = wrong[row] is not None
         return pa.array(wrong, pa.string())
 
     def _columns(self, batch: pa.RecordBatch, lines: pa.Array, wrong: pa.Array) -> pa.RecordBatch:
         """Return the columns of the lines. wrong: what is wrong with the header that a line is, or null"""
         cells = self._cells
-        own, bad = cells_of(lines, len(cells.names), cells.delimiter, cells.quote)
+        fields, bad = cells_of(lines, len(cells.names), cells.delimiter, cells.quote)
         fatal = wrong.is_valid()
         bad |= fatal.to_numpy(zero_copy_only=False)
-        texts = [*own, *batch.columns[1:-3]]
+        texts = [*fields, *batch.columns[1:-3]]
         told = pa.nulls(batch.num_rows, _TOLD)
         if bad.any():
             told = pa.StructArray.from_arrays([wrong, lines, fatal], fields=list(_TOLD), mask=pa.array(~bad))
@@ -130,9 +130,9 @@ def header_problem(line: str, cells: Cells) -> str | None:
         return f"its header {error}"
     if len(names) != len(cells.names):
         return f"its header has {len(names)} columns, but the other files have {len(cells.names)}"
-    for found, wanted in zip(names, cells.names, strict=True):
-        if found != wanted:
-            return f"its header differs from the other files: it has {found!r} instead of {wanted!r}"
+    for name, wanted in zip(names, cells.names, strict=True):
+        if name != wanted:
+            return f"its header differs from the other files: it has {name!r} instead of {wanted!r}"
     return None
 
 
@@ -152,10 +152,10 @@ def blank(lines: pa.Array, columns: int, delimiter: str) -> Bools:
 
     A line of empty cells is not blank, even if its delimiters are white space. It is a row, or a bad row.
     """
-    found: Bools = pc.equal(pc.binary_length(pc.ascii_trim(lines, _BLANK)), 0).to_numpy(zero_copy_only=False)
-    if columns > 1 and delimiter <= " " and found.any():
-        found &= pc.count_substring(lines, delimiter).to_numpy(zero_copy_only=False) == 0
-    return found
+    mask: Bools = pc.equal(pc.binary_length(pc.ascii_trim(lines, _BLANK)), 0).to_numpy(zero_copy_only=False)
+    if columns > 1 and delimiter <= " " and mask.any():
+        mask &= pc.count_substring(lines, delimiter).to_numpy(zero_copy_only=False) == 0
+    return mask
 
 
 def cells_of(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -> tuple[list[pa.Array], Bools]:
@@ -179,14 +179,14 @@ def cells_of(lines: pa.Array, columns: int, delimiter: str, quote: str | None) -
     # Put the lines that Arrow's parser has split, and the other lines, back into their order.
     place = np.zeros(len(lines), np.int64)
     place[~bad] = np.arange(len(plain) - wrong.sum())
-    own: list[list[str]] = []
+    loose: list[list[str]] = []
     for row in np.flatnonzero(odd).tolist():
         fields = loose_fields(lines[row].as_py(), delimiter, quote or "")
         if len(fields) == columns:
-            place[row], bad[row] = len(plain) - wrong.sum() + len(own), False
-            own.append(fields)
+            place[row], bad[row] = len(plain) - wrong.sum() + len(loose), False
+            loose.append(fields)
     taken = pa.array(place, mask=bad)
-    others = [pa.array([fields[column] for fields in own], pa.string()) for column in range(columns)]
+    others = [pa.array([fields[column] for fields in loose], pa.string()) for column in range(columns)]
     return [pa.concat_arrays(pair).take(taken) for pair in zip(cells, others, strict=True)], bad
 
 
@@ -247,8 +247,8 @@ def loose_fields(line: str, delimiter: str, quote: str) -> list[str]:
 
 
 def _end(line: str, place: int, delimiter: str) -> int:
-    found = line.find(delimiter, place)
-    return len(line) if found < 0 else found
+    end = line.find(delimiter, place)
+    return len(line) if end < 0 else end
 
 
 def _quoted(line: str, place: int, delimiter: str, quote: str) -> tuple[str, int]:

@@ -42,18 +42,18 @@ class CutColumns:
         """
         if cut.by not in ("time", "column"):
             return cls(tuple(names))
-        name, found = names[0], types[0]
+        name, type_ = names[0], types[0]
         if cut.by == "column":
-            if found != "string":
-                raise cut.error("column", f"{name!r} is {found}, but must be text: train, validation or test")
+            if type_ != "string":
+                raise cut.error("column", f"{name!r} is {type_}, but must be text: train, validation or test")
             return cls((name,), "split")
         boundaries = [value for value in (cut.validation_from, cut.test_from) if value is not None]
-        if found in _WHOLE:
+        if type_ in _WHOLE:
             kind: Literal["time", "number"] = "number"
-        elif found in _TIMES:
+        elif type_ in _TIMES:
             kind = "time"
-        elif found != "string":
-            raise cut.error("column", f"{name!r} is {found}, but must hold times, dates or whole numbers; cast it")
+        elif type_ != "string":
+            raise cut.error("column", f"{name!r} is {type_}, but must hold times, dates or whole numbers; cast it")
         elif boundaries:
             kind = "time" if isinstance(boundaries[0], str) else "number"
         else:
@@ -64,7 +64,7 @@ class CutColumns:
             value = getattr(cut, key)
             if value is not None and isinstance(value, str) != (kind == "time"):
                 wanted = "a date or a time" if kind == "time" else "a whole number"
-                raise cut.error(key, f"must be {wanted}, because column {name!r} is {found} (is {value!r})")
+                raise cut.error(key, f"must be {wanted}, because column {name!r} is {type_} (is {value!r})")
         return cls((name,), kind)
 
     def value(
@@ -117,12 +117,12 @@ def _text(name: str, nulls: Sequence[str]) -> Column:
     return sql.when(~sql.trim(text).isin(list(nulls)), text) if nulls else text
 
 
-def _time(column: str, found: str) -> str:
-    if found == "timestamp":
+def _time(column: str, type_: str) -> str:
+    if type_ == "timestamp":
         return f"unix_micros({column})"
-    if found == "timestamp_ntz":
+    if type_ == "timestamp_ntz":
         return f"timestampdiff(MICROSECOND, TIMESTAMP_NTZ '1970-01-01 00:00:00', {column})"
-    if found == "date":
+    if type_ == "date":
         return f"unix_date({column}) * 86400000000"
     text = f"trim({column})"
     return (
@@ -132,13 +132,13 @@ def _time(column: str, found: str) -> str:
     )
 
 
-def _number(column: str, found: str) -> str:
-    if found != "string":
+def _number(column: str, type_: str) -> str:
+    if type_ != "string":
         return column
     return f"case when trim({column}) rlike '^{_NUMBER}$' then try_cast(trim({column}) as bigint) end"
 
 
-def _split(column: str, found: str) -> str:
+def _split(column: str, type_: str) -> str:
     cases = " ".join(f"when '{name}' then {place}" for name, place in _NAMES.items())
     return f"case lower(trim({column})) {cases} end"
 

@@ -103,9 +103,9 @@ _NO_FILE = re.compile(
 def problem(text: str) -> tuple[str | None, str] | None:
     """Return (the file or None, what is wrong with it) if an error's text is about the input, otherwise None."""
     for pattern, meaning in _FOUND:
-        found = re.search(pattern, text)
-        if found and (meaning != _DAMAGED or (_UNPACKING.search(text) and not _NO_FILE.search(text))):
-            parts = found.groupdict()
+        match = re.search(pattern, text)
+        if match and (meaning != _DAMAGED or (_UNPACKING.search(text) and not _NO_FILE.search(text))):
+            parts = match.groupdict()
             file = parts.get("path") or unquote(parts.get("file") or "")
             table = parts.get("table", "").replace("`", "")
             return _without_scheme(file.strip()) or None, meaning.format(**parts | {"table": table})
@@ -127,10 +127,10 @@ def input_failures(spark: SparkSession, place: str, files: Sequence[str]) -> Ite
     except Exception as error:
         if not is_sparks(error):
             raise
-        found = problem(str(error))
-        if found is None:
+        cause = problem(str(error))
+        if cause is None:
             raise
-        file, reason = found
+        file, reason = cause
         if file is None:
             file, reason = _damaged(spark, files) or (files[0] if len(files) == 1 else place, reason)
         raise InputError(f"{file}: {reason}") from error
@@ -144,9 +144,9 @@ def is_sparks(error: Exception) -> bool:
 
 def said(error: Exception) -> str:
     """Return an error of Spark in one line. If it is about the input, return what is wrong with the input."""
-    found = problem(str(error))
-    if found is not None:
-        return f"{found[0]}: {found[1]}" if found[0] else found[1]
+    cause = problem(str(error))
+    if cause is not None:
+        return f"{cause[0]}: {cause[1]}" if cause[0] else cause[1]
     return re.split("; (?:line |')", spark_reason(str(error)))[0]
 
 
@@ -156,7 +156,7 @@ def _damaged(spark: SparkSession, files: Sequence[str]) -> tuple[str, str] | Non
     if not packed:
         return None
     checked = spark.sparkContext.parallelize(packed, min(len(packed), 1000)).map(lambda path: (path, damage(path)))
-    return next(((path, found) for path, found in checked.collect() if found is not None), None)
+    return next(((path, why) for path, why in checked.collect() if why is not None), None)
 
 
 def damage(path: str) -> str | None:

@@ -32,12 +32,12 @@ def with_folders(raw: RawFrame, found: Found, file_of_line: str, asked: Collecti
 
     Raise InputError if the files also have one of the columns, or if a folder's name cannot be read.
     """
-    own = {name.lower() for name, _ in raw.types}
-    found = with_outer(found, [name for name in asked if name.lower() not in own])
+    in_files = {name.lower() for name, _ in raw.types}
+    found = with_outer(found, [name for name in asked if name.lower() not in in_files])
     if not found.columns:
         return raw
     for place, name in enumerate(found.columns):
-        if name.lower() in own:
+        if name.lower() in in_files:
             where = "/".join(found.files[0][0].split("/")[: place - len(found.columns)])
             raise InputError(
                 f"{where}: the folder name gives column {name!r}, but its files have this column too; rename one"

@@ -81,9 +81,9 @@ def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str |
 
 
 def _of_texts(texts: Sequence[str], column: str) -> tuple[str, str | None]:
-    found = label_kind(texts)
-    if found != "number" or not all(map(_WHOLE_TEXT.fullmatch, texts)):
-        return found, None
+    kind = label_kind(texts)
+    if kind != "number" or not all(map(_WHOLE_TEXT.fullmatch, texts)):
+        return kind, None
     numbers = sorted(map(float, texts))
     return settled((numbers[0], numbers[-1]), column)
 

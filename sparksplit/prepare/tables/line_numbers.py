@@ -66,11 +66,11 @@ def find_lines(spark: SparkSession, wanted: Sequence[tuple[str, int]]) -> Lines:
         for _, start, first, size in sorted(block for block in blocks if block.file == file):
             before[file, start] = count - first + 1
             count += size
-    found: Lines = {}
+    by_mark: Lines = {}
     for file, start, number, mark, begin in numbered.where(sql.col("mark").isin(list(marks))).sort("id").collect():
         if begin.rstrip("\r"):
-            found.setdefault((plain_path(file), mark), {})[number + before[file, start]] = begin
-    return {key: dict(sorted(lines.items())) for key, lines in found.items()}
+            by_mark.setdefault((plain_path(file), mark), {})[number + before[file, start]] = begin
+    return {key: dict(sorted(lines.items())) for key, lines in by_mark.items()}
 
 
 def assigned(rows: Sequence[BadRow], found: Lines) -> list[BadRow]:

@@ -147,8 +147,8 @@ def plan_of_files(frame: DataFrame) -> str | None:
 def _has_files(relation: Any) -> bool:
     if relation.nodeName() == "HiveTableRelation":
         return True
-    found: bool = relation.relation().getClass().getSimpleName() == "HadoopFsRelation"
-    return found
+    from_files: bool = relation.relation().getClass().getSimpleName() == "HadoopFsRelation"
+    return from_files
 
 
 def has_footers(frame: DataFrame) -> bool:

@@ -111,8 +111,8 @@ def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, 
     else:
         with ThreadPoolExecutor(_THREADS) as pool:
             files = list(zip(paths, pool.map(partial(_types, kind), paths), strict=True))
-    found = {path: types for path, types in files if types is not None}
-    return found if len(found) == len(paths) else None
+    footers = {path: types for path, types in files if types is not None}
+    return footers if len(footers) == len(paths) else None
 
 
 def _each(spark: SparkSession, kind: str, paths: Sequence[str]) -> RDD[tuple[str, Footer | None]]:
@@ -137,9 +137,9 @@ def _types(kind: str, path: str) -> Footer | None:
     except (pa.ArrowException, OSError):
         return None
     # Arrow takes ORC's timestamps, and Parquet's old ones (INT96), for nanoseconds. Spark's reader knows their types.
-    own = {
+    corrected = {
         field.name: pa.timestamp("us", "UTC")
         for field in schema
         if pa.types.is_timestamp(field.type) and (moments is None or field.name in moments)
     }
-    return {field.name: own.get(field.name, field.type) for field in schema}
+    return {field.name: corrected.get(field.name, field.type) for field in schema}

@@ -61,10 +61,10 @@ class Selection:
         frame = raw.frame.select("*", *origin).toDF(*map(PLACE.format, range(len(names))), _BAD, _ROW, _FILE)
         places = {name: sql.col(PLACE.format(place)) for place, name in enumerate(names)}
 
-        own = dict(raw.types)
+        types = dict(raw.types)
 
         def number(name: str, whole: bool) -> Any:
-            column, kind = places[name], own[name]
+            column, kind = places[name], types[name]
             if name in raw.exact and (name in self.mixed or whole):
                 # 1.0 as 1, because an integer dtype takes no other text.
                 plain = (column == sql.rint(column)) & (sql.abs(column) < 2.0**64)
@@ -99,7 +99,7 @@ class Selection:
             columns.append(number(reader.weight, False))
         kept = [(places[name].cast("string"), raw.exact.get(name)) for name in self.kept]
         columns += [text if exact is None else sql.coalesce(places[exact], text) for text, exact in kept]
-        good = self._surely_good(places, own)
+        good = self._surely_good(places, types)
         if reader.weight is not None:
             good = good & (places[reader.weight].cast("double").between(0, WHOLE_FLOAT32))
         if (cut := reader.cut) is not None:
@@ -169,8 +169,8 @@ def lines(part: str, raw: RawFrame, order: Sequence[str]) -> DataFrame:
     origin = [sql.expr(METADATA), sql.expr("_metadata.file_block_start = 0")]
     number = sql.lit(SPLITS.index(part)).cast("tinyint")
     frame = by_place(raw.lines.select("*", *origin, number))
-    own = raw.lines.columns
-    places = [*map(own.index, order), *range(len(own), len(frame.columns))]
+    columns = raw.lines.columns
+    places = [*map(columns.index, order), *range(len(columns), len(frame.columns))]
     return frame.select(*map(PLACE.format, places))
 
 

@@ -84,10 +84,10 @@ class TableReader:
         settled = self.typed or column.fitted is not None  # by the column's type, or by the fitted rows
         hint = "" if settled else f" (features: {{{column.name}: category}} takes any text)"
         if isinstance(value, str):
-            found = number_problem(value, dtype, self.nulls, True, True)
-            if found is None:
+            wrong = number_problem(value, dtype, self.nulls, True, True)
+            if wrong is None:
                 return _number_problem(int(value), dtype)
-            said, kind = found
+            said, kind = wrong
             return said + (hint if kind == "not a number" else ""), kind
         return _number_problem(value, dtype)
 
@@ -120,8 +120,8 @@ class TableReader:
     def _undecoded(self, texts: pa.Array) -> Bools | bool:
         if self.typed:
             return False
-        found: Bools = pc.match_substring(texts, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
-        return found
+        mask: Bools = pc.match_substring(texts, UNDECODED).fill_null(False).to_numpy(zero_copy_only=False)
+        return mask
 
     def _values(self, column: Column, given: pa.Array) -> tuple[Array, Bools]:
         """Return (the values [values, rows], which rows have a bad value [rows])."""
@@ -206,22 +206,22 @@ def text_types(
 
     kinds: the kinds that the user asks for. A category may have digits as names, which then stay strings
     """
-    found = {}
+    types = {}
     for place, name in enumerate(names):
         texts = _values(place, sample, nulls)
         days = ~times.parsed(pa.array(texts, pa.string()), True)[1]
         if _most(list(map(is_number, texts))):
-            found[name] = "double"
+            types[name] = "double"
         elif _most(days.tolist()):
             lengths = {len(text) for text, day in zip(texts, days.tolist(), strict=True) if day}
-            found[name] = "date" if lengths == {10} else "timestamp"
+            types[name] = "date" if lengths == {10} else "timestamp"
         elif texts and all(text.lower() in BOOLEANS for text in texts):
-            found[name] = "boolean"
+            types[name] = "boolean"
         else:
-            found[name] = "string"
-        if found[name] not in _TAKEN_FOR.get(kinds.get(name), (found[name],)):
-            found[name] = "string"
-    return found
+            types[name] = "string"
+        if types[name] not in _TAKEN_FOR.get(kinds.get(name), (types[name],)):
+            types[name] = "string"
+    return types
 
 
 def zeros_lost(

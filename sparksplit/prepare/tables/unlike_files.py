@@ -110,8 +110,8 @@ def read(spark: SparkSession, kind: str, options: Mapping[str, str], what: Merge
     """Return the rows of the files. kind: parquet or orc"""
     frames: list[DataFrame] = []
     with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
-        for paths, own in what.groups:
-            ways = {name: own.get(name, (name, final(kind))) for name, kind in what.columns.items()}
+        for paths, in_group in what.groups:
+            ways = {name: in_group.get(name, (name, final(kind))) for name, kind in what.columns.items()}
             schema = ", ".join(f"{_quoted(name)} {asked(kind)}" for name, kind in ways.values())
             columns = [
                 f"{value(kind, _quoted(name), what.columns[wanted])} AS {_quoted(wanted)}"
