@@ -26,7 +26,7 @@ Dtype = Literal[
 ]
 
 
-RULES = 4
+RULES = 5
 """Version of the rules for reading, numbering, cutting and fitting rows. Increase by one if an unchanged configuration
 would give other rows or numbers. Then no output of earlier rules counts as complete."""
 
@@ -72,8 +72,8 @@ class InputConfig(Config):
     header or `input.columns`."""
     label_type: Annotated[Literal["auto", "integer", "text", "number"], used_by("columns", "idx")] = "auto"
     """Type of the labels. integer, text: classes. number: numbers to predict (regression). auto: by the first rows of
-    csv and hive-text, otherwise by the column type. For auto, labels with a decimal point are numbers. If the labels
-    are exactly 0.0 and 1.0, the labels become classes."""
+    csv and hive-text, by the data type of the labels' file in idx, otherwise by the column type. For auto, labels with
+    a decimal point are numbers. If the labels are exactly 0.0 and 1.0, the labels become classes, except in idx."""
     header: Annotated[bool, used_by("csv")] = True
     """Whether the first line of each file holds the column names."""
     columns: Annotated[list[_Filled], used_by("delimited")] = Field(default_factory=list)
@@ -156,10 +156,10 @@ class InputConfig(Config):
     """Largest number of tokens in the vocabulary. The most frequent tokens of the training split enter first, in a tie
     the token with the lowest code point. All other tokens become one unknown token. null: every token of the training
     split."""
-    max_bad_rows: Annotated[int, Field(ge=0), used_by("columns")] = 0
+    max_bad_rows: Annotated[int, Field(ge=0), used_by("columns", "idx")] = 0
     """Largest number of bad rows to leave out. The output's folder bad_rows/ keeps these rows with the reason. More bad
     rows end the job with an error."""
-    max_bad_fraction: Annotated[Fraction | None, used_by("columns")] = None
+    max_bad_fraction: Annotated[Fraction | None, used_by("columns", "idx")] = None
     """Largest fraction of bad rows to leave out, of all rows. Replaces `input.max_bad_rows` if only this key is set. If
     both keys are set, the stricter limit holds."""
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from hdfs_io import filesystem
 from hdfs_io.filesystem import FileFacts
@@ -31,6 +32,8 @@ from sparksplit.prepare.source import (
     labelled_like,
     open_raw,
 )
+from sparksplit.prepare.tables.cells import Bools
+from sparksplit.prepare.tables.numbers import numbers
 
 _DTYPES = {0x08: "uint8", 0x09: "int8", 0x0B: "int16", 0x0C: "int32", 0x0D: "float32", 0x0E: "float64"}
 _PREFIXES = {"train": "train", "test": "t10k"}
@@ -161,7 +164,7 @@ class IdxSource(FileSource):
         self.tensors = [TensorSpec(name="x", dtype=images[0].dtype, shape=shape)]
         self.label_kind = None
         if config.label is not None:
-            self.label_kind = "number" if config.label_type == "number" else "integer"
+            self.label_kind = _label_kind(config, [pair[1] for pair in self._pairs.values()])
         self.has_test = "test" in self._pairs
         paths = [file.path for pair in self._pairs.values() for file in pair if file is not None]
         self.files = [SourceFile(path=path, bytes=filesystem.size(path)) for path in paths]
@@ -180,7 +183,11 @@ class IdxSource(FileSource):
         return tasks
 
     def read(self, task: Task) -> Iterator[ParsedRows | BadRow]:
-        """Yield the task's rows. A damaged file gives a fatal BadRow."""
+        """Yield the task's rows, then its bad rows, batch by batch. A damaged file gives a fatal BadRow.
+
+        A row is bad if a float feature is not finite. It is also bad if its float label is not finite, or is not a
+        whole number that int64 holds where labels are classes.
+        """
         images, labels = self._pairs[task.part]
         assert task.stop is not None
         step = max(1, BATCH_BYTES // max(images.row_bytes, 1))
@@ -203,10 +210,16 @@ class IdxSource(FileSource):
                         return
                     arrays.append(file.values(content))
                 tensor = arrays[0].reshape(count, *self.tensors[0].shape)
-                label = None
-                if labels is not None:
-                    label = rounded(arrays[1]) if self.label_kind == "number" else arrays[1].astype("<i8")
-                yield ParsedRows([tensor], label)
+                label, wrong = self._labels(arrays[1]) if labels is not None else (None, np.zeros(count, np.bool_))
+                if tensor.dtype.kind == "f":
+                    wrong = wrong | ~np.isfinite(tensor.reshape(count, -1)).all(axis=1)
+                if not wrong.any():
+                    yield ParsedRows([tensor], label)
+                    continue
+                if not wrong.all():
+                    yield ParsedRows([tensor[~wrong]], None if label is None else label[~wrong])
+                for row in np.flatnonzero(wrong).tolist():
+                    yield self._bad(task, start + row + 1, [array[row] for array in arrays])
             if any(file.compressed and _ends_badly(stream) for file, stream in streams):
                 yield BadRow(
                     images.path,
@@ -214,6 +227,40 @@ class IdxSource(FileSource):
                     "the gzip stream of the images or the labels is damaged at its end",
                     fatal=True,
                 )
+
+    def _labels(self, stored: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], Bools]:
+        """Return (the labels as in ParsedRows, which of them are bad), both [rows]. stored: as in the file"""
+        if self.label_kind == "number":
+            return rounded(stored), ~np.isfinite(stored)
+        if stored.dtype.kind == "f":
+            return numbers(pa.array(stored), np.dtype(np.int64), gaps=False, rounds=True)
+        return stored.astype("<i8"), np.zeros(len(stored), np.bool_)
+
+    def _bad(self, task: Task, number: int, row: Sequence[np.ndarray[Any, Any]]) -> BadRow:
+        """Return what is wrong with a row of `task`: the first feature that is not finite, or the label.
+
+        number: of the row in its files, from 1. row: its features, then its label if there are labels.
+        """
+        features = row[0].ravel()
+        unlike = np.flatnonzero(~np.isfinite(features))
+        if len(unlike):
+            place, kind = int(unlike[0]), "a feature is not a finite number"
+            reason = f"value {place + 1} of {len(features)} is {features[place]}, not a finite number"
+            return BadRow(task.path, number, reason, kind=kind)
+        wanted = "a finite number" if self.label_kind == "number" else "a whole number (int64)"
+        hint = "; input.label_type: number accepts it" if np.isfinite(row[1]) else ""
+        reason = f"the label {row[1]} is not {wanted}{hint}"
+        return BadRow(task.labels or "", number, reason, kind=f"a label is not {wanted}")
+
+
+def _label_kind(config: InputConfig, labels: Sequence[IdxFile | None]) -> str:
+    """Return how labels are read: integer or number. With label_type: auto, the type of the first file decides.
+
+    labels: the files of labels, those of the training rows first
+    """
+    if config.label_type != "auto":
+        return config.label_type
+    return "number" if labels[0] is not None and labels[0].dtype.startswith("float") else "integer"
 
 
 def _ends_badly(stream: Any) -> bool:

@@ -67,6 +67,60 @@ def test_labels_may_be_absent_or_numbers(tmp_path: Path) -> None:
     assert isinstance(item, ParsedRows) and item.label is None
 
 
+def items_of(opened: Source) -> tuple[list[Any], list[BadRow]]:
+    """The labels of the good rows, and the bad rows."""
+    items = [item for task in opened.tasks() for item in opened.read(task)]
+    good = [label for item in items if isinstance(item, ParsedRows) for label in np.asarray(item.label).tolist()]
+    return good, [item for item in items if isinstance(item, BadRow)]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_labels_of_a_float_type_are_numbers_to_predict(tmp_path: Path, dtype: str) -> None:
+    labels = np.array([0.25, np.nan, 1.5, -np.inf, 2], dtype)
+    folder = write_folder(tmp_path, (digits(5)[0], labels))
+    opened = source(folder)
+    assert opened.label_kind == "number"
+    good, bad = items_of(opened)
+    assert good == [0.25, 1.5, 2.0]
+    assert [f"{row}" for row in bad] == [
+        f"{folder}/train-labels-idx1-ubyte: row 2: the label nan is not a finite number",
+        f"{folder}/train-labels-idx1-ubyte: row 4: the label -inf is not a finite number",
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_classes_of_a_float_type_must_be_whole_numbers(
+    tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(idx, "BATCH_BYTES", 24)
+    monkeypatch.setattr(idx, "RANGE_BYTES", 48)
+    labels = np.array([3.0, 0.75, 1.5, np.nan, -2.0, 2.0**63, np.inf], dtype)
+    opened = source(write_folder(tmp_path, (digits(7)[0], labels)), label_type="integer")
+    assert opened.label_kind == "integer"
+    good, bad = items_of(opened)
+    assert good == [3, -2]
+    assert [(row.row, row.reason) for row in bad] == [
+        (2, "the label 0.75 is not a whole number (int64); input.label_type: number accepts it"),
+        (3, "the label 1.5 is not a whole number (int64); input.label_type: number accepts it"),
+        (4, "the label nan is not a whole number (int64)"),
+        (6, f"the label {labels[5]} is not a whole number (int64); input.label_type: number accepts it"),
+        (7, "the label inf is not a whole number (int64)"),
+    ]
+    assert {row.kind for row in bad} == {"a label is not a whole number (int64)"} and not any(row.fatal for row in bad)
+
+
+def test_features_that_are_not_finite_make_bad_rows(tmp_path: Path) -> None:
+    images = np.array([[[1], [np.nan]], [[np.inf], [2]], [[0], [1]], [[-np.inf], [np.nan]]], np.float32)
+    folder = write_folder(tmp_path, (images, np.arange(4, dtype=np.uint8)))
+    good, bad = items_of(source(folder))
+    assert good == [2]
+    assert f"{bad[0]}" == f"{folder}/train-images-idx3-ubyte: row 1: value 2 of 2 is nan, not a finite number"
+    assert [(row.row, row.reason[:17]) for row in bad[1:]] == [(2, "value 1 of 2 is i"), (4, "value 1 of 2 is -")]
+    unlabelled = [item for task in source(folder, label=None).tasks() for item in source(folder, label=None).read(task)]
+    assert [len(item.tensors[0]) for item in unlabelled if isinstance(item, ParsedRows)] == [1]
+    assert source(folder, max_bad_rows=3).label_kind == "integer"
+
+
 def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
     images, labels = digits(3)
     opened = source(write_folder(tmp_path, (images[:0], labels[:0]), (images, labels)))
