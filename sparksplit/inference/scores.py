@@ -145,6 +145,9 @@ class NumberScores:
         with np.errstate(over="ignore", invalid="ignore"):
             errors = prediction.reshape(label.shape).astype(np.float64) - label
             mean = (each * label).sum(axis=0) / each.sum()
+            # Clip, so that the mean of a constant is the constant despite rounding, and its deviations are 0.
+            counted = label[each[:, 0] > 0]
+            mean = np.clip(mean, counted.min(axis=0), counted.max(axis=0))
             deviations = (each * np.square(label - mean)).sum(axis=0)
             self.absolute = _summed(self.absolute, each * np.abs(errors))
             self.squared = _summed(self.squared, each * np.square(errors))

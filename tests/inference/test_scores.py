@@ -213,6 +213,38 @@ def test_errors_and_r2_of_several_numbers_however_rows_are_shared(numbers, cut, 
     assert [each["mean_squared_error"] for each in score.by_number()] == pytest.approx(errors.mean(axis=0).tolist())
 
 
+@pytest.mark.parametrize(
+    ("label", "weighted"), [(np.float32(20.3), True), (np.float32(0.1), True), (20000000.7, False), (20000000.7, True)]
+)
+def test_r2_of_a_constant_number_is_0_however_rows_are_shared(label, weighted):
+    """A mean of equal numbers is another number after rounding, and its distance from them counted as spread."""
+    random = np.random.default_rng(0)
+    several = np.stack([np.full(3000, label), random.random(3000).astype(type(label))], axis=1)
+    weight = random.random(3000).astype(np.float32) if weighted else np.ones(3000, np.float32)
+    several[17], weight[17] = -5, 0
+    off, total = several + type(label)(0.25), NumberScores()
+    for task in (slice(0, 1000), slice(1000, 1700), slice(1700, None)):
+        of_task = NumberScores()
+        for start in range(task.start, task.stop or 3000, 256):
+            rows = slice(start, min(start + 256, task.stop or 3000))
+            of_task.update(several[rows], off[rows], weight[rows])
+        total.add(of_task)
+    constant, varied = total.by_number()
+    assert (constant["r2"], total.deviations[0]) == (0.0, 0.0)
+    assert varied["r2"] != 0 and total.summary()["r2"] == pytest.approx(varied["r2"] / 2)
+    exact = NumberScores()
+    exact.update(several[:, 0], several[:, 0], weight)
+    assert exact.summary()["r2"] == 1.0
+
+
+def test_r2_of_numbers_with_a_small_spread_is_kept():
+    label = 1e6 + np.array([0.25, -0.25] * 500)
+    score = NumberScores()
+    for rows in (slice(0, 300), slice(300, None)):
+        score.update(label[rows], label[rows] * 0 + 1e6 + 0.125 * np.sign(label[rows] - 1e6))
+    assert score.summary()["r2"] == pytest.approx(0.75, rel=1e-9)
+
+
 @given(st.integers(0, 6), st.data())
 def test_a_row_of_weight_n_counts_as_n_rows(cut, data):
     weight = np.array(data.draw(st.lists(st.integers(0, 3), min_size=1, max_size=12).filter(any)))
