@@ -1,7 +1,7 @@
 """Parses cells of files without column types into numbers, and says what is wrong with a bad cell.
 
-Numbers are parsed straight into the tensor's dtype. So 64-bit integers are exact, and no number is rounded twice,
-except float16 (by way of float32).
+Whole numbers are parsed straight into an integer dtype, so 64-bit integers are exact. Other numbers are parsed as
+float64 and then rounded by `round_to`, as a column of float64 is.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def numbers_of(
     gaps: whether a missing value may be stored, as NaN in a float dtype.
     rounds: whether a number may lose the last digits of its whole part.
     """
-    parsed = pa.float32() if dtype == np.float16 else pa.from_numpy_dtype(dtype)
+    parsed = pa.float64() if dtype.kind == "f" else pa.from_numpy_dtype(dtype)
     texts, empty, blank = cells, cells.is_null(), cells.is_null()
     wrong = np.zeros(len(cells), np.bool_)
     try:
@@ -129,12 +129,11 @@ def numbers_of(
     missing = empty.to_numpy(zero_copy_only=False)
     values = numbers.fill_null(0).to_numpy(zero_copy_only=False)
     if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            values = values.astype(dtype, copy=False)
+        exact, values = values, round_to(values, dtype)
         missing = missing | np.isnan(values)
         wrong = wrong | np.isinf(values)
         if not rounds:
-            for row in np.flatnonzero((np.abs(values) >= WHOLE_FLOAT32) & ~wrong).tolist():
+            for row in np.flatnonzero((np.abs(exact) >= WHOLE_FLOAT32) & ~wrong).tolist():
                 wrong[row] = rounding(cells[row].as_py()) is not None
     missing = missing & ~wrong
     if not gaps:
@@ -142,6 +141,19 @@ def numbers_of(
     values = np.where(wrong | missing, dtype.type(0), values).astype(dtype, copy=False)
     # One bit pattern for every missing value, because the row's hash covers the bits.
     return (np.where(missing, dtype.type(np.nan), values) if gaps and dtype.kind == "f" else values), wrong
+
+
+def round_to(numbers: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return numbers as the float `dtype`, rounded from float64. A number that is too large becomes infinite.
+
+    float16 is rounded by way of float32, as TensorFlow does it in an exported model.
+    """
+    with np.errstate(over="ignore"):
+        if numbers.dtype.kind in "iu":
+            numbers = numbers.astype(np.float64)
+        if dtype == np.float16:
+            numbers = numbers.astype(np.float32, copy=False)
+        return numbers.astype(dtype, copy=False)
 
 
 def _has_x(cells: pa.Array) -> bool:
@@ -209,9 +221,7 @@ def number_problem(
         return None if fits(stripped, dtype) else (f"{short(text)} is {said}", said)
     if not re.fullmatch(_FLOAT, stripped):
         return f"{short(text)} is not a number", "not a number"
-    with np.errstate(over="ignore"):
-        finite = math.isfinite(float(dtype.type(stripped)))
-    if not finite:
+    if not np.isfinite(round_to(np.array(float(stripped)), dtype)):
         return f"{short(text)} is not a finite number", "not finite"
     return None if rounds else rounding(text)
 
@@ -219,17 +229,16 @@ def number_problem(
 def rounding(text: str | None) -> tuple[str, str] | None:
     """Return what is wrong with a number whose whole part float32 would change, or None.
 
-    Numbers that are written with an exponent are not checked.
+    Numbers below 2^24, and numbers that are written with an exponent, are not checked.
     """
     stripped = (text or "").strip()
-    if not _PLAIN.fullmatch(stripped):
+    if not _PLAIN.fullmatch(stripped) or abs(float(stripped)) < WHOLE_FLOAT32:
         return None
-    with np.errstate(over="ignore"):
-        rounded = Decimal(float(np.float32(stripped)))
-    if abs(rounded - Decimal(stripped)) < Decimal("0.5"):
+    short_number = Decimal(float(round_to(np.array(float(stripped)), np.dtype(np.float32))))
+    if abs(short_number - Decimal(stripped)) < Decimal("0.5"):
         return None
     keeps = "set input.dtype (float64 keeps it, float32 rounds it)"
-    return f"{short(text)} is {rounded:f} in float32, the default; {keeps}", "rounded by float32, the default"
+    return f"{short(text)} is {short_number:f} in float32, the default; {keeps}", "rounded by float32, the default"
 
 
 def short(text: str | None) -> str:

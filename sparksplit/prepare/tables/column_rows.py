@@ -16,7 +16,7 @@ from sparksplit.dataset.description import TensorSpec
 from sparksplit.dataset.labels import rounded
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.prepare.source import BadRows, ParsedRows
-from sparksplit.prepare.tables.cells import UNDECODED, Bools, Cells, number_problem, numbers_of, short
+from sparksplit.prepare.tables.cells import UNDECODED, Bools, Cells, number_problem, numbers_of, round_to, short
 from sparksplit.prepare.tables.cut_columns import CutColumns
 from sparksplit.prepare.tables.line_numbers import ROW_TEXT, line_mark
 from sparksplit.prepare.tables.numbers import numbers
@@ -355,12 +355,11 @@ class ColumnReader:
             limits = np.iinfo(dtype)
             wanted = f"not a whole number from {limits.min} to {limits.max} ({dtype.name})"
             return f"{value} is {wanted}", wanted
-        with np.errstate(over="ignore"):
-            rounded = float(dtype.type(value))
-        if math.isinf(rounded):
+        stored = float(round_to(np.array(value), dtype))
+        if math.isinf(stored):
             return f"{value} is not finite as {dtype.name}", f"not finite as {dtype.name}"
         return (
-            f"{value} is {rounded:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)",
+            f"{value} is {stored:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)",
             "rounded by float32, the default",
         )
 

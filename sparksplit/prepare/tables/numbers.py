@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from sparksplit.prepare.tables.cells import WHOLE_FLOAT32, Bools
+from sparksplit.prepare.tables.cells import WHOLE_FLOAT32, Bools, round_to
 
 
 def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) -> tuple[npt.NDArray[Any], Bools]:
@@ -27,7 +27,7 @@ def numbers(column: pa.Array, dtype: np.dtype[Any], gaps: bool, rounds: bool) ->
         raw = np.where(empty, raw.dtype.type(0), raw)
     with np.errstate(over="ignore", invalid="ignore"):
         if dtype.kind == "f":
-            values = raw.astype(dtype)
+            values = round_to(raw, dtype)
             wrong = ~np.isfinite(values)
             large = np.flatnonzero(np.abs(raw.astype(np.float64)) >= WHOLE_FLOAT32) if not rounds else ()
             if len(large):

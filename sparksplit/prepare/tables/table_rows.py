@@ -152,8 +152,6 @@ class TableReader:
             values, wrong = numbers_of(pc.if_else(empty, pa.scalar("0"), given), dtype, (), False, True)
             return _marked(values, wrong, empty.to_numpy(zero_copy_only=False))
         if dtype.kind == "f":
-            # TensorFlow rounds to float32 on the way to float16, as the text's parser does.
-            given = given.cast(pa.float32(), safe=False) if dtype == np.float16 else given
             return numbers(given, dtype, True, True)
         empty = given.is_null(nan_is_null=True)
         whole = pc.if_else(empty, pa.scalar(0, given.type), given)

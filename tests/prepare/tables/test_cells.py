@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.prepare.tables.cells import Cells, label_kind, number_problem, numbers_of, rounding, split
+from sparksplit.prepare.tables.numbers import numbers
 
 DTYPES = ["uint8", "int8", "uint16", "int16", "int32", "int64", "uint64", "float16", "float32", "float64"]
 TEXTS = st.one_of(
@@ -91,6 +92,53 @@ def test_cells_are_numbers_missing_or_refused(
         else:
             kind = np.float32 if name == "float16" else dtype.type
             assert value == np.array(kind((cell or "").strip())).astype(dtype) or name != "float64"
+
+
+MIDPOINTS = st.floats(width=32, allow_nan=False, allow_infinity=False, max_value=2.0**127, min_value=-(2.0**127)).map(
+    lambda number: (float(number) + float(np.nextafter(np.float32(number), np.float32(np.inf)))) / 2
+)
+"""Half-way between two neighbours in float32. The shortest text of such a number lies on one side of the middle."""
+NEAR_MIDPOINTS = st.tuples(MIDPOINTS, st.sampled_from([-math.inf, math.inf])).map(lambda pair: math.nextafter(*pair))
+NUMBERS = st.one_of(
+    st.floats(), st.floats(-(2.0**25), 2.0**25), MIDPOINTS, NEAR_MIDPOINTS, st.floats(65000, 66000), st.floats(-2, 2),
+    st.sampled_from([1.0000000596046448, 3.4028235677973366e38, 65519.9999999, 1 + 2.0**-11 + 2.0**-40, 16777215.5]),
+)  # fmt: skip
+
+
+@given(st.lists(NUMBERS, max_size=8), st.sampled_from(["float16", "float32", "float64"]), st.booleans(), st.booleans())
+def test_a_text_and_a_column_of_the_same_number_give_the_same_bits(
+    values: list[float], name: str, gaps: bool, rounds: bool
+) -> None:
+    rounds = rounds or name != "float32"  # only the default dtype is checked for what it rounds
+    # A whole part that is written with an exponent may be rounded, see `rounding`.
+    values = [value for value in values if rounds or abs(value) < 1e16 or not math.isfinite(value)]
+    dtype = np.dtype(name)
+    of_texts, wrong_texts = numbers_of(
+        pa.array([repr(value) for value in values], pa.string()), dtype, ("",), gaps, rounds
+    )
+    of_column, wrong = numbers(pa.array(values, pa.float64()), dtype, gaps, rounds)
+    assert of_texts.dtype == of_column.dtype == dtype
+    assert (of_texts.tobytes(), wrong_texts.tolist()) == (of_column.tobytes(), wrong.tolist())
+    for value, refused in zip(values, wrong.tolist(), strict=True):
+        assert (number_problem(repr(value), dtype, ("",), gaps, rounds) is not None) == refused, value
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), max_size=8), st.sampled_from(["float32", "float64"]), st.booleans())
+def test_a_text_and_a_column_of_the_same_whole_number_give_the_same_bits(
+    values: list[int], name: str, rounds: bool
+) -> None:
+    dtype, rounds = np.dtype(name), rounds or name != "float32"
+    of_texts, wrong_texts = numbers_of(pa.array(map(str, values), pa.string()), dtype, ("",), False, rounds)
+    of_column, wrong = numbers(pa.array(values, pa.int64()), dtype, False, rounds)
+    assert (of_texts.tobytes(), wrong_texts.tolist()) == (of_column.tobytes(), wrong.tolist())
+
+
+def test_numbers_that_two_roundings_would_change() -> None:
+    for number, name in ((2**53 + 2**29 + 1, "float32"), (1.0000000596046448, "float32"), (1 + 2.0**-11, "float16")):
+        dtype = np.dtype(name)
+        of_text, _ = numbers_of(pa.array([f"{number!r}"]), dtype, ("",), False, True)
+        of_column, _ = numbers(pa.array([number]), dtype, False, True)
+        assert of_text.tobytes() == of_column.tobytes() == np.float32(float(number)).astype(dtype).tobytes()
 
 
 @given(st.integers(-(2**70), 2**70))
