@@ -27,6 +27,8 @@ FILE = "preprocessing.json"
 FORMAT_VERSION = 3
 NAMES = {"label_name", "keep"}
 """Keys of a `Description` that are neither content of a data set nor fitted."""
+READING = {*NAMES, "nulls"}
+"""Keys of a `Description` that only say how raw rows were read. They are no content of a data set."""
 WEIGHT = "weight"
 """The tensor (float32, one number per row) of the rows' weights in the loss and metrics. The model does not get it."""
 TOKENS = ("characters", "words")
@@ -241,6 +243,8 @@ class Description(Frozen):
     """The label's raw column; None if the user gave it no name."""
     keep: list[str] = []
     """The raw columns that are kept."""
+    nulls: list[str] | None = None
+    """Texts that stood for a missing value in the raw files; None: the default of their format."""
 
     @pydantic.model_serializer(mode="wrap")
     def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -248,7 +252,14 @@ class Description(Frozen):
         stay the same.
         """
         values: dict[str, Any] = dump(self)
-        left_out: dict[str, Any] = {"features": [], "windows": None, "exif": None, "label_name": None, "keep": []}
+        left_out: dict[str, Any] = {
+            "features": [],
+            "windows": None,
+            "exif": None,
+            "label_name": None,
+            "keep": [],
+            "nulls": None,
+        }
         return {key: value for key, value in values.items() if key not in left_out or value != left_out[key]}
 
     @property

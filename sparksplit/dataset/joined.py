@@ -250,6 +250,7 @@ def _together(manifests: Sequence[Manifest]) -> Manifest:
             "keep": [name for name in first.keep if all(name in manifest.keep for manifest in manifests)],
             "splits": splits,
             "label_name": next((each.label_name for each in manifests if each.label_name is not None), None),
+            "nulls": next((each.nulls for each in manifests if each.nulls is not None), None),
             "dependent": next((each.dependent for each in manifests if each.dependent), None),
             "unseen_labels": _added([manifest.unseen_labels for manifest in manifests]),
             "bad_rows": _added([manifest.bad_rows for manifest in manifests]),

@@ -108,6 +108,8 @@ class Manifest(Frozen):
     """Whether images were turned as their EXIF orientation says; None if rows are not images."""
     label_name: str | None = None
     """The label's raw column; None if the user gave it no name."""
+    nulls: list[str] | None = None
+    """Texts that stood for a missing value in the raw files; None: the default of their format."""
     windows_left_out: dict[str, int] = pydantic.Field(default_factory=dict)
     """Windows that were left out: over `gaps`, with `nulls`, or with labels on both sides of a boundary of the `cut`.
     Also series that are too `short` for one window.
@@ -125,6 +127,7 @@ class Manifest(Frozen):
             exif=self.exif,
             label_name=self.label_name,
             keep=self.keep,
+            nulls=self.nulls,
         )
 
     @property

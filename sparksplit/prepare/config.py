@@ -89,7 +89,8 @@ class InputConfig(Config):
     """Whether a quoted cell may contain line ends. If true, Spark cannot split a file: each file is read by a single
     task, however large it is."""
     nulls: Annotated[list[str], used_by("delimited")] = Field(default_factory=lambda: [""])
-    """Texts that stand for a missing value. The default of hive-text is \\N and the empty text."""
+    """Texts that stand for a missing value. The default of hive-text is \\N and the empty text. If the key is not set,
+    `predict` and `fitted` use the texts that were set for the earlier data."""
     encoding: Annotated[str, used_by("delimited")] = "UTF-8"
     """Encoding of the files, by its name in Java, such as ISO-8859-1 or windows-1252."""
     comment: Annotated[_Character | None, used_by("delimited")] = None

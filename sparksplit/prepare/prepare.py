@@ -268,6 +268,7 @@ def _manifest(
         label=label,
         label_name=source.label_name,
         keep=list(layout.keep),
+        nulls=source.nulls,
         preprocessing=numbers,
         features=features,
         dependent=dependent(config.cut, windows=source.windows is not None, text=source.deals),

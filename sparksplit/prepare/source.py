@@ -185,6 +185,8 @@ class Source(abc.ABC):
     """Messages for the user about what was done to the columns."""
     windows: Windows | None = None
     """Set if rows are windows over time. The step is known after `raw` has been called."""
+    nulls: list[str] | None = None
+    """Texts that stand for a missing value in the files. None: the default of the format, or not files of texts."""
     exif: bool | None = None
     """Whether images are rotated and mirrored by their EXIF orientation. None: rows are not images."""
 

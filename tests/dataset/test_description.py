@@ -11,8 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
-from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from sparksplit.dataset.description import (
+    NAMES,
+    Description,
+    FittedPreprocessing,
+    LabelSpec,
+    TensorPreprocessing,
+    TensorSpec,
+)
+from sparksplit.dataset.fitted import Fitted
 from sparksplit.dataset.lane_files import FileFacts, Layout, fit, merge_split
 from sparksplit.dataset.statistics import Moments
 
@@ -191,3 +200,15 @@ def test_windows_have_statistics_for_each_column_and_apply_them_at_every_step() 
     np.testing.assert_allclose(scaled, (rows - rows.mean(axis=(0, 1))) / rows.std(axis=(0, 1)), rtol=1e-5, atol=1e-5)
     offset, scale, impute = fitted.arrays("x", [5, 3])
     assert offset.shape == scale.shape == (5, 3) and impute is None and (offset == offset[0]).all()
+
+
+def test_texts_for_a_missing_value_are_kept_and_change_what_a_fit_applies(tmp_path: Path) -> None:
+    plain = Description(tensors=[], label=None, preprocessing=FittedPreprocessing())
+    assert "nulls" not in plain.model_dump()
+    marked = plain.model_copy(update={"nulls": ["", "NA"]})
+    marked.write(f"{tmp_path}")
+    assert Description.read(f"{tmp_path}").nulls == ["", "NA"]
+    # Other texts are other rows. Without texts, the digest is that of a version that did not keep them.
+    assert (
+        Fitted("a", marked).digest != Fitted("a", plain).digest == digest([plain.model_dump(exclude=NAMES), None, None])
+    )

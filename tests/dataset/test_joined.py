@@ -203,6 +203,17 @@ def test_the_label_has_the_name_that_any_of_them_knows(days: Path, named: int) -
     assert JoinedDataSet.of(parts).manifest.label_name == "y"
 
 
+@pytest.mark.parametrize("given", [1, 3])
+def test_missing_values_have_the_texts_that_any_of_them_knows(days: Path, given: int) -> None:
+    parts = []
+    for number in (1, 3):
+        part = PreparedDataSet.open(f"{days}/ds={number}")
+        nulls = ["", "NA"] if number == given else None
+        parts.append(PreparedDataSet(part.path, part.manifest.model_copy(update={"nulls": nulls})))
+    assert parts[0].digest == PreparedDataSet.open(parts[0].path).digest
+    assert JoinedDataSet.of(parts).description.nulls == ["", "NA"]
+
+
 def test_nothing_twice_and_nothing_missing(days: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(days / "ds=1")
     with pytest.raises(InputError, match=r"link: is listed twice, so its rows would count twice"):

@@ -124,10 +124,12 @@ def open_with_spark(
     cut: its columns are not features. features: what becomes of columns, as far as the user says so
     """
     check_input(config)
-    config = turned_like(config, description)
+    config, said = nulls_like(turned_like(config, description), description)
     raw = read(spark, config, columns_asked_for(config, description, cut, features))
     snappy.check(spark, [path for files in raw.files.values() for path, _ in files])
-    return _opened(config, raw, description, cut, features)
+    source = _opened(config, raw, description, cut, features)
+    source.notes = [*source.notes, *said]
+    return source
 
 
 def open_frame(
@@ -161,6 +163,9 @@ def _opened(
         else:
             source = DataFrameSource(config, raw, description, cut, features)
     source.notes = [*source.notes, *said]
+    source.nulls = None if description is None else description.nulls
+    if config.uses("nulls"):
+        source.nulls = config.nulls if "nulls" in config.model_fields_set else None
     if description is not None:
         check_like(source, description, source.place)
     return source
@@ -175,6 +180,18 @@ def turned_like(config: InputConfig, description: Description | None) -> InputCo
         wanted = str(description.exif).lower()
         raise config.error("exif", f"must be {wanted}, as for the images that the model was trained on, or left out")
     return config.model_copy(update={"exif": description.exif})
+
+
+def nulls_like(config: InputConfig, description: Description | None) -> tuple[InputConfig, list[str]]:
+    """Return (`config` with the texts for a missing value of the earlier data, messages for the user). Texts that
+    `config` sets stay."""
+    if description is None or description.nulls is None or not config.uses("nulls"):
+        return config, []
+    if "nulls" in config.model_fields_set:
+        return config, []
+    shown = ", ".join(map(repr, description.nulls)) or "none"
+    said = f"texts for a missing value, as in the training data: {shown} (input.nulls sets other texts)"
+    return config.model_copy(update={"nulls": description.nulls}), [said]
 
 
 def named_like(config: InputConfig, description: Description, raw: RawFrame) -> tuple[InputConfig, list[str]]:

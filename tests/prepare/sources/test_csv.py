@@ -381,5 +381,12 @@ def test_rows_to_predict_have_the_label_and_the_kept_columns_of_the_models_rows(
     with pytest.raises(ConfigError, match=r"label: .* has no column 'y'; it has id, a"):
         source(spark, tmp_path / "rows.csv", trained, label="y")
     assert source(spark, tmp_path / "rows.csv", trained, keep=[]).keep == []
+    marked = trained.model_copy(update={"nulls": ["", "NA"]})
+    found = source(spark, write(tmp_path, "y,a\n1,NA\n0,2\n"), marked, missing="mean")
+    rows, bad = read(spark, found)
+    assert (rows[0], np.isnan(rows[1][0]), bad, found.nulls) == ((2.0, 0), True, [], ["", "NA"])
+    assert "texts for a missing value, as in the training data: '', 'NA' (input.nulls sets other texts)" in found.notes
+    own = source(spark, tmp_path / "rows.csv", marked, missing="mean", nulls=[""])
+    assert own.nulls == [""] and len(read(spark, own)[1]) == 1
     unnamed = source(spark, write(tmp_path, "2,1\n3,0\n"), trained, header=False)
     assert unnamed.label_kind == "integer" and unnamed.label_name is None

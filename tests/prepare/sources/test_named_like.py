@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from sparksplit.dataset.description import Description, FittedPreprocessing
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.sources import labelled_by, named_like
+from sparksplit.prepare.sources import labelled_by, named_like, nulls_like
 from sparksplit.prepare.tables.raw_frame import RawFrame
 
 NO_LABEL = "predictions have no metrics"
@@ -61,3 +61,18 @@ def test_rows_that_are_prepared_by_an_earlier_fit_have_its_label() -> None:
     assert named("a more", "y", [], "more", labelled_by)[0] == "y"  # which is then said to be missing
     assert named("a y more", None, [], "more", labelled_by)[0] == -1
     assert named("a y more", "y", [], "more", labelled_by, label="more")[0] == "more"
+
+
+@pytest.mark.parametrize("format_name", ["csv", "hive-text"])
+def test_missing_values_have_the_texts_of_the_models_rows(format_name: str) -> None:
+    """NA was a missing value in training, and an unknown category in the same file when it was predicted."""
+    like = Description(tensors=[], label=None, preprocessing=FittedPreprocessing(), nulls=["", "NA"])
+    config, said = nulls_like(InputConfig(format=format_name, path="rows"), like)
+    assert config.nulls == ["", "NA"] and "nulls" in config.model_fields_set  # or a Hive default would take its place
+    assert said == ["texts for a missing value, as in the training data: '', 'NA' (input.nulls sets other texts)"]
+    own = InputConfig(format=format_name, path="rows", nulls=[""])
+    assert nulls_like(own, like) == (own, [])
+    plain = InputConfig(format=format_name, path="rows")
+    assert nulls_like(plain, None) == nulls_like(plain, like.model_copy(update={"nulls": None})) == (plain, [])
+    typed = InputConfig(format="parquet", path="rows")
+    assert nulls_like(typed, like) == (typed, [])
