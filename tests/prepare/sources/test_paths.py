@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,3 +22,28 @@ def test_archives_are_no_text(tmp_path: Path, name: str) -> None:
     for format_ in ("csv", "hive-text"):
         with pytest.raises(InputError, match=f"/{name}: Spark cannot read this kind of archive; unpack it"):
             check_paths(InputConfig(format=format_, path=f"{tmp_path}"))
+
+
+@pytest.mark.parametrize(
+    ("keys", "one", "other"),
+    [
+        ({"path": "", "test": "test"}, "path", "test"),
+        ({"path": ["train", "*st"], "validation": "test"}, "path", "validation"),
+        ({"path": "train", "validation": "{test,more}", "test": ["test"]}, "validation", "test"),
+    ],
+)
+@pytest.mark.parametrize("format_", ["csv", "parquet"])
+def test_a_file_is_in_one_split_only(tmp_path: Path, keys: dict[str, Any], one: str, other: str, format_: str) -> None:
+    for name in ("train", "test", "more"):
+        (tmp_path / name).write_text("a,b\n1,2\n")
+    placed = {
+        key: [f"{tmp_path}/{path}" for path in ([given] if isinstance(given, str) else given)]
+        for key, given in keys.items()
+    }
+    with pytest.raises(InputError) as caught:
+        check_paths(InputConfig(format=format_, **placed))
+    assert str(caught.value) == (
+        f"{tmp_path}/test: is in input.{one} and in input.{other}, so its rows would be in two splits; "
+        f"give input.{one} a pattern or a list of files that leaves this file out"
+    )
+    check_paths(InputConfig(format=format_, **{**placed, one: f"{tmp_path}/mor*"}))
