@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from hdfs_io.listing import expand, files_in, find
+from hdfs_io.listing import expand, files_in, find, is_hidden
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import WEIGHT, Description
@@ -82,8 +82,9 @@ _PACKED = (".zip", ".xz", ".lzma", ".7z", ".rar", ".Z", ".lzo", ".tar", ".tgz", 
 
 
 def check_paths(config: InputConfig) -> None:
-    """Raise InputError if a path for Spark's readers matches nothing, if two keys name one file, or if a file of text
-    is packed or binary.
+    """Raise InputError if a path for Spark's readers matches nothing, or names a file that Spark leaves out.
+
+    Also raise InputError if two keys name one file, or if a file of text is packed or binary.
 
     Paths that only Spark can list are not checked.
     """
@@ -91,6 +92,10 @@ def check_paths(config: InputConfig) -> None:
         return
     files = {key: [path for path, _ in find(paths).files] for key in PATHS if (paths := config.paths_of(key))}
     check_apart(config, files)
+    for path in (path for paths in files.values() for path in paths):
+        if is_hidden(filesystem.name(path)):  # only a path of its own, or a pattern, names such a file
+            why = "it begins with _ or ., or ends with ._COPYING_"
+            raise InputError(f"{path}: Spark's readers leave out a file with this name: {why}; rename it")
     for paths in files.values() if format_of(config.format).lines else ():
         for path in paths:
             if path.endswith(_PACKED):

@@ -47,3 +47,23 @@ def test_a_file_is_in_one_split_only(tmp_path: Path, keys: dict[str, Any], one: 
         f"give input.{one} a pattern or a list of files that leaves this file out"
     )
     check_paths(InputConfig(format=format_, **{**placed, one: f"{tmp_path}/mor*"}))
+
+
+@pytest.mark.parametrize("format_", ["csv", "parquet", "tfrecord"])
+@pytest.mark.parametrize(
+    ("path", "hidden"), [("_b", "_b"), (["a", ".c"], ".c"), ("{e,_b}", "_b"), ("f._COPYING_", "f._COPYING_"), ("_*", "_b")]
+)
+def test_a_file_whose_name_spark_leaves_out_is_refused(
+    tmp_path: Path, format_: str, path: str | list[str], hidden: str
+) -> None:
+    (tmp_path / "_folder").mkdir()
+    for name in ("a", "_b", ".c", "_folder/d", "_day=1", "e", "f._COPYING_"):
+        (tmp_path / name).write_text("a,b\n1,2\n")
+    places = [f"{tmp_path}/{one}" for one in ([path] if isinstance(path, str) else path)]
+    with pytest.raises(InputError) as caught:
+        check_paths(InputConfig(format=format_, path=f"{tmp_path}/a", test=places[-1]))
+    assert str(caught.value) == (
+        f"{tmp_path}/{hidden}: Spark's readers leave out a file with this name: it begins with _ or ., or ends with "
+        "._COPYING_; rename it"
+    )
+    check_paths(InputConfig(format=format_, path=f"{tmp_path}/_folder", test=[f"{tmp_path}/{{a,e,_day=*}}"]))
