@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from sparksplit.base.errors import InputError, printable
 from sparksplit.dataset import labels
 from sparksplit.dataset.description import TOKENS
-from sparksplit.dataset.fitted import read_fitted
 from sparksplit.dataset.lane_files import LABEL, tensor_of
 from sparksplit.features import looks
 from sparksplit.features.config import FeatureConfig
@@ -28,7 +27,7 @@ from sparksplit.prepare import config_checks
 from sparksplit.prepare.bad_rows import Limit, tally_of
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.passes.parse import keep_names, tensor_names, text_names
-from sparksplit.prepare.preprocess import open_rows, own_frame, own_source, session_for
+from sparksplit.prepare.preprocess import fitted_before, open_rows, own_frame, own_source, session_for
 from sparksplit.prepare.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
 from sparksplit.prepare.source import BadRow, Source
 from sparksplit.prepare.tables.line_numbers import assigned, find_lines
@@ -44,11 +43,12 @@ def dry_run(config: PreprocessConfig) -> str:
     config_checks.check(config)
     config = config_checks.effective(config)
     function = own_source(config.input)
+    fitted = fitted_before(config)
     patient = config.model_copy(update={"input": _patient(config.input)})
     with ExitStack() as started:
         session = session_for(config, started)
         frame = None if function is None else own_frame(session(), config.input)
-        source = open_rows(patient, session, frame, None if config.fitted is None else read_fitted(config.fitted))
+        source = open_rows(patient, session, frame, fitted)
         spark = session()
         sample = sampled(spark, source)
         bad = sample.bad
