@@ -66,6 +66,7 @@ def _patient(config: InputConfig) -> InputConfig:
 def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequence[BadRow], told: Facts) -> list[str]:
     """Return the report on the sample, as lines for people. bad: the bad rows of the sample"""
     good = sample.good
+    good_rows = good.num_rows if sample.good_rows is None else sample.good_rows
     total = sum(file.bytes for file in source.files)
     files = f" ({len(source.files):,} file{'s'[: len(source.files) != 1]}, {_bytes(total)})" if source.files else ""
     count = f"{sample.rows.num_rows:,} rows"
@@ -81,7 +82,7 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         *((("kept", ", ".join(source.keep)),) if source.keep else ()),
         ("sample", f"all {count}" if sample.whole else f"{count} {of}"),
         *(("row", text) for text in first_rows(source, good)),
-        *rejected(config.input, bad, good.num_rows),
+        *rejected(config.input, bad, good_rows, none_left=not good.num_rows),
         *found_classes(config, source, sample),
         *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
@@ -209,11 +210,13 @@ def _short(numbers: Any) -> Any:
     return numbers if labels.wide(numbers).any() else numbers.astype(np.float32)
 
 
-def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tuple[str, str]]:
+def rejected(
+    config: InputConfig, bad: Sequence[BadRow], good: int, *, none_left: bool = False
+) -> list[tuple[str, str]]:
     """Return lines about the bad rows: counts by reason, the first rows, and whether `preprocess` will refuse the
     input.
 
-    good: number of good rows
+    good: number of good rows. none_left: whether no row, or no window, is left to train on
     """
     if not bad:
         return [("rejected", "none")]
@@ -226,7 +229,7 @@ def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tupl
     except InputError:
         lines.append(("", "preprocess will refuse this input: see input.max_bad_rows and input.max_bad_fraction"))
     else:
-        if not good:
+        if none_left:
             lines.append(
                 ("", "preprocess will refuse this input if all its rows are like these: none is left to train on")
             )

@@ -33,7 +33,7 @@ from sparksplit.prepare.passes.parse import (
     to_batch,
 )
 from sparksplit.prepare.source import BadRow, BadRows, ParsedRows, Reader, Source
-from sparksplit.spark.batches import bounded_batches, rows_per_batch
+from sparksplit.spark.batches import bounded_batches, partition_id, rows_per_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +62,7 @@ class Sample:
     whole: whether the sample has all rows of the input.
     row_bytes: bytes of the files per row. None: our own tasks read the files, not Spark.
     valued: the good rows that have their features. None: unknown.
+    good_rows: good rows of the input that the tasks read. None: as many as there are in `rows`.
     """
 
     rows: pa.Table
@@ -69,6 +70,7 @@ class Sample:
     whole: bool
     row_bytes: float | None = None
     valued: pa.Table | None = None
+    good_rows: int | None = None
 
     @property
     def bad(self) -> list[BadRow]:
@@ -135,7 +137,15 @@ class _Take:
                 kept, valued = kept + stop, valued + head
         if kept:
             yield pa.RecordBatch.from_pylist(
-                [{"rate": clock.rate, "ended": ended, "valued": head_end, "rows": _stream(taken, self.schema)}]
+                [
+                    {
+                        "rate": clock.rate,
+                        "ended": ended,
+                        "valued": head_end,
+                        "place": partition_id(),
+                        "rows": _stream(taken, self.schema),
+                    }
+                ]
             )
 
 
@@ -194,7 +204,8 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
         # Each task gives at most one row, so Spark runs tasks until TASKS + 1 of them had rows.
         valued = max(SHOWN_ROWS, min(TASK_ROWS, VALUE_BYTES // max(1, row_bytes)))
         take = _Take(reader_of(source, read), schema, TASK_ROWS, valued)
-        taken = frame.mapInArrow(take, "rate double, ended boolean, valued bigint, rows binary").take(TASKS + 1)
+        kinds = "rate double, ended boolean, valued bigint, place bigint, rows binary"
+        taken = frame.mapInArrow(take, kinds).take(TASKS + 1)
     if not taken:
         raise InputError(f"{source.place}: has no rows")
     tables = [pa.ipc.open_stream(pa.py_buffer(bytes(row.rows))).read_all() for row in taken]
@@ -202,7 +213,8 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
     size, records = (now - then for now, then in zip(_read_so_far(spark), before, strict=True))
     heads = pa.concat_tables(table.slice(0, row.valued) for table, row in zip(tables, taken, strict=True))
     rate, of_file = max(row.rate for row in taken), size / records if records else None
-    return Sample(pa.concat_tables(tables), rate, whole, of_file, heads.filter(heads.column(BAD).is_null()))
+    sample = Sample(pa.concat_tables(tables), rate, whole, of_file, heads.filter(heads.column(BAD).is_null()))
+    return replace(sample, good_rows=source.good_rows(sample.good.num_rows, [row.place for row in taken]))
 
 
 def facts(spark: SparkSession, config: PreprocessConfig, source: Source, sample: Sample) -> Facts:

@@ -119,6 +119,20 @@ def test_rejected_rows_are_counted_by_reason_and_the_consequence_is_told() -> No
     allowed = InputConfig(format="csv", path="f", max_bad_rows=2)
     assert [text for _, text in dry_run.rejected(allowed, bad, 8)] == lines[:-1]
     assert dry_run.rejected(config, [], 8) == [("rejected", "none")]
+    none_left = [text for _, text in dry_run.rejected(allowed, bad, 8, none_left=True)]
+    assert none_left == [
+        *lines[:-1],
+        "preprocess will refuse this input if all its rows are like these: none is left to train on",
+    ]
+
+
+def test_rejected_rows_are_told_as_a_part_of_all_rows_and_not_of_windows() -> None:
+    table, _ = taken(1, bad=2) or pytest.fail()
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there", max_bad_fraction=0.05), output="out")
+    windows = Sample(table, 1.0, True, good_rows=98)
+    lines = dry_run.report(config, Rows(), windows, windows.bad, Facts(3))
+    assert "rejected   2 of 100: 2 column 'x': is wrong" in lines
+    assert "input.max_bad_fraction" not in "".join(lines)
 
 
 def test_all_rows_may_be_rejected() -> None:
