@@ -53,7 +53,8 @@ def dry_run(config: PreprocessConfig) -> str:
         sample = sampled(spark, source)
         bad = sample.bad
         bad = assigned(bad, find_lines(spark, [(row.path, row.row) for row in bad[:SHOWN_BAD] if row.row < 0]))
-        return "\n".join(report(config, source, sample, bad, facts(spark, config, source, sample)))
+        earlier = None if fitted is None else fitted.description
+        return "\n".join(report(config, source, sample, bad, facts(spark, config, source, sample, earlier)))
 
 
 def _patient(config: InputConfig) -> InputConfig:
@@ -86,6 +87,7 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         *found_classes(config, source, sample),
         *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
+        *unseen(config, told.unseen),
         ("time", taking(told)),
         ("dry run", f"nothing was written; without --dry-run, preprocess writes {config.output}"),
     ]
@@ -271,6 +273,20 @@ def splits(told: Facts, sample: Sample) -> str:
         return ", ".join(f"{name} {share:.1%}" for name, share in told.splits.items())
     about = "" if sample.whole else "about "
     return ", ".join(f"{name} {about}{round(rows):,}" for name, rows in told.splits.items()) + " rows"
+
+
+def unseen(config: PreprocessConfig, rows: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return a line about rows whose label no training row has: left out, or why `preprocess` will refuse the input.
+
+    rows: the number of these rows, by split
+    """
+    said = " and ".join(f"{count:,} {name} row{'s'[: count != 1]}" for name, count in rows.items())
+    if not said or (config.unseen_labels == "unknown" and config.fitted is None):
+        return []
+    known = "no training row has" if config.fitted is None else f"{config.fitted} (fitted) does not have"
+    if config.unseen_labels == "drop":
+        return [("", f"left out, because {known} their label (unseen_labels: drop): {said}")]
+    return [("", f"preprocess will refuse this input: {known} the label of {said}; see unseen_labels")]
 
 
 def taking(told: Facts) -> str:

@@ -113,7 +113,9 @@ class TestBeforeSparkStarts:
         (tmp_path / "first" / "_SUCCESS").touch()
         settings = ("input.format=csv", f"input.path={tmp_path}/rows.csv", f"fitted={tmp_path}/first")
         status = run(tmp_path, *settings, "input.missing=mean", options=options)
-        message = f"missing: must be error: {tmp_path}/first was fitted on data without missing values, so it has no means"
+        message = (
+            f"missing: must be error: {tmp_path}/first was fitted on data without missing values, so it has no means"
+        )
         self.check(tmp_path, capsys, status, message)
 
     def test_a_folder_of_someone_else_as_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

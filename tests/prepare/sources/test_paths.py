@@ -51,7 +51,8 @@ def test_a_file_is_in_one_split_only(tmp_path: Path, keys: dict[str, Any], one: 
 
 @pytest.mark.parametrize("format_", ["csv", "parquet", "tfrecord"])
 @pytest.mark.parametrize(
-    ("path", "hidden"), [("_b", "_b"), (["a", ".c"], ".c"), ("{e,_b}", "_b"), ("f._COPYING_", "f._COPYING_"), ("_*", "_b")]
+    ("path", "hidden"),
+    [("_b", "_b"), (["a", ".c"], ".c"), ("{e,_b}", "_b"), ("f._COPYING_", "f._COPYING_"), ("_*", "_b")],
 )
 def test_a_file_whose_name_spark_leaves_out_is_refused(
     tmp_path: Path, format_: str, path: str | list[str], hidden: str
