@@ -114,7 +114,10 @@ def _matches(folder: str, parts: Sequence[str]) -> Iterator[str]:
         return
     pattern = _ESCAPED.sub(r"[\1]", part.replace("[^", "[!"))
     for name, facts in filesystem.entries(folder).items():
-        if (is_hidden(name) and name[0] != part[0]) or not fnmatch.fnmatchcase(name, pattern):
+        # `_*` finds names that begin with _. No pattern finds a file that is still being copied.
+        if is_hidden(name) and (name[0] != part[0] or name[0] not in "._"):
+            continue
+        if not fnmatch.fnmatchcase(name, pattern):
             continue
         if not rest:
             yield filesystem.join(folder, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -95,13 +95,9 @@ def labels_of(
         return Labels(None)
     known = counts["train"]
     check_classes(sum((Counter(of_split) for of_split in counts.values()), Counter()), kind, place, declared=declared)
-    left = {
-        name: {label: rows for label, rows in counts[name].items() if known and label not in known}
-        for name in SPLITS[1:]
-    }
-    unseen_rows = {name: sum(of_split.values()) for name, of_split in left.items() if of_split}
+    unseen_rows = rows_beyond(counts, known) if known else {}
     if unseen_rows and unseen == "error":
-        raise InputError(f"{place}: {_unseen(left)}{_hint(kind, declared)}")
+        raise InputError(f"{place}: {_unseen(_beyond(counts, known))}{_hint(kind, declared)}")
     check_two(known, place)
     classes = [str(label) for label in sorted(known)]
     if unseen == "unknown":
@@ -127,15 +123,24 @@ def fitted_labels(
     if label is None or values is None:
         return Labels(None if label is None else label.classes)
     known = set(values.to_pylist())
-    left = {name: {each: rows for each, rows in of.items() if each not in known} for name, of in counts.items()}
-    unseen_rows = {name: sum(of.values()) for name, of in left.items() if of}
+    unseen_rows = rows_beyond(counts, known)
     if unseen_rows and not label.unknown and unseen != "drop":
         name = next(iter(unseen_rows))
         raise InputError(
-            f"{place}: label {min(left[name])!r} ({name} split) is not one of the fitted classes; "
+            f"{place}: label {min(_beyond(counts, known)[name])!r} ({name} split) is not one of the fitted classes; "
             "unseen_labels: drop leaves such rows out"
         )
     return Labels(label.classes, unseen_rows)
+
+
+def rows_beyond(counts: Mapping[str, Mapping[Any, int]], known: Collection[Any]) -> dict[str, int]:
+    """Return the rows whose label is not `known`, by split. Only splits with such rows. counts: rows by split and raw
+    label"""
+    return {name: sum(of_split.values()) for name, of_split in _beyond(counts, known).items() if of_split}
+
+
+def _beyond(counts: Mapping[str, Mapping[Any, int]], known: Collection[Any]) -> dict[str, dict[Any, int]]:
+    return {name: {label: rows for label, rows in of.items() if label not in known} for name, of in counts.items()}
 
 
 def _unseen(left: Mapping[str, Mapping[Any, int]]) -> str:

@@ -22,6 +22,7 @@ from sparksplit.inference.trained import TrainedModel
 from sparksplit.prepare import bad_rows, sources, windows_config
 from sparksplit.prepare.bad_rows import Limit
 from sparksplit.prepare.config import RULES, InputConfig
+from sparksplit.prepare.config_checks import check_missing
 from sparksplit.prepare.durations import written
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.passes.stored_passes import digest_now
@@ -146,13 +147,7 @@ class RawRows(InputRows):
         elif raw.uses("size") and len(shape := tensors[0].shape) == 3:
             sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
             raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
-        fitted = trained.description.preprocessing.tensors.get(tensors[0].name)
-        if raw.missing == "mean" and not trained.description.features and (fitted is None or fitted.impute is None):
-            message = (
-                f"must be error: the model {trained.path} was trained on data without missing values, so it has "
-                "no means to fill them"
-            )
-            raise raw.error("missing", message)
+        check_missing(raw, trained.description, f"the model {trained.path}")
         self._limit = Limit.of(raw)
         self.place = raw.place
         source: Source

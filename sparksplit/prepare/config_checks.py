@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from sparksplit.base.config import Config
+from sparksplit.base.errors import InputError
 from sparksplit.base.keys import keys_of, mark_of
+from sparksplit.dataset.description import Description
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.cut_config import CutConfig, moment
 from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, table_name, users
@@ -125,6 +128,36 @@ def check_input(config: InputConfig) -> None:
     for wrong, key, message in problems:
         if wrong:
             raise config.error(key, message)
+
+
+def check_apart(config: InputConfig, files: Mapping[str, Iterable[str]]) -> None:
+    """Raise InputError for a file that two keys name, because its rows would be in two splits.
+
+    files: the paths of the files that each key (path, validation, test) names
+    """
+    origins: dict[str, str] = {}
+    for key, paths in files.items():
+        for path in paths:
+            if (before := origins.setdefault(path, key)) == key:
+                continue
+            one, other = f"input.{before}", f"input.{key}"
+            todo = f"give {other} a file or folder outside {one}"
+            if format_of(config.format).patterns:
+                todo = f"give {one} a pattern or a list of files that leaves this file out"
+            raise InputError(f"{path}: is in {one} and in {other}, so its rows would be in two splits; {todo}")
+
+
+def check_missing(config: InputConfig, description: Description, fitted: str) -> None:
+    """Raise ConfigError if `config` stores missing values that `description` has no means for.
+
+    A table of mixed columns is not checked, because its features say how to fill a missing value.
+
+    description: of the earlier data or model. fitted: its name in the message
+    """
+    tensor = description.preprocessing.tensors.get(description.model_tensors[0].name)
+    if config.missing == "mean" and not description.features and (tensor is None or tensor.impute is None):
+        message = f"{fitted} was fitted on data without missing values, so it has no means to fill them"
+        raise config.error("missing", f"must be error: {message}")
 
 
 def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from sparksplit.base.errors import InputError, printable
 from sparksplit.dataset import labels
 from sparksplit.dataset.description import TOKENS
-from sparksplit.dataset.fitted import read_fitted
 from sparksplit.dataset.lane_files import LABEL, tensor_of
 from sparksplit.features import looks
 from sparksplit.features.config import FeatureConfig
@@ -28,7 +27,7 @@ from sparksplit.prepare import config_checks
 from sparksplit.prepare.bad_rows import Limit, tally_of
 from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.passes.parse import keep_names, tensor_names, text_names
-from sparksplit.prepare.preprocess import open_rows, own_frame, own_source, session_for
+from sparksplit.prepare.preprocess import fitted_before, open_rows, own_frame, own_source, session_for
 from sparksplit.prepare.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
 from sparksplit.prepare.source import BadRow, Source
 from sparksplit.prepare.tables.line_numbers import assigned, find_lines
@@ -44,16 +43,18 @@ def dry_run(config: PreprocessConfig) -> str:
     config_checks.check(config)
     config = config_checks.effective(config)
     function = own_source(config.input)
+    fitted = fitted_before(config)
     patient = config.model_copy(update={"input": _patient(config.input)})
     with ExitStack() as started:
         session = session_for(config, started)
         frame = None if function is None else own_frame(session(), config.input)
-        source = open_rows(patient, session, frame, None if config.fitted is None else read_fitted(config.fitted))
+        source = open_rows(patient, session, frame, fitted)
         spark = session()
         sample = sampled(spark, source)
         bad = sample.bad
         bad = assigned(bad, find_lines(spark, [(row.path, row.row) for row in bad[:SHOWN_BAD] if row.row < 0]))
-        return "\n".join(report(config, source, sample, bad, facts(spark, config, source, sample)))
+        earlier = None if fitted is None else fitted.description
+        return "\n".join(report(config, source, sample, bad, facts(spark, config, source, sample, earlier)))
 
 
 def _patient(config: InputConfig) -> InputConfig:
@@ -66,6 +67,7 @@ def _patient(config: InputConfig) -> InputConfig:
 def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequence[BadRow], told: Facts) -> list[str]:
     """Return the report on the sample, as lines for people. bad: the bad rows of the sample"""
     good = sample.good
+    good_rows = good.num_rows if sample.good_rows is None else sample.good_rows
     total = sum(file.bytes for file in source.files)
     files = f" ({len(source.files):,} file{'s'[: len(source.files) != 1]}, {_bytes(total)})" if source.files else ""
     count = f"{sample.rows.num_rows:,} rows"
@@ -81,10 +83,11 @@ def report(config: PreprocessConfig, source: Source, sample: Sample, bad: Sequen
         *((("kept", ", ".join(source.keep)),) if source.keep else ()),
         ("sample", f"all {count}" if sample.whole else f"{count} {of}"),
         *(("row", text) for text in first_rows(source, good)),
-        *rejected(config.input, bad, good.num_rows),
+        *rejected(config.input, bad, good_rows, none_left=not good.num_rows),
         *found_classes(config, source, sample),
         *((("vocabulary", f"{len(source.vocabulary) - 1:,} {source.label_kind}"),) if source.vocabulary else ()),
         ("splits", splits(told, sample)),
+        *unseen(config, told.unseen),
         ("time", taking(told)),
         ("dry run", f"nothing was written; without --dry-run, preprocess writes {config.output}"),
     ]
@@ -209,11 +212,13 @@ def _short(numbers: Any) -> Any:
     return numbers if labels.wide(numbers).any() else numbers.astype(np.float32)
 
 
-def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tuple[str, str]]:
+def rejected(
+    config: InputConfig, bad: Sequence[BadRow], good: int, *, none_left: bool = False
+) -> list[tuple[str, str]]:
     """Return lines about the bad rows: counts by reason, the first rows, and whether `preprocess` will refuse the
     input.
 
-    good: number of good rows
+    good: number of good rows. none_left: whether no row, or no window, is left to train on
     """
     if not bad:
         return [("rejected", "none")]
@@ -226,7 +231,7 @@ def rejected(config: InputConfig, bad: Sequence[BadRow], good: int) -> list[tupl
     except InputError:
         lines.append(("", "preprocess will refuse this input: see input.max_bad_rows and input.max_bad_fraction"))
     else:
-        if not good:
+        if none_left:
             lines.append(
                 ("", "preprocess will refuse this input if all its rows are like these: none is left to train on")
             )
@@ -268,6 +273,20 @@ def splits(told: Facts, sample: Sample) -> str:
         return ", ".join(f"{name} {share:.1%}" for name, share in told.splits.items())
     about = "" if sample.whole else "about "
     return ", ".join(f"{name} {about}{round(rows):,}" for name, rows in told.splits.items()) + " rows"
+
+
+def unseen(config: PreprocessConfig, rows: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Return a line about rows whose label no training row has: left out, or why `preprocess` will refuse the input.
+
+    rows: the number of these rows, by split
+    """
+    said = " and ".join(f"{count:,} {name} row{'s'[: count != 1]}" for name, count in rows.items())
+    if not said or (config.unseen_labels == "unknown" and config.fitted is None):
+        return []
+    known = "no training row has" if config.fitted is None else f"{config.fitted} (fitted) does not have"
+    if config.unseen_labels == "drop":
+        return [("", f"left out, because {known} their label (unseen_labels: drop): {said}")]
+    return [("", f"preprocess will refuse this input: {known} the label of {said}; see unseen_labels")]
 
 
 def taking(told: Facts) -> str:

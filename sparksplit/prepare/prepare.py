@@ -72,7 +72,7 @@ def prepare(
     with bounded_batches(spark, batch_rows), passes(spark, source, batch_rows) as kept:
         good, some, text_bytes = kept.count()
         tally = bad_rows.tally(kept.bad) if some else bad_rows.Tally()
-        Limit.of(config.input).check(tally, good)
+        Limit.of(config.input).check(tally, source.good_rows(good))
         if not good:
             why = windows_config.said(source.left_out, ": ") + bad_rows.left_out(tally)
             raise InputError(f"{config.input.place}: has no rows to train on{why}")

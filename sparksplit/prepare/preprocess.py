@@ -44,7 +44,7 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
     config = config_checks.effective(config)
     await_input(config.input, config.output, options.overwrite)
     function = own_source(config.input)
-    fitted = None if config.fitted is None else read_fitted(config.fitted)
+    fitted = fitted_before(config)
     inputs = {**config.input.paths(), **config.own_file, **({} if fitted is None else {"fitted": fitted.path})}
     # Spark starts before the claim only if Spark has to look at the rows, because this may fail.
     with ExitStack() as started:
@@ -84,6 +84,15 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
                     if rows_hash is not None:
                         output.made_of(folder, rows_hash)
         return PreparedDataSet(output.path, manifest)
+
+
+def fitted_before(config: PreprocessConfig) -> Fitted | None:
+    """Return what `config.fitted` names, or None. Raise InputError or ConfigError if it does not fit the input."""
+    if config.fitted is None:
+        return None
+    fitted = read_fitted(config.fitted)
+    config_checks.check_missing(config.input, fitted.description, fitted.path)
+    return fitted
 
 
 def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], SparkSession]:

@@ -7,15 +7,18 @@ The sample is the first rows of some of the tasks that read the input. Executors
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from sparksplit.base.errors import InputError
-from sparksplit.dataset import row_ids
+from sparksplit.dataset import labels, row_ids
+from sparksplit.dataset.description import Description
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.prepare.config import PreprocessConfig
@@ -33,7 +36,7 @@ from sparksplit.prepare.passes.parse import (
     to_batch,
 )
 from sparksplit.prepare.source import BadRow, BadRows, ParsedRows, Reader, Source
-from sparksplit.spark.batches import bounded_batches, rows_per_batch
+from sparksplit.spark.batches import bounded_batches, partition_id, rows_per_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,6 +65,7 @@ class Sample:
     whole: whether the sample has all rows of the input.
     row_bytes: bytes of the files per row. None: our own tasks read the files, not Spark.
     valued: the good rows that have their features. None: unknown.
+    good_rows: good rows of the input that the tasks read. None: as many as there are in `rows`.
     """
 
     rows: pa.Table
@@ -69,6 +73,7 @@ class Sample:
     whole: bool
     row_bytes: float | None = None
     valued: pa.Table | None = None
+    good_rows: int | None = None
 
     @property
     def bad(self) -> list[BadRow]:
@@ -90,6 +95,7 @@ class Facts:
     splits: rows of each split. If `rows` is None: fractions of the rows that are cut.
     seconds: duration of the whole job on `cores` cores. None: unknown.
     note: why `splits` is empty.
+    unseen: of a sample that has all rows, the rows of each split whose label is unknown; see `expected`.
     """
 
     rows: int | None
@@ -97,6 +103,7 @@ class Facts:
     seconds: float | None = None
     cores: int = 1
     note: str = ""
+    unseen: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +142,15 @@ class _Take:
                 kept, valued = kept + stop, valued + head
         if kept:
             yield pa.RecordBatch.from_pylist(
-                [{"rate": clock.rate, "ended": ended, "valued": head_end, "rows": _stream(taken, self.schema)}]
+                [
+                    {
+                        "rate": clock.rate,
+                        "ended": ended,
+                        "valued": head_end,
+                        "place": partition_id(),
+                        "rows": _stream(taken, self.schema),
+                    }
+                ]
             )
 
 
@@ -194,7 +209,8 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
         # Each task gives at most one row, so Spark runs tasks until TASKS + 1 of them had rows.
         valued = max(SHOWN_ROWS, min(TASK_ROWS, VALUE_BYTES // max(1, row_bytes)))
         take = _Take(reader_of(source, read), schema, TASK_ROWS, valued)
-        taken = frame.mapInArrow(take, "rate double, ended boolean, valued bigint, rows binary").take(TASKS + 1)
+        kinds = "rate double, ended boolean, valued bigint, place bigint, rows binary"
+        taken = frame.mapInArrow(take, kinds).take(TASKS + 1)
     if not taken:
         raise InputError(f"{source.place}: has no rows")
     tables = [pa.ipc.open_stream(pa.py_buffer(bytes(row.rows))).read_all() for row in taken]
@@ -202,17 +218,62 @@ def sampled(spark: SparkSession, source: Source) -> Sample:
     size, records = (now - then for now, then in zip(_read_so_far(spark), before, strict=True))
     heads = pa.concat_tables(table.slice(0, row.valued) for table, row in zip(tables, taken, strict=True))
     rate, of_file = max(row.rate for row in taken), size / records if records else None
-    return Sample(pa.concat_tables(tables), rate, whole, of_file, heads.filter(heads.column(BAD).is_null()))
+    sample = Sample(pa.concat_tables(tables), rate, whole, of_file, heads.filter(heads.column(BAD).is_null()))
+    return replace(sample, good_rows=source.good_rows(sample.good.num_rows, [row.place for row in taken]))
 
 
-def facts(spark: SparkSession, config: PreprocessConfig, source: Source, sample: Sample) -> Facts:
-    """Estimate the facts of the whole input from the sample."""
+def facts(
+    spark: SparkSession,
+    config: PreprocessConfig,
+    source: Source,
+    sample: Sample,
+    earlier: Description | None = None,
+) -> Facts:
+    """Estimate the facts of the whole input from the sample. earlier: description of the data that `fitted` names"""
     parts = _by_part(sample.rows) if sample.whole else source.expected_rows(sample.row_bytes)
     rows = None if parts is None else sum(parts.values())
-    dealt, note = _dealt(spark, config, source, sample.good)
+    split, note = _dealt(spark, config, source, sample.good)
     cores = max(1, spark.sparkContext.defaultParallelism)
     seconds = None if rows is None else rows * WORK / sample.rate / cores
-    return Facts(rows, expected_splits(dealt, _by_part(sample.good) if sample.whole else parts), seconds, cores, note)
+    if split is None:
+        return Facts(rows, {}, seconds, cores, note)
+    splits, unseen = expected(config, source, sample, split, _by_part(sample.good) if sample.whole else parts, earlier)
+    return Facts(rows, splits, seconds, cores, note, unseen)
+
+
+def expected(
+    config: PreprocessConfig,
+    source: Source,
+    sample: Sample,
+    split: npt.NDArray[np.int32],
+    parts: Mapping[str, int] | None,
+    earlier: Description | None = None,
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Return (`expected_splits`, rows of each split whose label no training row has).
+
+    If the sample has all rows, `unseen_labels: drop` leaves the rows with such labels out of the splits, as in
+    `preprocess`. Otherwise no row counts as such a row, because other training rows may have its label.
+
+    split: index in SPLITS of each good row, -1 if the row is in no split [rows].
+    parts: rows of each part.
+    earlier: description of the data that `fitted` names. Its classes then replace the labels of the training rows.
+    """
+    good = sample.good
+    mine = good.column(PART).to_numpy() == SPLITS.index("train")
+    counts = np.bincount(split[mine & (split >= 0)], minlength=len(SPLITS))
+    dealt = {name: count / max(1, int(mine.sum())) for name, count in zip(SPLITS, counts.tolist(), strict=True)}
+    splits = expected_splits(dealt, parts)
+    if not sample.whole or not labels.classified(source.label_kind):
+        return splits, {}
+    label = np.array(good.column(LABEL).to_pylist(), object)
+    by_split = {name: Counter(label[split == place].tolist()) for place, name in enumerate(SPLITS)}
+    spec = None if earlier is None else earlier.label
+    classes = labels.known_values(spec)
+    known = {*(by_split["train"] if classes is None else classes.to_pylist())}
+    unseen = labels.rows_beyond(by_split, known) if known else {}
+    if config.unseen_labels == "drop":
+        return {name: rows - unseen.get(name, 0) for name, rows in splits.items()}, unseen
+    return splits, {} if spec is not None and spec.unknown else unseen
 
 
 def _by_part(rows: pa.Table) -> dict[str, int]:
@@ -233,10 +294,10 @@ def expected_splits(dealt: Mapping[str, float], parts: Mapping[str, int] | None)
 
 def _dealt(
     spark: SparkSession, config: PreprocessConfig, source: Source, good: pa.Table
-) -> tuple[dict[str, float], str]:
-    """Return (for each split, its fraction of the rows of the part train; why the fractions are unknown)."""
+) -> tuple[npt.NDArray[np.int32] | None, str]:
+    """Return (index in SPLITS of each row, -1 if the row is left out [rows], or None; why there is none)."""
     if not good.num_rows:
-        return {}, "unknown: all rows of the sample are rejected"
+        return None, "unknown: all rows of the sample are rejected"
     cut = Cut() if source.deals else Cut.of(config, [name for name in source.parts() if name != "train"])
     cut = replace(cut, reach=source.windows.reach if source.windows is not None else 0)
     content = np.stack([row_ids.unsigned(good.column(word).to_numpy()) for word in CONTENT], axis=1)
@@ -250,14 +311,13 @@ def _dealt(
             keys |= {} if label is None else {LABEL: label.to_pylist()}
             rows = list(zip(*keys.values(), strict=True))
             cut = fitted_cut(cut, spark.createDataFrame(rows, _schema(keys, good)), Identify(None))
-        labels = None if label is None else label.combine_chunks()
-        dealt = cut.splits(content, number, part, None if by is None or by.null_count else by.to_numpy(), labels)
+        classes = None if label is None else label.combine_chunks()
+        split = cut.splits(content, number, part, None if by is None or by.null_count else by.to_numpy(), classes)
     except InputError as error:
-        return {}, f"unknown from the sample alone: {error}"
-    mine = part == SPLITS.index("train")
-    wanted = mine if by is None or not cut.left_out else mine & outside(by.to_numpy(), cut.left_out)
-    counts = np.bincount(dealt[wanted], minlength=len(SPLITS))
-    return {name: count / max(1, int(mine.sum())) for name, count in zip(SPLITS, counts.tolist(), strict=True)}, ""
+        return None, f"unknown from the sample alone: {error}"
+    if by is not None and cut.left_out:
+        split = np.where((part != SPLITS.index("train")) | outside(by.to_numpy(), cut.left_out), split, np.int32(-1))
+    return split, ""
 
 
 def _schema(keys: Iterable[str], good: pa.Table) -> str:

@@ -6,7 +6,7 @@ import abc
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -210,6 +210,13 @@ class Source(abc.ABC):
     def left_out(self) -> dict[str, int]:
         """Number of windows that were left out, by reason. Known after all rows have been read."""
         return {}
+
+    def good_rows(self, parsed: int, partitions: Collection[int] | None = None) -> int:
+        """Return how many good rows of the input became `parsed` rows. The numbers differ for windows.
+
+        partitions: of the tasks that read these rows. None: of all tasks. Known after the rows have been read.
+        """
+        return parsed
 
     def expected_rows(self, row_bytes: float | None) -> dict[str, int] | None:
         """Estimate the rows of each part without reading them. Return None if this is impossible.

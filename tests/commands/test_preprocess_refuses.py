@@ -7,6 +7,13 @@ from pathlib import Path
 import pytest
 
 from sparksplit.commands import preprocess
+from sparksplit.dataset.description import (
+    Description,
+    FittedPreprocessing,
+    LabelSpec,
+    TensorPreprocessing,
+    TensorSpec,
+)
 from tests.commands.preprocessing import run
 from tests.prepare.idx_files import digits, write_folder
 
@@ -91,6 +98,25 @@ class TestBeforeSparkStarts:
         self.check(
             tmp_path, capsys, status, "--set test=0.1: test: must be 0, because the input has its own test split"
         )
+
+    @pytest.mark.parametrize("options", [(), ("--dry-run",)])
+    def test_missing_values_that_the_fitted_data_has_no_means_for(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+    ) -> None:
+        (tmp_path / "rows.csv").write_text("a,b,label\n1,2,0\n,4,1\n")
+        (tmp_path / "first").mkdir()
+        Description(
+            tensors=[TensorSpec(name="x", dtype="float32", shape=[2])],
+            label=LabelSpec(dtype="int64", kind="integer", classes=["0", "1"]),
+            preprocessing=FittedPreprocessing(tensors={"x": TensorPreprocessing()}),
+        ).write(f"{tmp_path}/first")
+        (tmp_path / "first" / "_SUCCESS").touch()
+        settings = ("input.format=csv", f"input.path={tmp_path}/rows.csv", f"fitted={tmp_path}/first")
+        status = run(tmp_path, *settings, "input.missing=mean", options=options)
+        message = (
+            f"missing: must be error: {tmp_path}/first was fitted on data without missing values, so it has no means"
+        )
+        self.check(tmp_path, capsys, status, message)
 
     def test_a_folder_of_someone_else_as_output(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         folder = write_folder(tmp_path / "raw", digits(9))

@@ -38,11 +38,12 @@ def test_folders_with_sub_folders_without_what_is_hidden_or_empty(tmp_path: Path
         ("f/*/x", ["f/a/x", "f/b/x"]),
         ("f/{a,c}", ["f/a"]),
         ("_*", ["_hidden"]),
+        ("g*", []),
         ("*/*/*/*", []),
     ],
 )
 def test_patterns(tmp_path: Path, pattern: str, matches: list[str]) -> None:
-    make(tmp_path, "1.csv", "2.csv", "f/a/x", "f/b/x", "_hidden")
+    make(tmp_path, "1.csv", "2.csv", "f/a/x", "f/b/x", "_hidden", "g._COPYING_")
     assert expand(f"{tmp_path}/{pattern}") == [f"{tmp_path}/{match}" for match in matches]
 
 

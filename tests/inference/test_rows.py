@@ -152,6 +152,6 @@ def _rows(spark, tmp_path, trained, **keys):
 def test_gaps_want_a_model_that_knows_their_means(spark, tmp_path):
     assert _rows(spark, tmp_path, _trained([1.0, 2.0]), missing="mean").splits == ["train"]
     with pytest.raises(
-        ConfigError, match=r"missing: must be error: the model runs/model was trained on data without missing values"
+        ConfigError, match=r"missing: must be error: the model runs/model was fitted on data without missing values"
     ):
         _rows(spark, tmp_path, _trained(None), missing="mean")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from sparksplit.dataset.description import TensorSpec
+from sparksplit.dataset.description import UNKNOWN, Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.features import looks
 from sparksplit.features.config import FeatureConfig
 from sparksplit.features.table import table_of
@@ -119,19 +120,97 @@ def test_rejected_rows_are_counted_by_reason_and_the_consequence_is_told() -> No
     allowed = InputConfig(format="csv", path="f", max_bad_rows=2)
     assert [text for _, text in dry_run.rejected(allowed, bad, 8)] == lines[:-1]
     assert dry_run.rejected(config, [], 8) == [("rejected", "none")]
+    none_left = [text for _, text in dry_run.rejected(allowed, bad, 8, none_left=True)]
+    assert none_left == [
+        *lines[:-1],
+        "preprocess will refuse this input if all its rows are like these: none is left to train on",
+    ]
+
+
+def test_rejected_rows_are_told_as_a_part_of_all_rows_and_not_of_windows() -> None:
+    table, _ = taken(1, bad=2) or pytest.fail()
+    config = PreprocessConfig(input=InputConfig(format="csv", path="there", max_bad_fraction=0.05), output="out")
+    windows = Sample(table, 1.0, True, good_rows=98)
+    lines = dry_run.report(config, Rows(), windows, windows.bad, Facts(3))
+    assert "rejected   2 of 100: 2 column 'x': is wrong" in lines
+    assert "input.max_bad_fraction" not in "".join(lines)
 
 
 def test_all_rows_may_be_rejected() -> None:
     table, _ = taken(bad=2) or pytest.fail()
     config = PreprocessConfig(input=InputConfig(format="csv", path="there", max_bad_rows=9), output="out")
     whole = Sample(table, 1.0, True)
-    splits, note = sample._dealt(None, config, Rows(), whole.good)  # type: ignore[arg-type]
-    lines = dry_run.report(config, Rows(), whole, whole.bad, Facts(2, splits, note=note))
+    split, note = sample._dealt(None, config, Rows(), whole.good)  # type: ignore[arg-type]
+    assert split is None
+    lines = dry_run.report(config, Rows(), whole, whole.bad, Facts(2, note=note))
     assert "rejected   2 of 2: 2 column 'x': is wrong" in lines
     assert (
         "           preprocess will refuse this input if all its rows are like these: none is left to train on" in lines
     )
     assert "splits     unknown: all rows of the sample are rejected" in lines
+
+
+@pytest.mark.parametrize("own_test", [False, True])
+def test_a_whole_sample_leaves_out_the_rows_that_preprocess_leaves_out_for_their_label(own_test: bool) -> None:
+    labels = [*(row % 4 for row in range(360)), *range(100, 140)]
+    random = np.random.default_rng(3)
+    rows = ParsedRows([random.normal(size=(400, 3)).astype(np.float32)], np.array(labels))
+    parts = ["train", "test"][: 1 + own_test]
+    batches = [
+        to_batch(_rows_of(rows, place, len(parts)), name, parsed_schema(Rows())) for place, name in enumerate(parts)
+    ]
+    whole = Sample(pa.Table.from_batches(batches), 1.0, True)
+    counts = {name: 400 // len(parts) for name in parts}
+    given = {"input": {"format": "csv", "path": "there"}, "output": "out", "validation": 0.2, "unseen_labels": "drop"}
+    config = PreprocessConfig.model_validate(given)
+    split, note = sample._dealt(None, config, Rows(), whole.good)  # type: ignore[arg-type]
+    assert split is not None and not note
+    label = np.array(whole.good.column(LABEL).to_pylist())
+    by_split = {name: label[split == place].tolist() for place, name in enumerate(("train", "validation", "test"))}
+    left = {name: sum(each not in by_split["train"] for each in of) for name, of in by_split.items()}
+    left = {name: rows for name, rows in left.items() if rows}
+    assert list(left) == ["validation", "test"][: 1 + own_test]
+
+    splits, unseen = sample.expected(config, Rows(), whole, split, counts)
+    assert splits == {name: len(of) - left.get(name, 0) for name, of in by_split.items()} and unseen == left
+    told = " and ".join(f"{rows} {name} rows" for name, rows in left.items())
+    [(_, line)] = dry_run.unseen(config, unseen)
+    assert line == f"left out, because no training row has their label (unseen_labels: drop): {told}"
+
+    refused = config.model_copy(update={"unseen_labels": "error"})
+    splits, unseen = sample.expected(refused, Rows(), whole, split, counts)
+    assert sum(splits.values()) == 400 and unseen == left
+    [(_, line)] = dry_run.unseen(refused, unseen)
+    assert line == f"preprocess will refuse this input: no training row has the label of {told}; see unseen_labels"
+
+    # A sample of a part says nothing about the labels of all training rows.
+    assert sample.expected(config, Rows(), replace(whole, whole=False), split, counts)[1] == {}
+    taken_in = config.model_copy(update={"unseen_labels": "unknown"})
+    assert dry_run.unseen(taken_in, unseen) == []
+    [(_, line)] = dry_run.unseen(taken_in.model_copy(update={"fitted": "day1"}), unseen)
+    assert line.startswith("preprocess will refuse this input: day1 (fitted) does not have the label of ")
+
+
+def test_a_whole_sample_is_compared_with_the_classes_that_are_fitted() -> None:
+    whole = Sample(of_labels(1, 1, 2, 3), 1.0, True)
+    config = PreprocessConfig.model_validate(
+        {"input": {"format": "csv", "path": "there"}, "output": "out", "unseen_labels": "drop"}
+    )
+    for classes, unknown, wanted in ((["1", "3"], False, 1), (["1", UNKNOWN], True, 2)):
+        label = LabelSpec(dtype="int64", kind="integer", classes=classes, unknown=unknown)
+        earlier = Description(tensors=list(Rows.tensors), label=label, preprocessing=FittedPreprocessing())
+        split = np.zeros(4, np.int32)
+        splits, unseen = sample.expected(config, Rows(), whole, split, {"train": 4}, earlier)
+        assert (splits["train"], unseen) == (4 - wanted, {"train": wanted})
+        refused = config.model_copy(update={"unseen_labels": "error"})
+        taken_in = sample.expected(refused, Rows(), whole, split, {"train": 4}, earlier)
+        assert taken_in == ({"train": 4, "validation": 0, "test": 0}, {} if unknown else {"train": wanted})
+
+
+def _rows_of(rows: ParsedRows, first: int, step: int) -> ParsedRows:
+    """Every `step`th row."""
+    assert isinstance(rows.label, np.ndarray)
+    return ParsedRows([tensor[first::step] for tensor in rows.tensors], rows.label[first::step])
 
 
 def test_long_lists_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
-from hdfs_io.listing import expand, files_in, find
+from hdfs_io.listing import expand, files_in, find, is_hidden
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import WEIGHT, Description
 from sparksplit.features.config import Features
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.config_checks import check_input
+from sparksplit.prepare.config_checks import check_apart, check_input
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.formats import PATHS, format_of
 from sparksplit.prepare.source import BadRow, FileSource, ParsedRows, Source, Task
@@ -82,18 +82,25 @@ _PACKED = (".zip", ".xz", ".lzma", ".7z", ".rar", ".Z", ".lzo", ".tar", ".tgz", 
 
 
 def check_paths(config: InputConfig) -> None:
-    """Raise InputError if a path for Spark's readers matches nothing, or if a file of text is packed or binary.
+    """Raise InputError if a path for Spark's readers matches nothing, or names a file that Spark leaves out.
+
+    Also raise InputError if two keys name one file, or if a file of text is packed or binary.
 
     Paths that only Spark can list are not checked.
     """
-    format_ = format_of(config.format)
-    for key in PATHS if config.listed else ():
-        files = find(config.paths_of(key)).files if config.paths_of(key) else []
-        if format_.lines:
-            for path, _ in files:
-                if path.endswith(_PACKED):
-                    raise InputError(f"{path}: Spark cannot read this kind of archive; unpack it, or pack it with gzip")
-            contents.check([path for path, _ in files], config.encoding)
+    if not config.listed:
+        return
+    files = {key: [path for path, _ in find(paths).files] for key in PATHS if (paths := config.paths_of(key))}
+    check_apart(config, files)
+    for path in (path for paths in files.values() for path in paths):
+        if is_hidden(filesystem.name(path)):  # only a path of its own, or a pattern, names such a file
+            why = "it begins with _ or ., or ends with ._COPYING_"
+            raise InputError(f"{path}: Spark's readers leave out a file with this name: {why}; rename it")
+    for paths in files.values() if format_of(config.format).lines else ():
+        for path in paths:
+            if path.endswith(_PACKED):
+                raise InputError(f"{path}: Spark cannot read this kind of archive; unpack it, or pack it with gzip")
+        contents.check(paths, config.encoding)
 
 
 def open_source(

@@ -56,7 +56,7 @@ def raw_rows(
         good, some, _ = kept.count()
         bad = kept.bad
         tally = bad_rows.tally(bad) if some else bad_rows.Tally()
-        limit.check(tally, good)
+        limit.check(tally, source.good_rows(good))
         if not good and tally.rows:
             raise InputError(f"{source.place}: has no rows to predict{bad_rows.left_out(tally)}")
         identify = kept.identify()

@@ -20,7 +20,7 @@ from sparksplit.base.errors import InputError, UsageError
 from sparksplit.dataset.description import TOKENS, Description, TensorSpec
 from sparksplit.dataset.manifest import SPLITS, SourceFile
 from sparksplit.prepare.config import InputConfig
-from sparksplit.prepare.config_checks import check_input
+from sparksplit.prepare.config_checks import check_apart, check_input
 from sparksplit.prepare.source import BATCH_BYTES, BadRow, FileSource, ParsedRows, Task, input_files
 from sparksplit.prepare.sources import contents, text_tokens
 from sparksplit.prepare.sources.text_tokens import Encoder, Range
@@ -87,18 +87,17 @@ class TextSource(FileSource):
             message = f"must be at most input.length, {self._length}, or tokens would be left out (is {self._stride})"
             raise config.error("stride", message)
         wanted = {"train": True, "validation": validation > 0, "test": test > 0}
-        files = _files(config, "path")
+        files = {key: _files(config, key) for key in _PATHS if config.paths_of(key)}
+        check_apart(config, {key: [path for path, _ in named] for key, named in files.items()})
         most = None if config.max_sequences is None else (config.max_sequences - 1) * self._stride + self._span
-        ranges, starts = self._counted(files, most)
+        ranges, starts = self._counted(files["path"], most)
         tokens = int(starts[-1]) if most is None else min(int(starts[-1]), most)
         cut = stretches(tokens, validation, test)
         self._stretches = {split: _Stretch(ranges, starts, cut[split]) for split in SPLITS if wanted[split]}
         self.has_test = config.test is not None
         if config.test is not None:
-            test_files = _files(config, "test")
-            ranges, starts = self._counted(test_files, None)
+            ranges, starts = self._counted(files["test"], None)
             self._stretches["test"] = _Stretch(ranges, starts, range(int(starts[-1])))
-            files = files + test_files
         for split, stretch in self._stretches.items():
             if len(stretch.used) < self._span:
                 apart = self.has_test and split == "test"
@@ -112,7 +111,7 @@ class TextSource(FileSource):
         dtype = np.min_scalar_type(len(self.vocabulary) - 1)
         self.tensors = [TensorSpec(name="x", dtype=dtype.name, shape=[self._length])]
         self.label_kind = None if config.label is None else config.unit
-        self.files = [SourceFile(path=path, bytes=size) for path, size in files]
+        self.files = [SourceFile(path=path, bytes=size) for named in files.values() for path, size in named]
 
     @classmethod
     def is_long(cls, config: InputConfig) -> bool:

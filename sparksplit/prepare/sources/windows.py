@@ -7,7 +7,7 @@ window, however long the series is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +39,8 @@ _ORDERED = ("tinyint", "smallint", "int", "bigint", "timestamp", "timestamp_ntz"
 _TASK_BYTES = 64 * 1024 * 1024
 """Approximate bytes of the input that one task sorts."""
 _VALUES = tensor_names(1)[0]
+_READ = "rows"
+"""Name of the number of good rows, among the counts of windows that are left out."""
 
 
 class WindowSource(Source):
@@ -122,10 +124,21 @@ class WindowSource(Source):
     @property
     def left_out(self) -> dict[str, int]:
         by_reason: dict[str, int] = {}
-        for counts in () if self._counts is None else self._counts.value.values():
+        for counts in self._by_partition.values():
             for why, count in counts.items():
                 by_reason[why] = by_reason.get(why, 0) + count
+        by_reason.pop(_READ, None)
         return by_reason
+
+    def good_rows(self, parsed: int, partitions: Collection[int] | None = None) -> int:
+        """Return how many good rows the tasks have read to make windows."""
+        counted = self._by_partition
+        return sum(counts[_READ] for place, counts in counted.items() if partitions is None or place in partitions)
+
+    @property
+    def _by_partition(self) -> dict[int, dict[str, int]]:
+        """The counts of each task's partition, as `WindowReader` adds them."""
+        return {} if self._counts is None else self._counts.value
 
     def parts(self) -> list[str]:
         return self._inner.parts()
@@ -287,7 +300,7 @@ class WindowReader:
     label: the label's place among a row's values. None: no label is wanted.
     kept: number of columns to keep.
     gaps: whether features may have missing values.
-    counts: an accumulator of `left_out`.
+    counts: an accumulator of the good rows, and of the windows that are left out, by reason.
     """
 
     place: str
@@ -303,24 +316,27 @@ class WindowReader:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow | BadRows]]:
         """Yield the windows of all batches, whose rows are sorted by series and time."""
         carry: pa.RecordBatch | None = None
-        index, left = 0, {"gaps": 0, "nulls": 0, "short": 0}
-        for batch in batches:
-            yield from _bad(batch)
-            rows = batch.filter(batch.column(BAD).is_null())
-            if not rows.num_rows:
-                continue
-            carried = 0 if carry is None else carry.num_rows
+        index, counted = 0, {_READ: 0, "gaps": 0, "nulls": 0, "short": 0}
+        try:
+            for batch in batches:
+                yield from _bad(batch)
+                rows = batch.filter(batch.column(BAD).is_null())
+                if not rows.num_rows:
+                    continue
+                counted[_READ] += rows.num_rows
+                carried = 0 if carry is None else carry.num_rows
+                if carry is not None:
+                    rows = pa.Table.from_batches([carry, rows]).combine_chunks().to_batches()[0]
+                piece, values = self._piece(rows, index, carried)
+                yield from self._found(rows, piece, values, counted)
+                kept, index = keep(self.rule, piece)
+                carry = rows.slice(rows.num_rows - kept)
             if carry is not None:
-                rows = pa.Table.from_batches([carry, rows]).combine_chunks().to_batches()[0]
-            piece, values = self._piece(rows, index, carried)
-            yield from self._found(rows, piece, values, left)
-            kept, index = keep(self.rule, piece)
-            carry = rows.slice(rows.num_rows - kept)
-        if carry is not None:
-            piece, values = self._piece(carry, index, carry.num_rows, final=True)
-            yield from self._found(carry, piece, values, left)
-        if self.counts is not None:
-            self.counts.add({partition_id(): left})
+                piece, values = self._piece(carry, index, carry.num_rows, final=True)
+                yield from self._found(carry, piece, values, counted)
+        finally:  # also where a dry run takes only the first windows
+            if self.counts is not None:
+                self.counts.add({partition_id(): counted})
 
     def _piece(
         self, rows: pa.RecordBatch, index: int, carried: int, final: bool = False
@@ -339,12 +355,12 @@ class WindowReader:
         return Piece(same, rows.column(CUT).to_numpy(), null, null_label, index, carried, final), values
 
     def _found(
-        self, rows: pa.RecordBatch, piece: Piece, values: npt.NDArray[Any], left: dict[str, int]
+        self, rows: pa.RecordBatch, piece: Piece, values: npt.NDArray[Any], counted: dict[str, int]
     ) -> Iterator[tuple[str, ParsedRows | BadRow]]:
-        """Yield the windows of a piece, in small batches. left: counts the windows that are left out"""
+        """Yield the windows of a piece, in small batches. counted: gets the numbers of windows that are left out"""
         found = find(self.rule, piece)
-        for why in left:
-            left[why] += getattr(found, why)
+        for why in ("gaps", "nulls", "short"):
+            counted[why] += getattr(found, why)
         parts = rows.column(PART).to_numpy()
         if found.again is not None:
             yield SPLITS[parts[found.again]], self._again(rows, found.again)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +27,8 @@ from sparksplit.prepare.tables.table_rows import TableReader
 
 _LABEL, _CUT, _KEPT, _WEIGHT = -1, -2, -3, -4
 """Codes for what is wrong with a row whose features are good."""
-_POINT = r"\A(\s*[+-]?[0-9]+)\.0*(?:\s*)\z"
-"""A whole number that is written with a point."""
+_POINT = r"(\s*[+-]?[0-9]+)\.0*\s*"
+"""A whole number that is written with a point. The group is the number without the point."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +196,26 @@ class ColumnReader:
             texts = [text or "" for text in column.to_pylist()]
             return texts, np.array([bool(self._label_problem(text)) for text in texts], dtype=np.bool_)
         if self.label_kind == "integer" and pa.types.is_string(column.type):
-            column = pc.replace_substring_regex(column, _POINT, r"\1")
+            return self._classes(column)
         values, wrong = self._numbers(column, self._label_dtype, False, True)
         return rounded(values) if self.label_kind == "number" else values, wrong
+
+    def _classes(self, texts: pa.Array) -> tuple[npt.NDArray[Any], Bools]:
+        """Return (the labels, which are whole numbers in texts; which of them are bad), both [rows].
+
+        If the first labels decided the type, a label with a point is bad, except 0.0 and 1.0. If it were among the
+        first labels, all labels would be numbers to predict.
+        """
+        whole = pc.replace_substring_regex(texts, rf"\A{_POINT}\z", r"\1")
+        values, wrong = self._numbers(whole, self._label_dtype, False, True)
+        pointed = pc.not_equal(texts, whole).fill_null(False).to_numpy(zero_copy_only=False)
+        if pointed.any():
+            missing = pc.is_in(pc.utf8_trim_whitespace(texts), pa.array(self._nulls, pa.string()))
+            refused = missing.to_numpy(zero_copy_only=False)
+            if self.guessed:
+                refused = refused | ~np.isin(values, (0, 1))
+            wrong = wrong | (pointed & refused)
+        return values, wrong
 
     @property
     def _label_dtype(self) -> np.dtype[Any]:
@@ -325,12 +343,24 @@ class ColumnReader:
             if self.label_kind == "text":
                 problem, kind = self._label_problem(text or "") or ("", "")
                 return f"{subject}: {problem}", f"{subject}: {kind}"
+            if self._is_doubtful(text or ""):
+                kind = "has a point and is neither 0.0 nor 1.0"
+                keys = "set input.label_type: integer for classes, number for numbers to predict"
+                return f"{subject}: {short(text)} {kind}; {keys}", f"{subject}: {kind}"
             problem, kind = number_problem(text, self._label_dtype, self.cells.nulls, False, True) or ("", "")
             hint = self._label_hint(text or "")
             return f"{subject}: {problem}{hint}", f"{subject}: {kind}"
         subject, dtype = self.cells.say(self.features[place]), self.tensor.numpy_dtype
         problem, kind = number_problem(text, dtype, self.cells.nulls, self.gaps, self.rounds) or ("", "")
         return f"{subject}: {problem}", f"{subject}: {kind}"
+
+    def _is_doubtful(self, text: str) -> bool:
+        """Return whether a label is a whole number with a point, although the first labels were taken for classes."""
+        assert self.cells is not None
+        if not self.guessed or self.label_kind != "integer" or self.cells.is_missing(text):
+            return False
+        point = re.fullmatch(_POINT, text, re.ASCII)
+        return point is not None and number_problem(point[1], self._label_dtype, (), False, True) is None
 
     def _label_hint(self, text: str) -> str:
         """Return the hint for a label of another kind than the first labels. text: the label"""

@@ -20,6 +20,7 @@ from hdfs_io.listing import Found, alike, check_once, find, folder_columns
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.config_checks import check_apart
 from sparksplit.prepare.formats import AVRO, format_of
 from sparksplit.prepare.tables.failures import is_sparks, problem, said
 from sparksplit.prepare.tables.folders import EVERY_FOLDER, like_folders, with_folders
@@ -74,6 +75,7 @@ def read(spark: SparkSession, config: InputConfig, asked: Collection[str] = ()) 
             files = [] if plan is None else facts_of_files(spark, raw.frame.inputFiles())
             return Raw({"train": raw}, {"train": files} if files else {}, plan or "")
         places = {part: found_at(spark, config.paths_of(key)) for part, key in keys.items() if config.paths_of(key)}
+        check_apart(config, {keys[part]: [path for path, _ in place.files] for part, place in places.items()})
         parts = {
             part: with_folders(reader(spark, config, place), place, METADATA, asked) for part, place in places.items()
         }

@@ -288,3 +288,14 @@ def test_too_many_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_keys_that_will_not_do(tmp_path: Path, keys: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         source(write(tmp_path, "abcdefgh" * 20), **keys)
+
+
+def test_a_file_is_not_both_in_the_text_and_in_the_test_text(tmp_path: Path) -> None:
+    path = write(tmp_path, "abcabcabcabc")
+    for keys in ({"path": f"{tmp_path}", "test": f"{path}"}, {"path": f"{path}", "test": f"{path}"}):
+        with pytest.raises(InputError) as caught:
+            open_source(parse(InputConfig, {"format": "text", "length": 3, **keys}))
+        assert str(caught.value) == (
+            f"{path}: is in input.path and in input.test, so its rows would be in two splits; "
+            "give input.test a file or folder outside input.path"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 
 from sparksplit.dataset.description import TensorSpec, Windows
 from sparksplit.dataset.lane_files import binary_column
+from sparksplit.prepare.bad_rows import Limit, Tally
 from sparksplit.prepare.passes.parse import BAD, CUT, PART, keep_names
 from sparksplit.prepare.source import BAD as BAD_STRUCT
 from sparksplit.prepare.source import BadRow, BadRows, ParsedRows
 from sparksplit.prepare.sources.window_places import Rule
-from sparksplit.prepare.sources.windows import WindowReader
+from sparksplit.prepare.sources.windows import WindowReader, WindowSource
 
 ROW = TensorSpec(name="x", dtype="float32", shape=[2])
 WINDOWS = Windows(window=3, horizon=2, by=["station"], order="hour", label="load", step=1, time=False)
@@ -74,7 +76,7 @@ def test_windows_have_the_features_the_next_labels_and_what_is_kept_of_the_last_
     assert kept == [("a", "h2"), ("a", "h3"), (None, "h2"), (None, "h3")]
     # What a cut goes by is the time of the label's last row.
     assert np.concatenate([item.cut for _, item in found if item.cut is not None]).tolist() == [4, 5, 4, 5]
-    assert made.counts.found == {0: {"gaps": 0, "nulls": 0, "short": 0}}
+    assert made.counts.found == {0: {"rows": 12, "gaps": 0, "nulls": 0, "short": 0}}
 
 
 def test_windows_do_not_go_from_one_part_to_another() -> None:
@@ -87,7 +89,7 @@ def test_a_null_leaves_out_its_windows_and_missing_features_only_those_whose_lab
     values[4, 1] = np.nan  # a label of the first two windows, and a feature of the last one
     made = reader()
     assert read([rows(["a"] * 7, list(range(7)), values)], made) == []
-    assert made.counts.found == {0: {"gaps": 0, "nulls": 3, "short": 0}}
+    assert made.counts.found == {0: {"rows": 7, "gaps": 0, "nulls": 3, "short": 0}}
     [(_, item)] = read([rows(["a"] * 7, list(range(7)), values)], reader(gaps=True))
     assert len(item) == 1 and np.isnan(item.tensors[0]).sum() == 1
 
@@ -101,7 +103,7 @@ def test_without_labels_there_is_the_last_window_of_each_series_that_has_one() -
         assert [row for _, item in found for row in item.tensors[0][:, :, 0].tolist()] == [[1, 2, 3], [30, 31, 32]]
         assert [name for _, item in found for name in item.keep[0]] == ["a", "c"]
         assert {item.label for _, item in found} == {None}
-        assert made.counts.found == {0: {"gaps": 0, "nulls": 0, "short": 1}}
+        assert made.counts.found == {0: {"rows": 9, "gaps": 0, "nulls": 0, "short": 1}}
 
 
 def test_a_time_that_is_there_twice_is_refused_with_its_series() -> None:
@@ -115,5 +117,26 @@ def test_bad_rows_come_through_by_part() -> None:
     empty = {name: pa.nulls(2, pa.string()) for name in keep_names(2)}
     values = {CUT: pa.nulls(2, pa.int64()), "tensor_0": pa.nulls(2, pa.binary()), BAD: bad.rows}
     batch = pa.RecordBatch.from_pydict({PART: pa.array([0, 2], pa.int32()), **empty, **values})
-    found = [(part, list(item)) for part, item in reader()([batch]) if isinstance(item, BadRows)]
+    made = reader()
+    good = rows(["a"] * 5, list(range(5)), table(5, 0))
+    found = [(part, list(item)) for part, item in made([batch, good]) if isinstance(item, BadRows)]
     assert [(part, [row.row for row in some]) for part, some in found] == [("train", [1]), ("test", [2])]
+    assert made.counts.found[0]["rows"] == 5
+
+
+def test_rows_are_counted_where_only_the_first_windows_are_taken() -> None:
+    made = reader()
+    windows = made([rows(["a"] * 9, list(range(9)), table(9, 0))] * 2)
+    next(windows)
+    del windows
+    assert made.counts.found[0]["rows"] == 9
+
+
+def test_bad_rows_are_a_fraction_of_rows_and_not_of_windows() -> None:
+    source = WindowSource.__new__(WindowSource)
+    source._counts = SimpleNamespace(
+        value={place: {"rows": 330, "gaps": 1, "nulls": place, "short": 0} for place in range(3)}
+    )
+    assert source.left_out == {"gaps": 3, "nulls": 3, "short": 0}
+    assert source.good_rows(10) == 990 and source.good_rows(10, [0, 2]) == 660
+    Limit(None, 0.05).check(Tally({"is short": 10}, BadRow("f", 3, "is short")), source.good_rows(10))

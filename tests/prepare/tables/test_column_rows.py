@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -269,6 +270,32 @@ def test_a_label_unlike_the_first_ones_is_told_with_the_key_that_takes_it(
     assert isinstance(bad, BadRows)
     hint = f", but the first labels are; input.label_type: {takes} accepts it" if guessed and takes else ""
     assert [row.reason for row in bad] == [f"column 'y', the label: {problem}{hint}"]
+
+
+@pytest.mark.parametrize("guessed", [True, False])
+def test_labels_with_a_point_are_further_classes_only_where_the_type_is_given(guessed: bool) -> None:
+    labels = ["0.0", "1.", " 1.00 ", "7", "2.0", "-1.0", "0.5", "99999999999999999999.0"]
+    made = reader(label_kind="integer", guessed=guessed, kept=1, told=True, cells=CELLS, order=[3, 0, 1, 2])
+    good, bad = made.read(texts([["1", "2", label, "r"] for label in labels], [None] * len(labels)))
+    assert isinstance(good, ParsedRows) and isinstance(good.label, np.ndarray) and isinstance(bad, BadRows)
+    assert good.label.tolist() == [0, 1, 1, 7, *([] if guessed else [2, -1])]
+    reasons = [row.reason.removeprefix("column 'y', the label: ") for row in bad]
+    why = "has a point and is neither 0.0 nor 1.0; set input.label_type: integer for classes, number for numbers"
+    assert reasons[:-2] == ([f"'2.0' {why} to predict", f"'-1.0' {why} to predict"] if guessed else [])
+    assert [text.split(", but")[0] for text in reasons[-2:]] == [
+        "'0.5' is not a whole number (int64)",
+        "'99999999999999999999.0' is not a whole number (int64)",
+    ]
+    assert len({row.kind for row in bad}) == 1 + guessed
+
+
+@pytest.mark.parametrize("text", ["-9.0", " -9.0"])
+def test_a_missing_label_with_a_point_is_no_class(text: str) -> None:
+    cells = replace(CELLS, nulls=("", "-9.0"))
+    made = reader(label_kind="integer", kept=1, told=True, cells=cells, order=[3, 0, 1, 2])
+    (bad,) = made.read(texts([["1", "2", text, "r1"]], [None]))
+    assert isinstance(bad, BadRows)
+    assert [row.reason for row in bad] == ["column 'y', the label: is '-9.0'"]
 
 
 def test_decimals_are_parsed_as_they_are_written() -> None:

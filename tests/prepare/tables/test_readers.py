@@ -35,8 +35,12 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
     write(raw / "day=2" / "a.parquet", x=[1.5, 2.5], y=[0, 1], id=["p", "q"])
     write(raw / "day=1" / "b c.parquet", x=[3.5, None], y=[1, 1], id=["r", "s"])
     (raw / "_SUCCESS").touch()
-    write(tmp_path / "held" / "1" / "c.parquet", y=[1], id=["t"], x=[4.5], day=[3])
+    for name in ("held", "test"):
+        write(tmp_path / name / "1" / "c.parquet", y=[1], id=["t"], x=[4.5], day=[3])
     paths = {"path": f"{raw}", "validation": [f"{tmp_path}/held"], "test": f"{tmp_path}/h?ld/*/*.parquet"}
+    with pytest.raises(InputError, match=f"^{tmp_path}/held/1/c.parquet: is in input.validation and in input.test, so"):
+        source(spark, keep=["id", "day"], **paths)
+    paths["test"] = f"{tmp_path}/t?st/*/*.parquet"
     opened = source(spark, keep=["id", "day"], max_bad_rows=1, **paths)
     assert opened.parts() == ["train", "validation", "test"] and opened.has_test
     assert opened.tensors[0].columns == ["x"] and len(opened.files) == 4
