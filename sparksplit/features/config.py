@@ -82,7 +82,7 @@ class FeatureConfig(Config):
     month and weekday, and hour if there is a time of day."""
     since: Annotated[Annotated[str, AfterValidator(_day)] | None, used_by("date")] = None
     """A day, such as 2020-01-01. The model also gets the number of days since this day."""
-    unit: Annotated[Literal["words", "characters"], used_by("text")] = "words"
+    unit: Annotated[Literal["characters", "words"], used_by("text")] = "words"
     """What a token is: a word or a character."""
     lowercase: Annotated[bool, used_by("text")] = True
     """Whether to convert A to Z to lower case."""

@@ -131,6 +131,7 @@ def test_columns_that_will_not_do(spark: SparkSession, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_columns_whose_names_differ_in_case_alone(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([(float(place), 2.0, place % 2) for place in range(20)], "A double, a double, y int")
     data = sparksplit.preprocess(frame, f"{tmp_path}/out", input={"label": "y"}, validation=0.0)

@@ -84,6 +84,7 @@ def test_connections_that_are_cut_from_the_start_on_change_nothing(
     assert relays[0].cuts > 0
 
 
+@pytest.mark.slow
 def test_states_arrive_while_nodes_work(spark: SparkSession) -> None:
     states: list[tuple[int, dict[str, Any]]] = []
     results = run(spark, 2, "busy", {"seconds": 4.5}, on_state=lambda rank, state: states.append((rank, state)))

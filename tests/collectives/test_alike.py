@@ -26,6 +26,7 @@ FORMS = st.builds("{} {}".format, st.sampled_from(["ring", "shared"]), st.intege
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(form=FORMS, shapes=SHAPES, seed=st.integers(0, 99), tls=st.booleans())
 def test_every_rank_gets_the_bits_of_the_promised_order(form, shapes, seed, tls):

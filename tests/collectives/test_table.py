@@ -99,6 +99,7 @@ def test_one_that_cannot_be_had_is_told_before_spark_starts(data, tmp_path, monk
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_collective_of_ones_own_trains_as_the_ring_does(forked, data, tmp_path):
     """Two numbers have one sum, whatever adds them: the same bits. In `compare` each has its own, which counts
     what it sends, or nothing."""

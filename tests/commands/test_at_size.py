@@ -77,6 +77,7 @@ def test_rows_are_shuffled_once_and_never_sorted_by_spark(
     assert len({row_id for split in data.manifest.splits for row_id in ids_of(data, split)}) == 690
 
 
+@pytest.mark.slow
 def test_raw_rows_to_predict_are_not_shuffled(spark: SparkSession, tmp_path: Path) -> None:
     """Though they are numbered over both parts, the test rows being training rows again."""
     x, y = digits(60)
@@ -125,6 +126,7 @@ def test_too_many_equal_rows_are_numbered_by_spark_with_the_same_result(
         assert found[0] == found[1] and len(set(found[0])) == one.manifest.splits[split].rows
 
 
+@pytest.mark.slow
 def test_different_rows_with_the_same_id_get_different_ones(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shuffled_frames: list[DataFrame]
 ) -> None:

@@ -27,6 +27,7 @@ def test_too_few_executors_and_a_bad_folder_are_found_within_the_limit(spark, ca
     assert captured.err.rstrip().endswith("sparksplit check: 2 problems, listed above")
 
 
+@pytest.mark.slow
 def test_a_run_is_checked_with_its_nodes_feeder_and_spool(spark, tmp_path, digits, monkeypatch, capsys):
     file = tmp_path / "train.yaml"
     file.write_text("data: /nowhere\noutput: /nowhere/run\nstrategy: epoch\nnodes: 3\ninput_mode: spark\n")

@@ -282,6 +282,7 @@ def test_a_label_that_the_model_does_not_know(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["predict.yaml", "rows.csv"]
 
 
+@pytest.mark.slow
 def test_numbers_and_their_errors(spark: SparkSession, tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     y = x.sum(axis=1).astype(np.float32)
@@ -315,6 +316,7 @@ def test_a_damaged_block_ends_it_with_one_line_and_no_output(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "predict.yaml"]
 
 
+@pytest.mark.slow
 def test_a_saved_model_that_cannot_be_loaded_is_one_line(
     spark: SparkSession, tmp_path: Path, images: tuple[PreparedDataSet, Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,6 +45,7 @@ def read(data: PreparedDataSet, split: str, columns: list[str] | None = None) ->
         ]
 
 
+@pytest.mark.slow
 def test_spark_writes_what_arrays_give_and_only_once(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,6 +151,7 @@ def test_raw_files_that_changed_are_other_input(
     assert f"{raw}: does not exist" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_csv_with_text_classes_missing_values_and_kept_columns(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(CSV + "r0,1.5,2,cat\n")
     settings = ["input.format=csv", "input.label=kind", "input.keep=[id]", "input.missing=mean", "scaling=unit"]
@@ -260,6 +262,7 @@ def test_a_file_damaged_within_is_refused(
     assert {path.name for path in tmp_path.iterdir()} == {"raw", "preprocess.yaml"}
 
 
+@pytest.mark.slow
 def test_labels_are_counted_not_the_splits_that_they_lie_in(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

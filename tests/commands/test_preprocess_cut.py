@@ -112,6 +112,7 @@ def test_by_features_equal_ones_stay_together_whatever_they_weigh(spark: SparkSe
     assert sum(map(len, parts)) == len(set().union(*parts)) == 80 and all(parts)
 
 
+@pytest.mark.slow
 def test_by_key_customers_stay_together_and_are_no_feature(
     spark: SparkSession, files: list[str], tmp_path: Path
 ) -> None:
@@ -158,6 +159,7 @@ def test_by_time_the_latest_rows_are_test_also_where_only_they_have_their_labels
     assert dropped.manifest.unseen_labels == unknown.manifest.unseen_labels
 
 
+@pytest.mark.slow
 def test_by_column_rows_are_where_they_were_put_and_bad_rows_are_counted_and_kept_up_to_a_share_of_all(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def told(tmp_path: Path, capsys: pytest.CaptureFixture[str], *settings: str) -> 
     return found
 
 
+@pytest.mark.slow
 def test_of_a_csv_all_is_told_and_preprocess_makes_it(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +61,7 @@ def test_of_a_csv_all_is_told_and_preprocess_makes_it(
     assert found["splits"] == [f"{counts} rows"]
 
 
+@pytest.mark.slow
 def test_a_number_that_a_table_predicts_is_scaled(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_number_that_a_table_predicts_is_scaled(
     assert label is not None and label.offset == pytest.approx(1030)
 
 
+@pytest.mark.slow
 def test_parts_of_large_inputs_are_enough(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +110,7 @@ def test_parts_of_large_inputs_are_enough(
     assert re.fullmatch(r"train \d+\.\d%, validation \d+\.\d%, test 0\.0%", found["splits"][0])
 
 
+@pytest.mark.slow
 def test_each_way_that_spark_reads_is_told(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,7 @@ def test_what_is_left_is_told_within_a_quarter_once_each_kind_of_run_has_ended(k
     assert checked or keys == {"seeds": 1}
 
 
+@pytest.mark.slow
 def test_it_is_never_far_off_once_the_first_run_has_ended():
     """Runs of other kinds are judged by those that have ended; tries by the whole comparison that follows them."""
     for keys in ({}, {"tune": 8}, {"seeds": 1}):

@@ -96,6 +96,7 @@ def measurements(draw: st.DrawFn, given: TrainConfig) -> Measured:
 cases = configs().flatmap(lambda given: st.tuples(st.just(given), measurements(given)))
 
 
+@pytest.mark.slow
 @given(cases)
 def test_what_is_advised_is_valid_and_does_to_the_weights_what_is_said(case) -> None:
     given, measured = case

@@ -98,6 +98,7 @@ def test_a_setting_with_which_a_node_ends_is_left_out_and_the_rest_measured(fork
     assert {len(values) for values in found.seconds.values()} == {3}
 
 
+@pytest.mark.slow
 def test_what_fails_is_said_as_in_training(forked, digits, tmp_path):
     with pytest.raises(NodeFailed, match=r"node \d .*KeyError: 'out'"):
         diagnose(config(digits, tmp_path / "run", transform=f"{OWN}:failing"), SHORT)

@@ -56,6 +56,7 @@ def test_a_bit_that_has_flipped(request, digits, tmp_path, mode, nodes):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_value_that_is_no_number(forked, tmp_path):
     """The row is named, and not the loss that other nodes find to be none because of it; the last checkpoint stays."""
     generator = np.random.default_rng(3)

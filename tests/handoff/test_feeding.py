@@ -30,6 +30,7 @@ from tests.disks import small_disk
 pytestmark = pytest.mark.cluster
 
 
+@pytest.mark.slow
 def test_nodes_that_end_before_the_feed_end_the_spark_job_too(spark, digits):
     """Early stop: at once, without an error, and Spark goes on to serve."""
 
@@ -76,6 +77,7 @@ def gone(file):
     file.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "says"), [(garbage, "row group .*"), (others, "row group .*: is damaged.*"), (gone, ".*does not exist")]
 )
@@ -132,6 +134,7 @@ def test_a_node_that_spark_cannot_reach_is_lost_and_another_attempt_may_reach_it
         job.close()
 
 
+@pytest.mark.slow
 def test_a_full_spool_disk_ends_in_one_line_with_the_folder_and_the_host(spark, digits, tmp_path):
     """A node's failure, which max_restarts covers, and not the feeding's, which its own tasks' errors are."""
     data = PreparedDataSet.open(str(digits))

@@ -150,6 +150,7 @@ def test_each_nodes_shares_of_mini_batches_are_those_of_reading_the_files(
         spool.end()
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(drawn=st.data())
 def test_any_partitions_in_any_order_become_the_blocks_of_the_prepared_data_set(data, schema, batches, drawn):

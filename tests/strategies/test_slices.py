@@ -159,6 +159,7 @@ def trained(nodes, optimizer, updates=6, rows=12):
     return in_threads(nodes, work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "floats"),
     [
@@ -181,6 +182,7 @@ def test_one_two_and_three_nodes_give_the_same_result(optimizer, floats):
             assert 0 < sent < 40_000
 
 
+@pytest.mark.slow
 def test_two_nodes_have_the_same_bits_as_with_whole_gradients_and_the_same_twice(monkeypatch):
     def optimizer():
         return keras.optimizers.SGD(0.1, momentum=0.9)

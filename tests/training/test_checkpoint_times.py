@@ -129,6 +129,7 @@ def test_a_node_that_is_asked_to_end_leaves_a_checkpoint_and_the_run_goes_on_fro
     ]
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(forked, digits, tmp_path):
     explodes = {"name": "PiecewiseConstantDecay", "boundaries": [50], "values": [0.01, 1e30]}
     settings = {"nodes": 2, "epochs": 9, "optimizer": {"name": "sgd", "learning_rate": explodes}}
@@ -141,6 +142,7 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(forked, digits
     assert len(list((tmp_path / "run" / "checkpoints").glob("update-*"))) == 2
 
 
+@pytest.mark.slow
 def test_what_keeps_a_checkpoint_from_being_written_ends_the_run(forked, digits, tmp_path):
     """In the background, and so at one of the next looks."""
     output = tmp_path / "run"

@@ -57,15 +57,18 @@ def test_files(read, data):
     assert_is(*read, data, 2)
 
 
+@pytest.mark.slow
 def test_rows_from_spark(fed, read, data, tmp_path):
     found = run(data.path, tmp_path / "run", input_mode="spark", nodes=2, **APART, **LINEAR)
     assert [found[name] for name in SAME] == [read[1][name] for name in SAME]
 
 
+@pytest.mark.slow
 def test_virtual_nodes(forked, data, tmp_path):
     assert_is(tmp_path / "run", run(data.path, tmp_path / "run", nodes={"virtual": 3}, **APART, **LINEAR), data, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("done", [1, 3])
 def test_resume(forked, read, data, tmp_path, done):
     """From the epoch that the nodes shared, and from one that they did not."""
@@ -75,6 +78,7 @@ def test_resume(forked, read, data, tmp_path, done):
     assert [resumed[name] for name in SAME] == [read[1][name] for name in SAME]
 
 
+@pytest.mark.slow
 def test_compare(forked, read, data, tmp_path):
     """Beside one of the same dealing whose nodes share every mini-batch: that is `batch`, whoever owns the rows."""
     strategies = [APART, f"{OWN}:neighbours", "batch"]

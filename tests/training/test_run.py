@@ -71,6 +71,7 @@ def test_one_and_three_nodes_give_the_same_losses_and_weights(
         assert largest_difference(weights(tmp_path / str(nodes)), weights(tmp_path / "1")) < within
 
 
+@pytest.mark.slow
 def test_uneven_and_empty_lanes_end_with_an_exact_ledger(forked, tmp_path):
     """A node may have no row of some mini-batches, or none at all."""
     generator = np.random.default_rng(8)
@@ -190,6 +191,7 @@ def test_a_complete_output_is_left_alone_another_configuration_refused(forked, d
     assert {path.name for path in output.iterdir()} == {path.relative_to(output).parts[0] for path in before}
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves(forked, digits, tmp_path):
     import keras
 

@@ -81,6 +81,7 @@ def test_uneven_and_empty_partitions_give_the_weights_of_reading_the_files(spark
     assert fed["ledger"] == read["ledger"] == {**read["ledger"], "exact": True, "rows": 3900}
 
 
+@pytest.mark.slow
 def test_rows_without_a_row_id_get_that_of_preprocess(spark, fed, digits, tmp_path):
     rows = spark.read.parquet(f"{digits}/train")
     given = {row.row_id for row in rows.select("row_id").collect()}
@@ -132,6 +133,7 @@ def test_the_prepared_data_set_is_handed_over_without_a_frame(spark, digits, tmp
     assert not any(tmp_path.rglob("spool"))
 
 
+@pytest.mark.slow
 def test_a_failing_function_in_spark_ends_the_run_with_its_own_message(spark, fed, digits, tmp_path):
     from pyspark.sql import functions as sql
 
@@ -185,6 +187,7 @@ def test_ctrl_c_while_rows_are_fed_ends_the_run_and_the_spark_job(digits, tmp_pa
     assert "Traceback" not in errors and "Py4J" not in errors
 
 
+@pytest.mark.slow
 def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(fed, spark, digits, tmp_path):
     gate, passed = tmp_path / "gate", tmp_path / "passed"
     rows = spark.read.parquet(f"{digits}/train")

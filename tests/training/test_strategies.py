@@ -37,6 +37,7 @@ def data(tmp_path_factory):
     return prepared(tmp_path_factory.mktemp("strategies") / "data")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "every", "outer"), [(1, 4, "nesterov"), (2, 3, "none"), (3, 4, "nesterov")])
 def test_local_is_what_numpy_says(forked, data, tmp_path, nodes, every, outer):
     settings = {"strategy": "local", "nodes": nodes, "sync": {"every": every, "outer": outer}, **LINEAR}
@@ -97,6 +98,7 @@ def test_a_strategy_is_what_numpy_says(forked, data, tmp_path, strategy, referen
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": nodes * rounds * ROWS}
 
 
+@pytest.mark.slow
 def test_rows_that_spark_hands_over_give_the_same_bits(spark, zygote, digits, tmp_path):
     """Each node is fed all rows; the lanes of a node's own are fed in test_own_dealing.py."""
     settings = {"strategy": "epoch-delayed", "nodes": 2, "epochs": 3, "optimizer": MOMENTUM}

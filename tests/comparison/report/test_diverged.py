@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import MISSING, duration
 from sparksplit.comparison.report.charts import learning
@@ -46,6 +48,7 @@ def test_seeds_that_diverged_are_shown_wherever_the_others_are():
     assert f"No point where not every run reaches the target (epoch-delayed; {sample.LOCAL})." in words
 
 
+@pytest.mark.slow
 def test_a_strategy_of_which_every_run_diverged_keeps_its_line():
     words = visible(rendered(lost(sample.results(), sample.SINGLE, 5)))
     assert "single 1 0 of 5 – – – –" in words

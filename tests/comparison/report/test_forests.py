@@ -82,6 +82,7 @@ def test_labels_are_beside_their_points_whole_and_apart(ends):
 names = st.text("abcdefgW_ ,=1.", min_size=1, max_size=80).filter(lambda name: name.strip() == name)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(names, names, st.floats(-1, 1), st.floats(0.001, 1)), min_size=1, max_size=6))
 def test_labels_of_any_names(found):

@@ -41,6 +41,7 @@ def test_results_are_left_as_they_are():
     assert results == before
 
 
+@pytest.mark.slow
 def test_the_page_is_made_from_the_zip_too(tmp_path):
     """What spark-submit ships: there the template is no file."""
     (tmp_path / "sparksplit.zip").write_bytes(project_zip())
@@ -246,6 +247,7 @@ def test_ideal_scaling_starts_from_single_with_the_comparisons_own_keys():
     assert "Ideal is N times single on 1 node." in pages.words(results)
 
 
+@pytest.mark.slow
 def test_names_of_users_are_text():
     """Those that begin with an underscore are in legends too."""
     text = json.dumps(sample.results(seeds=3)).replace(json.dumps(sample.LOCAL), json.dumps(sample.NASTY))

@@ -136,6 +136,7 @@ def test_many_answers_are_true(recipe):
     check(recipe)
 
 
+@pytest.mark.slow
 def test_answers_are_true_and_of_every_kind():
     """Of fixed random results, so that each kind is among them."""
     SEEN.clear()

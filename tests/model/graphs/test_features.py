@@ -70,6 +70,7 @@ def test_hashes_are_tensorflows():
     np.testing.assert_array_equal(siphash(pa.array(texts), feature_spec.HASH_KEY) % np.uint64(2**31 - 1), theirs)
 
 
+@pytest.mark.slow
 def test_a_graph_makes_the_same_stored_values_of_raw_columns(table):
     description, columns, stored, _ = table
     raw = RawInputs(description)
@@ -116,6 +117,7 @@ def _of(feature):
     return Description(tensors=[tensor], label=None, preprocessing=FittedPreprocessing(), features=[feature])
 
 
+@pytest.mark.slow
 def test_logarithms_are_the_same_to_a_last_bit():
     description, _, stored, inputs = made(tables.description(log1p=True))
     found, _ = tf.function(Inputs(description).decode)([tf.constant(tensor) for tensor in stored])

@@ -169,6 +169,7 @@ def kept(spark: SparkSession, rows: list[Row], partitions: int) -> Kept:
     return Kept(frame.repartition(partitions).mapInArrow(pack, spark_schema(pack.schema)), pack)
 
 
+@pytest.mark.slow
 def test_what_is_fitted_ignores_other_rows_and_tasks(spark: SparkSession, planted: list[Row]) -> None:
     wants = [
         Want("text_0", min_count=2, max_size=3),

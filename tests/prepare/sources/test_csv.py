@@ -108,6 +108,7 @@ def test_every_line_is_a_row_or_a_bad_row_named_by_its_number(spark: SparkSessio
         assert text == line.decode(errors="replace")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [{}, {"multiline": True}])
 def test_bad_rows_have_their_lines_also_where_columns_are_ignored_or_cut_by(
     spark: SparkSession, tmp_path: Path, keys: dict[str, Any]

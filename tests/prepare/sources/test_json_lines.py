@@ -15,6 +15,7 @@ from sparksplit.prepare.tables.line_numbers import assigned, find_lines
 from tests.prepare.sources.raw_columns import bad_of, rows_of, source
 
 
+@pytest.mark.slow
 def test_a_line_that_is_no_object_is_a_bad_row(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "good.json").write_text('{"x": 1.5, "y": 1}\n')
@@ -97,6 +98,7 @@ def test_nan_beside_texts_is_a_missing_value(spark: SparkSession, tmp_path: Path
     assert [row[-1] for row in rows_of(spark, opened)] == [None, "-Infinity", "Infinity", "12", "NaN", "a"]
 
 
+@pytest.mark.slow
 def test_whole_numbers_stay_exact_beside_fractions(spark: SparkSession, tmp_path: Path) -> None:
     large = 2**53 + 1
     for name, numbers in {

@@ -125,6 +125,7 @@ def test_labels_are_numbers_where_they_are_written_in_one_way(spark: SparkSessio
     assert day.label_kind == "text" and columns(spark, day, "label") == [("-1",), ("20",), ("3",)]
 
 
+@pytest.mark.slow
 def test_what_a_folder_means_does_not_depend_on_which_are_there(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "all", "parquet", "zip=00501/v=1.10", "zip=501/v=2")
     put(tmp_path / "day", "parquet", "zip=501/v=2")

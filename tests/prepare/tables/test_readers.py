@@ -53,6 +53,7 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
     assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "orc", "json", "csv", "hive-text"])
 def test_a_partition_column_that_the_files_have_too(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     columns = pa.table({"x": [1, 2], "y": [0, 1]})
@@ -134,6 +135,7 @@ def test_tables_and_queries(spark: SparkSession, tmp_path: Path) -> None:
         source(spark, format="sql", query="SELECT c FROM things")
 
 
+@pytest.mark.slow
 def test_a_query_over_files_is_another_where_it_asks_for_other_rows(spark: SparkSession, tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", a=[1, 2, 3], y=[0, 1, 0])
     files = f"parquet.`{tmp_path}/a.parquet`"
@@ -157,6 +159,7 @@ def test_a_query_over_files_is_another_where_it_asks_for_other_rows(spark: Spark
     )
 
 
+@pytest.mark.slow
 def test_the_same_again_needs_no_spark(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ from tests.prepare.sources.raw_columns import bad_of, rows_of, source
 WRITERS = {"parquet": pq.write_table, "orc": orc.write_table}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WRITERS)
 def test_files_that_lack_a_column_or_have_another_type(kind: str, spark: SparkSession, tmp_path: Path) -> None:
     def put(name: str, **columns: object) -> None:

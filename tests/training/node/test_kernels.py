@@ -58,6 +58,7 @@ def trained(nodes, jit, parts=1):
     return in_threads(nodes, work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("nodes", "parts"), [(1, 1), (2, 1), (1, 3)])
 def test_what_xla_compiles_gives_the_same_within_rounding(nodes, parts):
     """On every rank the same bits."""

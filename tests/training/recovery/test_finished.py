@@ -123,6 +123,7 @@ def test_what_is_not_whole_is_no_end(copied, harm):
     assert whole == (harm == "nothing")
 
 
+@pytest.mark.slow
 def test_nodes_that_go_on_make_a_record_of_their_own(forked, digits, copied, monkeypatch):
     """What the earlier one tells of would no longer be there if they were killed in turn."""
     (copied / "model.keras").unlink()

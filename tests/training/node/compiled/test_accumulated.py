@@ -143,6 +143,7 @@ def test_parts_of_any_number_give_the_whole_mini_batchs_result(floats):
                 assert one.tobytes() == first.tobytes()
 
 
+@pytest.mark.slow
 @FLOATS
 def test_parts_of_known_sizes_give_the_same(floats):
     """12 rows in 4 parts of 3 are known when the graph is made, in 5 parts they are not."""
