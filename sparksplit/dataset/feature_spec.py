@@ -121,7 +121,7 @@ class Text(_Feature):
     """A text as the indices of its first `values` tokens, as an input of its own."""
 
     kind: Literal["text"] = "text"
-    unit: Literal["words", "characters"] = "words"
+    unit: Literal["characters", "words"] = "words"
     lowercase: bool = True
     """Whether A to Z are read as a to z. Other letters stay unchanged."""
     vocabulary: list[str] = []
