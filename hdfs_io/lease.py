@@ -173,7 +173,8 @@ class Lease:
         if old is None:  # given back, and perhaps taken by another command since
             now = read(self.file)
             return now if now is None or now.gone else self._watch(now)
-        patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
+        # A clock that went back since the last renewal makes the lease look younger than 0 s.
+        patience = max(EXPIRE_SECONDS - max(old, 0.0), WATCH_SECONDS)
         log.warning(
             "%s: is being written by %s; waiting up to %.0f s to see whether that command still runs",
             self.path,
@@ -203,7 +204,7 @@ class Lease:
         turn = f"{file}.{_short(ended.owner)}"
         if not self._create(turn):
             maker = read(turn)
-            if maker is None or not (maker.gone or (age(turn) or 0) > EXPIRE_SECONDS):
+            if maker is None or not (maker.gone or abs(age(turn) or 0) > EXPIRE_SECONDS):
                 return False
             if not self._take_over(turn, maker):
                 return False
