@@ -43,6 +43,9 @@ _SHORT, _NO_OWNER = 8, "unknown"
 _NEXT = "next"
 """Last part of the name of a file that will replace a lease file."""
 
+_DEAD = -1
+"""When a process started that only waits for its parent."""
+
 log = logging.getLogger(__name__)
 
 _given_back: set[str] = set()
@@ -82,7 +85,7 @@ class Holder:
         """Whether the holder's process is known to have ended or to have given the lease back. Known only on the
         holder's machine, or in its process.
         """
-        return self.owner in _given_back or (self._on_this_machine and _started(self.pid) != self.started)
+        return self.owner in _given_back or (self._on_this_machine and _ended(self.pid, self.started))
 
     @property
     def here(self) -> bool:
@@ -173,7 +176,8 @@ class Lease:
         if old is None:  # given back, and perhaps taken by another command since
             now = read(self.file)
             return now if now is None or now.gone else self._watch(now)
-        patience = max(EXPIRE_SECONDS - old, WATCH_SECONDS)
+        # A clock that went back since the last renewal makes the lease look younger than 0 s.
+        patience = max(EXPIRE_SECONDS - max(old, 0.0), WATCH_SECONDS)
         log.warning(
             "%s: is being written by %s; waiting up to %.0f s to see whether that command still runs",
             self.path,
@@ -203,7 +207,7 @@ class Lease:
         turn = f"{file}.{_short(ended.owner)}"
         if not self._create(turn):
             maker = read(turn)
-            if maker is None or not (maker.gone or (age(turn) or 0) > EXPIRE_SECONDS):
+            if maker is None or not (maker.gone or abs(age(turn) or 0) > EXPIRE_SECONDS):
                 return False
             if not self._take_over(turn, maker):
                 return False
@@ -355,7 +359,7 @@ def read(file: str) -> Holder | None:
 def _parsed(content: bytes) -> Holder:
     try:
         holder = Holder(**json.loads(content))
-        return holder if isinstance(holder.owner, str) else _UNKNOWN
+        return holder if isinstance(holder.owner, str) and isinstance(holder.pid, int) else _UNKNOWN
     except (TypeError, ValueError, RecursionError):  # of another version, or no lease: only the file's age counts
         return _UNKNOWN
 
@@ -393,9 +397,26 @@ def _machine() -> str:
         return ""
 
 
+def _ended(pid: int, started: int | None) -> bool:
+    """Whether the process `pid`, which started at `started`, is known to have ended.
+
+    With the mount option hidepid, /proc hides the processes of other users. Signal 0 still finds them.
+    """
+    now = _started(pid)
+    if now is not None:
+        return now != started
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):  # OverflowError: a damaged lease
+        return True
+    except OSError:  # another user's process
+        pass
+    return False
+
+
 def _started(pid: int) -> int | None:
-    """Return when the process `pid` started, in the kernel's ticks. None if there is no such process, or only a zombie
-    without threads.
+    """Return when the process `pid` started, in the kernel's ticks. _DEAD if it is a zombie without threads. None if
+    /proc does not show the process.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
@@ -404,4 +425,4 @@ def _started(pid: int) -> int | None:
     # The second field, the process's name, may contain anything.
     fields = stat.rpartition(")")[2].split()
     state, threads, started = fields[0], int(fields[17]), int(fields[19])
-    return None if state == "X" or (state == "Z" and threads <= 1) else started
+    return _DEAD if state == "X" or (state == "Z" and threads <= 1) else started

@@ -29,13 +29,14 @@ def publish_folder(temporary: str, final: str, look: Callable[[], None], is_own:
         filesystem.rename(temporary, final)
         return
     old = hidden(final, "old")
-    filesystem.rename(final, old)
     try:
+        filesystem.rename(final, old)
         look()
         filesystem.rename(temporary, final)
     except BaseException:
+        # Look which renames have happened: a signal, or a disk that cannot sync, may come after a rename.
         try:
-            if not filesystem.exists(final):
+            if filesystem.exists(old) and not filesystem.exists(final):
                 filesystem.rename(old, final)
         except (SparksplitError, OSError) as error:  # the next command puts it back; report the first error
             log.debug("%s: could not be put back: %s", old, error)

@@ -1,13 +1,12 @@
 """Show progress of work that takes more than a few seconds: a bar on a terminal, plain lines in a log.
 
-Everything goes to stderr, so that stdout holds only the command's result.
+Everything goes to stderr, so that stdout holds only the command's result. Lines that cannot be written are dropped.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,6 +17,8 @@ from typing import TYPE_CHECKING, Self
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
+
+from sparksplit.base.shown import ERR, OUT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,9 +52,9 @@ class _Terminal:
                     TextColumn("{task.fields[amount]}"),
                     TimeElapsedColumn(),
                     TextColumn("{task.fields[text]}"),
-                    console=Console(stderr=True),
+                    console=Console(file=ERR),
                     # A redirected stdout goes to its reader, not to the terminal.
-                    redirect_stdout=sys.stdout.isatty(),
+                    redirect_stdout=OUT.isatty(),
                 )
                 self.bars.start()
             self.open += 1
@@ -77,7 +78,7 @@ def say(text: str) -> None:
     """
     line = text.lstrip("\n")
     blank = text[: len(text) - len(line)]
-    _print(text if sys.stderr.isatty() else f"{blank}{time.strftime(STAMP)} {line}")
+    _print(text if ERR.isatty() else f"{blank}{time.strftime(STAMP)} {line}")
 
 
 def _print(text: str) -> None:
@@ -85,14 +86,17 @@ def _print(text: str) -> None:
         if _terminal.bars is not None:
             _terminal.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=sys.stderr, flush=True)
+            print(text, file=ERR, flush=True)
 
 
 class LogHandler(logging.Handler):
     """Write log records, which have their own time, like `say`, so that they do not break the bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        _print(self.format(record))
+        try:
+            _print(self.format(record))
+        except Exception:  # the record's values do not fit its text
+            self.handleError(record)
 
 
 class Progress:
@@ -116,7 +120,7 @@ class Progress:
 
     def __enter__(self) -> Self:
         self._started = time.monotonic()
-        if sys.stderr.isatty():
+        if ERR.isatty():
             self._bars = _terminal.enter()
             self._task = self._bars.add_task(self.title, total=self.total, amount="", text="")
         else:

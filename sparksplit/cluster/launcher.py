@@ -25,6 +25,7 @@ from typing import IO, Any
 
 from sparksplit.base.own_folders import own_folder
 from sparksplit.base.reading import short_lines
+from sparksplit.base.shown import ERR
 from sparksplit.cluster import memory
 from sparksplit.cluster.channel.limits import ORPHAN
 from sparksplit.cluster.channel.line import Line, Post
@@ -205,8 +206,7 @@ def _copy(source: IO[bytes], output: collections.deque[str]) -> None:
 
 def _show(piece: bytes) -> None:
     # `yarn logs` shows the executor's own stderr. If its disk is full, the node's output must still be read.
-    with suppress(OSError):
-        print(piece.decode(errors="replace"), end="", file=sys.stderr, flush=True)
+    print(piece.decode(errors="replace"), end="", file=ERR, flush=True)
 
 
 def _python_path() -> str:

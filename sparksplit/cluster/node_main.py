@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sparksplit.base.errors import UsageError
+from sparksplit.base.shown import ERR, OUT
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.orphans import ORPHANED, die_with_parent
 from sparksplit.cluster.failures import Failure
@@ -55,7 +56,7 @@ def main() -> int:
         heard = member.report_result(result)
     except BaseException as error:
         if not isinstance(error, UsageError):
-            traceback.print_exc()
+            traceback.print_exc(file=ERR)
         member.report_error(*kind_and_text(error))
         return 1
     return 0 if heard else 1
@@ -70,8 +71,8 @@ def _leave(member: NodeMember, descriptor: int) -> None:
         member.announce(leaving=True)
         time.sleep(member.leaving.grace)
     member.report_error(Failure.PASSING, reason)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    OUT.flush()
+    ERR.flush()
     os._exit(1)
 
 
@@ -83,7 +84,7 @@ def _function(work: str) -> Callable[[Member], dict[str, Any]]:
 
 if __name__ == "__main__":
     status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    OUT.flush()
+    ERR.flush()
     # Threads that TensorFlow or the work function left behind must not keep the node alive.
     os._exit(status)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sparksplit.base.errors import Interrupted, did_you_mean
+from sparksplit.base.shown import ERR, OUT, finished
 from sparksplit.base.version import __version__
 from sparksplit.spark.interrupts import insistent
 
@@ -39,23 +40,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the named command, and return its exit status. Return 2 for an unknown command."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help"):
-        print(_help())
-        return 0 if arguments else 2
+        print(_help(), file=OUT)
+        return finished(0 if arguments else 2, only_text=True)
     if arguments[0] == "--version":
-        print(f"sparksplit {__version__}")
-        return 0
+        print(f"sparksplit {__version__}", file=OUT)
+        return finished(0, only_text=True)
     name = arguments[0]
     if name not in COMMANDS:
         hint = did_you_mean(name, COMMANDS) or f"; the commands are {', '.join(COMMANDS)}"
-        print(f"sparksplit: {name}: unknown command{hint}", file=sys.stderr)
-        return 2
+        print(f"sparksplit: {name}: unknown command{hint}", file=ERR)
+        return finished(2)
     try:
         with insistent():
             command: Command = importlib.import_module(f"sparksplit.commands.{name}").COMMAND
     except KeyboardInterrupt:
         stopped = Interrupted(signal.SIGINT)
-        print(f"sparksplit {name}: {stopped}", file=sys.stderr)
-        return stopped.exit_status
+        print(f"sparksplit {name}: {stopped}", file=ERR)
+        return finished(stopped.exit_status)
     return command.main(arguments[1:])
 
 

@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import signal
-import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from sparksplit.base.config import Config, documented_keys, load, top_keys
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, exit_status, printable
 from sparksplit.base.options import Options
 from sparksplit.base.progress import LogHandler
+from sparksplit.base.shown import ERR, finished
 from sparksplit.spark.interrupts import insistent
 from sparksplit.spark.left import remove_left
 from sparksplit.spark.session import satisfy_yarn
@@ -56,10 +56,14 @@ class Command:
         try:
             arguments = self._parser().parse_args(argv)
         except SystemExit:  # --help has printed its text
-            return 0
+            return finished(0, only_text=True)
         except ConfigError as error:
-            print(f"sparksplit {self.name}: {error}", file=sys.stderr)
-            return exit_status(error)
+            print(f"sparksplit {self.name}: {error}", file=ERR)
+            return finished(exit_status(error))
+        return finished(self._status(arguments), only_text=getattr(arguments, "dry_run", False))
+
+    def _status(self, arguments: argparse.Namespace) -> int:
+        """Run the command. Print the line for its error, and return its exit status."""
         logging.basicConfig(
             level=logging.DEBUG if arguments.debug else logging.INFO,
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -82,22 +86,20 @@ class Command:
                 satisfy_yarn()
         except SparksplitError as error:
             if arguments.debug:
-                traceback.print_exc()
-            print(f"sparksplit {self.name}: {printable(' '.join(str(error).split()))}", file=sys.stderr)
+                traceback.print_exc(file=ERR)
+            print(f"sparksplit {self.name}: {printable(' '.join(str(error).split()))}", file=ERR)
             return exit_status(error)
         except KeyboardInterrupt as error:
             if arguments.debug:
-                traceback.print_exc()
+                traceback.print_exc(file=ERR)
             stopped = error if isinstance(error, Interrupted) else Interrupted(signal.SIGINT)
-            print(f"sparksplit {self.name}: {stopped}", file=sys.stderr)
+            print(f"sparksplit {self.name}: {stopped}", file=ERR)
             return stopped.exit_status
         except Exception as error:
             if arguments.debug:
-                traceback.print_exc()
+                traceback.print_exc(file=ERR)
             text = printable(" ".join(str(error).split())) or "no message"
-            print(
-                f"sparksplit {self.name}: {type(error).__name__}: {text[:500]} (--debug shows where)", file=sys.stderr
-            )
+            print(f"sparksplit {self.name}: {type(error).__name__}: {text[:500]} (--debug shows where)", file=ERR)
             return 1
         return 0
 

@@ -9,6 +9,7 @@ from rich.table import Table
 
 from hdfs_io import filesystem
 from sparksplit.base.options import Options
+from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.config import CompareConfig
@@ -21,11 +22,14 @@ from sparksplit.comparison.run import REPORT, compare
 def run(config: CompareConfig, options: Options) -> None:
     """Compare, and print the table and the answer on standard output."""
     results = compare(config, options)
-    Console(width=max(120, Console().width), highlight=False).print(table_of(results))
+    Console(file=OUT, width=max(120, Console(file=OUT).width), highlight=False).print(table_of(results))
     for record in results.diverged:
-        print(f"{record.key}: diverged: {record.diverged}")
-    print("", *words(results.answer, within(config)), sep="\n")
-    print(f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}")
+        print(f"{record.key}: diverged: {record.diverged}", file=OUT)
+    print("", *words(results.answer, within(config)), sep="\n", file=OUT)
+    print(
+        f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}",
+        file=OUT,
+    )
 
 
 def within(config: CompareConfig) -> str:

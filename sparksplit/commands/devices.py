@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from sparksplit.base.errors import RunError
 from sparksplit.base.options import Options
+from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.operations.config import DevicesConfig
 from sparksplit.operations.devices.run import devices, leave
@@ -16,7 +17,7 @@ def run(config: DevicesConfig, options: Options) -> None:
     """Print and save the measurements. Raise RunError if a measurement failed."""
     record = devices(config)
     show(record)
-    print(f"devices    {leave(record, config.output)}")
+    print(f"devices    {leave(record, config.output)}", file=OUT)
     failed = [f"{one.who} on {one.host}: {one.problems[0]}" for one in record.processes if one.problems]
     if failed:
         raise RunError(f"{failed[0]}{f' (and {len(failed) - 1} more)' if len(failed) > 1 else ''}")

@@ -15,6 +15,7 @@ from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
 from sparksplit.base.records import Record
+from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.diagnosis.apply import ConfigFile
 from sparksplit.diagnosis.page import PAGE, render
@@ -65,7 +66,7 @@ def _training(config: TrainConfig, options: Options) -> None:
             versions=versions(),
         )
         files = _left(output, record, render(record))
-    show(record, Console(), files)
+    show(record, Console(file=OUT), files)
     _apply(file, [] if record.recommended is None else [record.recommended])
 
 
@@ -74,7 +75,7 @@ def _preparation(config: PreprocessConfig, options: Options) -> None:
     with claimed(config, config.output) as output:
         record = diagnose_preprocess(config)
         files = _left(output, record, render_preparation(record))
-    print(*lines(record), ", ".join(files), sep="\n")
+    print(*lines(record), ", ".join(files), sep="\n", file=OUT)
     _apply(file, record.tried)
 
 
@@ -92,12 +93,12 @@ def _apply(file: ConfigFile | None, tried: Iterable[Advice]) -> None:
     settings = {key: value for advice in tried if advice.helps for key, value in advice.settings.items()}
     for key in [key for key in settings if key.startswith("spark.")]:
         value = settings.pop(key)
-        print(f"--apply: {key} is a setting of Spark: give --conf {key}={value} to spark-submit")
+        print(f"--apply: {key} is a setting of Spark: give --conf {key}={value} to spark-submit", file=OUT)
     applied = file.write(settings)
     if not settings:
-        print(f"--apply: {file.file} stays as it is: no setting that may be written was measured to help")
+        print(f"--apply: {file.file} stays as it is: no setting that may be written was measured to help", file=OUT)
     for line in (*applied.changed, *applied.left):
-        print(line)
+        print(line, file=OUT)
 
 
 COMMAND = Command(

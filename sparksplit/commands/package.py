@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparksplit.base.options import Options
+from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.operations.config import PackageConfig
 from sparksplit.operations.package import package
@@ -13,7 +14,7 @@ from sparksplit.operations.package import package
 def run(config: PackageConfig, options: Options) -> None:
     """Make the archives. Print a line for each part on standard output, and finally the command to copy."""
     for line in package(config):
-        print(line, flush=True)
+        print(line, file=OUT, flush=True)
 
 
 COMMAND = Command(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from hdfs_io import filesystem
 from sparksplit.base.options import Options
+from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.run import Result, predict
@@ -16,7 +17,7 @@ from sparksplit.training.report import written
 def run(config: PredictConfig, options: Options) -> None:
     """Predict, and print the summary on standard output."""
     for line in summary(predict(config, options)):
-        print(line)
+        print(line, file=OUT)
 
 
 def summary(result: Result) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparksplit.base.options import Options
+from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.dataset.description import TOKENS, UNKNOWN
 from sparksplit.dataset.prepared import PreparedDataSet
@@ -21,7 +22,7 @@ def run(config: PreprocessConfig, options: Options) -> None:
 
     For a dry run, print the result for a sample.
     """
-    print(dry_run(config) if options.dry_run else summary(preprocess(config, options)))
+    print(dry_run(config) if options.dry_run else summary(preprocess(config, options)), file=OUT)
 
 
 def summary(data: PreparedDataSet) -> str:

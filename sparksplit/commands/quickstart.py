@@ -18,6 +18,7 @@ from sparksplit.base.errors import InputError
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.base.shipped import shipped
+from sparksplit.base.shown import OUT
 from sparksplit.commands import compare, predict, preprocess, train
 from sparksplit.commands.command import Command
 from sparksplit.comparison.config import CompareConfig
@@ -98,7 +99,7 @@ def run(config: QuickstartConfig, options: Options) -> None:
         for number, (name, step) in enumerate(steps, start=1):
             say(f"\n{number} of {len(steps)}, {name}")
             step()
-    print("\n" + "\n".join(_summary(config)))
+    print("\n" + "\n".join(_summary(config)), file=OUT)
 
 
 def _summary(config: QuickstartConfig) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparksplit.base.options import Options
+from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.training.config import TrainConfig
 from sparksplit.training.report import summary
@@ -15,7 +16,7 @@ def run(config: TrainConfig, options: Options) -> None:
     """Train, and print the summary on standard output."""
     result = train(config, options)
     for line in summary(result, config.output):
-        print(line)
+        print(line, file=OUT)
 
 
 COMMAND = Command(

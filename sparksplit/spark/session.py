@@ -12,7 +12,7 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,6 +45,7 @@ STOP_SECONDS = 15.0
 """Seconds for Spark to stop before its processes are killed."""
 
 LOCAL = "spark.local.dir"
+_EXECUTORS_PYTHON = "PYSPARK_PYTHON"
 
 _started: list[bool] = []  # not empty once this process has started Spark
 
@@ -88,8 +89,8 @@ def spark_session(
     handlers = stopping_handlers()
     with ExitStack() as stack:
         stack.enter_context(py4j_quiet())
-        folder = None if submitted else stack.enter_context(_own_processes(wanted))
-        spark = _start(wanted, folder)
+        folder, variables = (None, {}) if submitted else stack.enter_context(_own_processes(wanted))
+        spark = _start(wanted, folder, variables)
         stack.callback(_stop, spark)
         try:
             java_gateway = spark.sparkContext._gateway
@@ -206,9 +207,9 @@ def _python_path(existing: str) -> str:
 
 
 @contextmanager
-def _own_processes(settings: dict[str, str]) -> Iterator[Path]:
-    """Prepare this process for starting a JVM, and yield a folder for it. Remove everything that this process started
-    when the block ends.
+def _own_processes(settings: dict[str, str]) -> Iterator[tuple[Path, dict[str, str]]]:
+    """Yield a folder and environment variables for a JVM. When the block ends, remove the folder, and end all processes
+    that have these variables.
 
     settings: changed in place, to keep Spark's files in a temporary folder.
     """
@@ -219,9 +220,8 @@ def _own_processes(settings: dict[str, str]) -> Iterator[Path]:
         if settings.get("spark.master", "").startswith("local-cluster"):
             environment |= _local_cluster(folder, settings)
             say(f"Starting Spark on this machine: {settings['spark.master']}")
-        stack.enter_context(gateway.variables(environment))
         stack.callback(_end, str(folder))
-        yield folder
+        yield folder, environment
 
 
 def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
@@ -246,12 +246,17 @@ def _local_cluster(folder: Path, settings: dict[str, str]) -> dict[str, str]:
         "SPARK_HOME": str(home),
         "SPARK_CONF_DIR": str(user_settings.conf_folder()),
         "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
+        _EXECUTORS_PYTHON: sys.executable,
     }
 
 
-def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
-    """Start the session. folder: for a JVM that this process starts; None: the JVM is already running."""
+def _start(settings: dict[str, str], folder: Path | None, variables: Mapping[str, str]) -> SparkSession:
+    """Start the session.
+
+    folder: for a JVM that this process starts; None: the JVM is already running.
+    variables: for that JVM. Its executors and their Pythons inherit them. Other processes of this program must not,
+        because processes with the session's mark end with the session.
+    """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -261,9 +266,10 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
     try:
         awaited = saying(f"Spark to start on {settings.get('spark.master')}")
         with starting(), awaited, accumulators.guarded(), warnings.catch_warnings():
-            launched = (
-                gateway.launch(settings, folder) if folder is not None and SparkContext._gateway is None else None
-            )
+            launched = None
+            if folder is not None and SparkContext._gateway is None:
+                with gateway.variables(variables):
+                    launched = gateway.launch(settings, folder)
             SparkContext._ensure_initialized(gateway=launched)
             conf = SparkConf()
             # A new JVM already has all settings, and has added the fetched packages to spark.jars.
@@ -272,7 +278,9 @@ def _start(settings: dict[str, str], folder: Path | None) -> SparkSession:
             # In YARN's cluster mode, pyspark looks for --py-files at their paths on the submitting host. YARN ships
             # them anyway.
             warnings.filterwarnings("ignore", message="Failed to add file")
-            with watched(SparkContext._gateway):
+            # pyspark reads the executors' Python when it makes its context.
+            python = {name: value for name, value in variables.items() if name == _EXECUTORS_PYTHON}
+            with watched(SparkContext._gateway), gateway.variables(python):
                 return SparkSession.builder.config(conf=conf).getOrCreate()
     except Exception as error:
         text = str(error)

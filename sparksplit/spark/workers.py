@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 _PAGE_SECONDS = 2.0
+"""Seconds of silence that end one request."""
+_ALL_PAGES_SECONDS = 6.0
+"""Seconds for all pages together. A page that sends a byte now and then is never silent."""
 _MOST_PAGES = 20
 """Largest number of worker pages to ask."""
 
@@ -59,9 +63,19 @@ def said_by_an_executor(sc: SparkContext, pages: Sequence[str]) -> str | None:
     pages: of the workers. All are asked at once, because each may take seconds behind a firewall.
     """
     application = str(sc.applicationId)
-    with ThreadPoolExecutor(_MOST_PAGES) as pool:
-        errors = pool.map(lambda page: _error_in(_on_page(page, application)), pages[:_MOST_PAGES])
-        return next(filter(None, errors), None) or _error_in(_in_folder(sc, application))
+    errors: dict[str, str | None] = {}
+
+    def ask(page: str) -> None:
+        errors[page] = _error_in(_on_page(page, application))
+
+    end = time.monotonic() + _ALL_PAGES_SECONDS
+    # Daemons, so that the driver can end while a page still answers.
+    threads = [threading.Thread(target=ask, args=(page,), daemon=True) for page in pages[:_MOST_PAGES]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    return next(filter(None, map(errors.get, pages)), None) or _error_in(_in_folder(sc, application))
 
 
 def _error_in(texts: Iterator[str]) -> str | None:

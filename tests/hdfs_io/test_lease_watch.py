@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,19 @@ def test_one_that_is_not_renewed_expires(tmp_path, caplog, age):
     one.release()
 
 
+@pytest.mark.parametrize(("ahead", "turn"), [(30.0, False), (3600.0, False), (3600.0, True)])
+def test_one_written_before_the_clock_went_back_is_not_watched_longer(tmp_path, ahead, turn):
+    """By a command that was killed since. turn: another command was killed while it took the lease over."""
+    write(tmp_path / ".out.owner", ELSEWHERE, -ahead)
+    if turn:
+        write(tmp_path / ".out.owner.other", replace(ELSEWHERE, owner="killed"), -ahead)
+    time = Time()
+    one = mine(tmp_path, time)
+    one.acquire()
+    assert one.held() and time.now == pytest.approx(EXPIRE_SECONDS, abs=1)
+    one.release()
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -63,6 +77,7 @@ def test_one_that_is_not_renewed_expires(tmp_path, caplog, age):
         "",
         json.dumps(asdict(ELSEWHERE)),
         json.dumps({**asdict(ELSEWHERE), "owner": 5}),
+        json.dumps({**asdict(ELSEWHERE), "pid": "4711"}),
         "0123456789abcdef",
     ],
 )
@@ -176,11 +191,64 @@ def test_a_process_lives_as_long_as_any_of_its_threads() -> None:
     assert process.stdin is not None and process.stdout is not None
     with process.stdout, process.stdin:
         process.stdout.readline()
-        assert lease._started(process.pid) is not None
+        started = lease._started(process.pid)
+        assert started is not None and not lease._ended(process.pid, started)
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # a zombie all of whose threads have ended
-    assert lease._started(process.pid) is None
+    assert lease._ended(process.pid, started)
     process.wait()
-    assert lease._started(process.pid) is None
+    assert lease._ended(process.pid, started)
+
+
+def test_a_process_that_proc_hides_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With hidepid, /proc shows other users' processes as if they were not there. Signal 0 still finds them."""
+    real = Path.read_text
+
+    def hidden(path: Path, *arguments: Any, **options: Any) -> str:
+        if path.name == "stat":
+            raise FileNotFoundError(path)
+        return real(path, *arguments, **options)
+
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        started = lease._started(sleeper.pid)
+        monkeypatch.setattr(Path, "read_text", hidden)
+        write(tmp_path / ".out.owner", replace(mine(tmp_path).holder, owner="x", pid=sleeper.pid, started=started))
+        with pytest.raises(OutputInUse):
+            mine(tmp_path, Time(at2=lambda: write(tmp_path / ".out.owner", ELSEWHERE))).acquire()
+        write(tmp_path / ".out.owner", replace(mine(tmp_path).holder, owner="x", pid=sleeper.pid, started=started))
+        time = Time(at4=lambda: (sleeper.kill(), sleeper.wait()))
+        one = mine(tmp_path, time)
+        one.acquire()
+        assert time.looks == 4 and one.held()
+        one.release()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount another /proc and become other users")
+@pytest.mark.parametrize("hidepid", [1, 2])
+def test_another_users_living_command_is_waited_for_where_proc_is_hidden(tmp_path: Path, hidepid: int) -> None:
+    holder = (
+        "import sys; from hdfs_io.lease import Lease; Lease('/', '')._create(sys.argv[1]); print(flush=True); input()"
+    )
+    seen = "import sys; from hdfs_io import lease; print(lease.read(sys.argv[1]).gone)"
+    line = (
+        f"mount -t proc -o hidepid={hidepid} proc /proc || exit 9; exec setpriv --clear-groups --regid 2000 "
+        '--reuid {} --inh-caps +dac_read_search,+dac_override --ambient-caps +dac_read_search,+dac_override "$@"'
+    )
+    file = str(tmp_path / ".out.owner")
+
+    def command(user: int, code: str) -> list[str]:
+        return ["unshare", "-m", "sh", "-c", line.replace("{}", str(user)), "sh", sys.executable, "-c", code, file]
+
+    with subprocess.Popen(command(2001, holder), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as living:
+        assert living.stdin is not None and living.stdout is not None
+        if not living.stdout.readline():
+            pytest.skip("this machine does not let root mount /proc")
+        assert subprocess.run(command(2002, seen), capture_output=True, text=True, check=False).stdout == "False\n"
+        living.communicate(b"\n")
+    assert subprocess.run(command(2002, seen), capture_output=True, text=True, check=False).stdout == "True\n"
 
 
 def test_a_living_process_of_this_machine_is_waited_for_too(tmp_path: Path) -> None:

@@ -91,6 +91,33 @@ def test_a_crash_while_publishing_loses_neither(tmp_path, monkeypatch, which, cr
     assert decision == "done" and content == {"a": "old", "b": "new"}[made]
 
 
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RunError("out: Input/output error")])
+@pytest.mark.parametrize("happens", [True, False])
+@pytest.mark.parametrize("which", [stage, fill])
+def test_a_signal_or_a_failure_in_a_rename_leaves_an_output(tmp_path, monkeypatch, which, number, error, happens):
+    """A signal comes while the disk syncs, or while HDFS answers: the rename may have happened."""
+    which(output(tmp_path / "out"), "old")
+    rename, calls = filesystem.rename, []
+
+    def interrupted(old: str, new: str) -> None:
+        calls.extend([old] if Path(old, SUCCESS).exists() else [])
+        if len(calls) != number or happens:
+            rename(old, new)
+        if len(calls) == number:
+            calls.append("")
+            raise error
+
+    with monkeypatch.context() as patched, pytest.raises(type(error)) as caught:
+        patched.setattr(filesystem, "rename", interrupted)
+        which(output(tmp_path / "out", "b"), "new", overwrite=True)
+    assert caught.value is error
+    published = number == 2 and happens
+    assert (tmp_path / "out" / "run.json").read_text() == ("new" if published else "old")
+    with output(tmp_path / "out", "b" if published else "a").claimed() as decision:
+        assert decision == "done"
+
+
 def killed_while_removing(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     """Removing a folder stops when this many of its entries are gone, in the order of their names; marks are first."""
 

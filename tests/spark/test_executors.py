@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from contextlib import nullcontext
+import time
+from contextlib import nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -184,6 +185,46 @@ def test_pages_that_a_firewall_keeps_are_waited_for_together(monkeypatch):
     monkeypatch.setattr(workers, "_read", kept)
     assert said_by_an_executor(Spark(monkeypatch, 0), ["http://a", "http://b", "http://c"]) is None
     assert not everyone.broken
+
+
+class Dripping(BaseHTTPRequestHandler):
+    """A page that sends a byte from time to time, and so is never silent."""
+
+    over = threading.Event()
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        with suppress(OSError):
+            while not self.over.wait(0.05):
+                self.wfile.write(b" ")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_page_that_never_ends_is_not_waited_for_without_end(monkeypatch):
+    """Nor does it hide what another worker's page says."""
+    spark = Spark(monkeypatch, 0)
+    monkeypatch.setattr(workers, "_ALL_PAGES_SECONDS", 1.0, raising=False)
+    timer = threading.Timer(10.0, Dripping.over.set)
+    timer.start()
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Dripping) as slow,
+        ThreadingHTTPServer(("127.0.0.1", 0), Page) as fast,
+    ):
+        for server in (slow, fast):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            begin = time.monotonic()
+            pages = [f"http://127.0.0.1:{server.server_port}" for server in (slow, fast)]
+            assert said_by_an_executor(spark, pages) == "No agent nosuch"
+            assert time.monotonic() - begin < 3
+        finally:
+            Dripping.over.set()
+            timer.cancel()
+            slow.shutdown()
+            fast.shutdown()
 
 
 def test_a_workers_page_has_what_an_executor_said_that_spark_never_had(monkeypatch):

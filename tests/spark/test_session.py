@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import ConfigError, InputError, RunError
-from sparksplit.spark import session
+from sparksplit.spark import left, session
 from sparksplit.spark.interrupts import py4j_quiet
 from sparksplit.spark.reasons import STOPPED
 from sparksplit.spark.session import spark_session
@@ -59,6 +59,43 @@ def test_a_session_of_our_own_is_on_this_machine_only(spark: SparkSession) -> No
     assert conf.get("spark.ui.enabled") == "false"
     address = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARK_LOCAL_IP"]).first()
     assert address == "127.0.0.1"
+
+
+def test_only_sparks_processes_bear_the_sessions_mark(spark: SparkSession) -> None:
+    """Its JVM, executors and their Pythons. The program's environment stays the user's."""
+    marks = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ["SPARKSPLIT_SESSION"]).collect()
+    assert left.MARK == "SPARKSPLIT_SESSION" and Path(marks[0]).is_dir()
+    java = SparkContext._gateway.proc.pid  # type: ignore[union-attr]
+    executors = [child.pid for child in psutil.Process(java).children() if "java" in child.name() and child.cmdline()]
+    assert len(executors) == 4 and {java, *executors} <= set(left.processes(marks[0]))
+    assert not {left.MARK, "SPARK_HOME", "SPARK_LOCAL_IP"} & set(os.environ)
+
+
+def test_what_the_program_starts_outlives_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_gateway", "_jvm", "_active_spark_context"):  # those of the other tests' session
+        monkeypatch.setattr(SparkContext, name, None)
+    with session._own_processes({"spark.master": "local-cluster[1,1,1024]"}):
+        bystander = subprocess.Popen(["sleep", "60"])
+    try:
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        assert bystander.wait() == -signal.SIGKILL
+
+
+def test_the_jvm_is_started_with_variables_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before, seen = dict(os.environ), {}
+
+    def launch(settings: dict[str, str], folder: Path) -> None:
+        seen.update(os.environ)
+        raise ConnectionError
+
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(session.gateway, "launch", launch)
+    with pytest.raises(RunError, match="its JVM has ended"):
+        session._start({}, tmp_path, {left.MARK: "/a/folder", "SPARK_HOME": "/a/home"})
+    assert (seen[left.MARK], seen["SPARK_HOME"]) == ("/a/folder", "/a/home")
+    assert dict(os.environ) == before
 
 
 def test_sparks_errors_are_read_while_they_can_be(spark: SparkSession) -> None:
@@ -167,7 +204,7 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
     refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or refused the application\. If"
     with pytest.raises(RunError, match=refused):
-        session._start({"spark.master": "spark://h:1"}, None)
+        session._start({"spark.master": "spark://h:1"}, None, {})
 
 
 def test_a_jvm_that_is_slow_to_start_is_not_waited_for_in_silence(
@@ -181,7 +218,7 @@ def test_a_jvm_that_is_slow_to_start_is_not_waited_for_in_silence(
     monkeypatch.setattr(session.gateway, "launch", launch)
     monkeypatch.setattr("sparksplit.base.progress.LINE_SECONDS", 0.02)
     with pytest.raises(RunError, match="its JVM has ended"):
-        session._start({"spark.master": "local-cluster[2,1,1024]"}, tmp_path)
+        session._start({"spark.master": "local-cluster[2,1,1024]"}, tmp_path, {})
     assert "waiting for Spark to start on local-cluster[2,1,1024], 0 s" in capsys.readouterr().err
 
 
@@ -201,7 +238,7 @@ def started(configured: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
     """The settings with which the test's session, `spark_session("x", ...)`, would have been started."""
     found: dict[str, str] = {}
 
-    def start(settings: dict[str, str], folder: Path) -> SparkSession:
+    def start(settings: dict[str, str], *_: object) -> SparkSession:
         found.update(settings)
         raise RunError("not started")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 from rich.console import Console
 from rich.table import Table
 
+from sparksplit.base.shown import OUT
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.check.judge import CLOCK_SECONDS
 from sparksplit.operations.check.run import Report
@@ -18,7 +17,7 @@ WIDTH = 140
 
 def show(report: Report, path: str | None) -> None:
     """Print the table and the findings on standard output."""
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = Console(file=OUT, width=None if OUT.isatty() else WIDTH, highlight=False)
     table = Table(title=f"sparksplit check: {report.settings.get('spark.master', 'no master is set')}")
     for name in ("process", "host", "Python", "packages", path or "folder", "memory", "GPUs", "clock", "ports"):
         table.add_column(name, overflow="fold")

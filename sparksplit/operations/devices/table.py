@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.table import Table
 
+from sparksplit.base.shown import OUT
 from sparksplit.operations.devices.record import Copy, DevicesRecord, ProcessRecord
 
 WIDTH = 140
@@ -18,7 +18,7 @@ OPERATIONS = 4
 
 def show(record: DevicesRecord) -> None:
     """Print the tables on standard output."""
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else WIDTH, highlight=False)
+    console = Console(file=OUT, width=None if OUT.isatty() else WIDTH, highlight=False)
     everyone = record.processes
     title = f"devices: {record.master}"
     _print(console, title, ["process", "host", "device", "memory", "versions"], map(_device, everyone))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sparksplit.base.errors import RunError
+from sparksplit.base.shown import ERR
 
 KEY = "spark.jars.packages"
 _ELSEWHERE = ("spark.jars", KEY, "spark.driver.extraClassPath")
@@ -48,7 +48,7 @@ def launch() -> Any:
                 f"{_coordinates(match[1])} could not be downloaded from Maven Central. Without a "
                 "network, list the jar in spark.jars, or copy it into Spark's jars folder"
             ) from None
-        print(text, end="", file=sys.stderr)
+        print(text, end="", file=ERR)
         raise
     finally:
         held.show()
@@ -74,7 +74,7 @@ class _Held:
         with os.fdopen(descriptor, errors="replace") as stream:
             for line in stream:
                 if self._shown:
-                    print(line, end="", file=sys.stderr, flush=True)
+                    print(line, end="", file=ERR, flush=True)
                 else:
                     self._lines.append(line)
 

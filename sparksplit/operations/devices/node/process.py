@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 from sparksplit.base.errors import UsageError
+from sparksplit.base.shown import ERR, OUT
 from sparksplit.cluster.channel.orphans import ORPHANED, die_with_parent
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
@@ -44,7 +45,7 @@ def main() -> int:
                 tell(name, value)
         except BaseException as error:
             if not isinstance(error, UsageError):
-                traceback.print_exc()
+                traceback.print_exc(file=ERR)
             kind, text = kind_and_text(error)
             tell("usage" if kind is Failure.USAGE else "failed", text)
             return 1
@@ -65,7 +66,7 @@ def _parts(order: Order, doing: Any) -> Iterator[tuple[str, Any]]:
 
 if __name__ == "__main__":
     status = main()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    OUT.flush()
+    ERR.flush()
     # Threads that TensorFlow or the user's model left behind must not keep the process alive.
     os._exit(status)
