@@ -153,3 +153,13 @@ def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypa
         with pytest.raises(OSError, match="No space left on device"), zipfile.ZipFile(writer, "w") as archive:
             archive.writestr("a", bytes(200_000))
     assert sent == []
+
+
+def test_a_lost_temporary_folder_of_this_host_is_not_taken_for_a_wrong_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs, "SPOOL_BYTES", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    lost = rf"^hdfs://a/x: cannot be written: No such file or directory in {tmp_path}/gone of this host"
+    with pytest.raises(Passing, match=lost), using("hdfs://a/x", "cannot be written"):
+        hdfs._Writer(print).write(bytes(2))
