@@ -137,11 +137,25 @@ def file_error(place: str, problem: str, error: BaseException) -> SparksplitErro
     number = errno_of(error)
     if number == errno.ENOENT:
         return Missing(f"{place}: does not exist")
+    return (InputError if number in _GIVEN else Passing)(f"{place}: {problem}: {_reason(error, number)}")
+
+
+def own_error(place: str, problem: str, error: BaseException) -> Passing:
+    """Return the exception for `error`, which was raised while using `place`, a folder that sparksplit made itself.
+
+    The user did not name the folder. If it is gone, or its disk is read-only, the host has failed: another attempt may
+    work, perhaps on another host.
+    """
+    return Passing(f"{place}: {problem}: {_reason(error, errno_of(error))}")
+
+
+def _reason(error: BaseException, number: int | None) -> str:
+    """Return the reason of `error` in one line. number: the system's error number; None if unknown."""
     text = error.strerror if isinstance(error, OSError) else None
     reason = text or " ".join(str(error).split())
     if number is not None and (not reason or _IN_TEXT.search(reason) or (not text and os.strerror(number) in reason)):
-        reason = os.strerror(number)
-    return (InputError if number in _GIVEN else Passing)(f"{place}: {problem}: {reason}")
+        return os.strerror(number)
+    return reason
 
 
 def may_pass(error: BaseException) -> bool:
@@ -160,3 +174,12 @@ def using(place: str, problem: str = "cannot be read") -> Iterator[None]:
         yield
     except OSError as error:
         raise file_error(place, problem, error) from None
+
+
+@contextmanager
+def using_own(place: str, problem: str = "cannot be written") -> Iterator[None]:
+    """Like `using`, for a folder that sparksplit made itself: turn each OSError into Passing (see `own_error`)."""
+    try:
+        yield
+    except OSError as error:
+        raise own_error(place, problem, error) from None

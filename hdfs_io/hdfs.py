@@ -23,6 +23,7 @@ from hdfs_native import Client, WriteOptions
 from pyarrow import fs
 
 from hdfs_io import hadoop_conf
+from hdfs_io.errors import may_pass
 from hdfs_io.hdfs_client import FIRST_CONTACT, beat, client, repeat
 
 SPOOL_BYTES = 32 * 2**20
@@ -306,8 +307,10 @@ class _Writer:
         except BaseException as error:  # such as a full disk: closing must not send an incomplete file
             self.drop()
             if isinstance(error, OSError):
-                where = f"{error.strerror} in {tempfile.gettempdir()} of this host, where the file is buffered"
-                self._failure = OSError(error.errno, where)
+                folder = tempfile.tempdir or "the temporary folder"
+                where = f"{error.strerror} in {folder} of this host, where the file is buffered"
+                # The user did not name that folder: if it is gone or read-only, another host may do better.
+                self._failure = OSError(error.errno if may_pass(error) else errno.EIO, where)
                 raise self._failure from None
             raise
         self._count += written

@@ -95,6 +95,9 @@ class _Attempt(threading.Thread, Generic[_T]):
     The call runs in a thread, because hdfs-native may wait forever: for a server that accepts a connection and stays
     silent, and in a write whose DataNode was lost (measured: one in five). After being given up, a call ends at its
     next `beat`, if it reaches one.
+
+    stood_still: seconds for which this process itself stood still meanwhile (SIGSTOP, a paused virtual machine). They
+        do not count as time without progress.
     """
 
     def __init__(self, operation: Callable[[], _T], limit: float) -> None:
@@ -104,6 +107,7 @@ class _Attempt(threading.Thread, Generic[_T]):
         self._error: BaseException | None = None
         self._lock = threading.Lock()
         self._last, self._given_up = time.monotonic(), False
+        self.stood_still = 0.0
 
     def run(self) -> None:
         try:
@@ -115,12 +119,17 @@ class _Attempt(threading.Thread, Generic[_T]):
         """Return or raise the operation's result. Raise _Passing if it makes no progress within the limit."""
         self.start()
         while True:
-            self.join(min(_LOOK_SECONDS, max(0.01, self._last + self._limit - time.monotonic())))
+            began = time.monotonic()
+            wait = min(_LOOK_SECONDS, max(0.01, self._last + self._limit - began))
+            self.join(wait)
+            late = max(0.0, time.monotonic() - began - wait)
+            self.stood_still += late
             if not self.is_alive():
                 break
             # A process that waits for HDFS does not hang: this loop limits the wait.
             activity.note()
             with self._lock:
+                self._last = min(time.monotonic(), self._last + late)
                 self._given_up = time.monotonic() - self._last > self._limit
             if self._given_up:
                 raise _Passing(f"no answer within {self._limit:.0f} s")
@@ -146,26 +155,30 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
     """Return the operation's result. Repeat the operation while its errors may go away; raise other errors as one-line
     OSErrors.
 
-    patience: seconds; None means PATIENCE, and only then are the tries logged as warnings.
+    patience: seconds; None means PATIENCE, and only then are the tries logged as warnings. Time for which this process
+        itself stood still does not count, so another try follows.
     """
     level = logging.WARNING if patience is None else logging.DEBUG
     limit = STALL if patience is None else patience
     patience = PATIENCE if patience is None else patience
     end, next_line = time.monotonic() + patience, 0.0
     while True:
+        attempt = _Attempt(operation, limit)
         try:
-            return _Attempt(operation, limit).result()
+            return attempt.result()
         except Exception as error:  # hdfs-native has no own class for most of its errors
             known = translated(error)
             if not isinstance(known, _Passing):
                 raise known from None
-            now = time.monotonic()
+            now, end = time.monotonic(), end + attempt.stood_still
             if now >= end:
                 raise Unavailable(f"{place}: HDFS has failed for {patience:.0f} s: {known}") from known
             if now >= next_line:
                 _log.log(level, "%s: trying again: %s", place, known)
                 next_line = now + _LINE_SECONDS
+            began = time.monotonic()
             time.sleep(_PAUSE)
+            end += time.monotonic() - began - _PAUSE
             activity.note()
 
 

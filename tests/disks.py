@@ -23,3 +23,8 @@ def small_disk(folder: Path, kibibytes: int = 64) -> Iterator[Path]:
     finally:
         # Lazily: a mapped file may still be in use.
         subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def make_read_only(disk: Path) -> None:
+    """As the kernel does with a disk that fails (errors=remount-ro)."""
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from hdfs_io import filesystem
+from hdfs_io.errors import using_own
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
+from sparksplit.base.own_folders import own_folder
 from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.answer.words import words
@@ -90,6 +92,7 @@ class TrainedRun:
         from the builder's file or module, which must still be where the run had it. Raise InputError if they cannot be
         loaded.
         """
+        from sparksplit.inference.trained import COPY
         from sparksplit.model import saving
         from sparksplit.model.builders import builder_source, load_builder
         from sparksplit.model.export import KERAS
@@ -98,9 +101,10 @@ class TrainedRun:
         name = str(model.get("build", "")) if isinstance(model, dict) else ""
         path = filesystem.join(self.path, KERAS)
         content = filesystem.read_bytes(path)
-        with tempfile.TemporaryDirectory(prefix="sparksplit-model-") as folder:
-            file = Path(folder) / KERAS
-            file.write_bytes(content)
+        with own_folder(Path(tempfile.gettempdir()), COPY) as folder:
+            file = folder / KERAS
+            with using_own(str(folder)):
+                file.write_bytes(content)
             try:
                 return saving.load(file)
             except (TypeError, ValueError) as error:  # Keras raises these errors for unknown classes

@@ -10,27 +10,37 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from hdfs_io.errors import using_own
 
 _LOCK = ".lock"
 
 
 @contextmanager
 def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> Iterator[Path]:
-    """Yield a new folder `parent`/`prefix`..., removed at the end. Call `sweep` at the beginning and at the end."""
-    parent.mkdir(parents=True, exist_ok=True)
-    sweep(parent, prefix, end)
-    folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+    """Yield a new folder `parent`/`prefix`..., removed at the end. Call `sweep` at the beginning and at the end.
+
+    Raise Passing, with this host's name, if the folder cannot be made.
+    """
+    place = f"{parent} on {socket.gethostname()}"
+    with using_own(place):
+        parent.mkdir(parents=True, exist_ok=True)
+        sweep(parent, prefix, end)
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     try:
-        # Several processes may begin together: use a name that no sweep looks for until the file is locked.
-        unlocked = folder / f"{_LOCK}-unlocked"
-        with unlocked.open("xb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            unlocked.rename(folder / _LOCK)
+        with ExitStack() as stack:
+            # Several processes may begin together: use a name that no sweep looks for until the file is locked.
+            unlocked = folder / f"{_LOCK}-unlocked"
+            with using_own(place):
+                lock = stack.enter_context(unlocked.open("xb"))
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                unlocked.rename(folder / _LOCK)
             yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -23,6 +23,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
+from hdfs_io.errors import using_own
 from sparksplit.base.own_folders import own_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.base.shown import ERR
@@ -245,6 +246,7 @@ def _scratch_folder(rank: int) -> Iterator[str]:
     local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")
     with own_folder(Path(local_dirs[rank % len(local_dirs)]), PREFIX) as folder:
         scratch = folder / "scratch"
-        scratch.mkdir()
-        (folder / TEMPORARY).mkdir()
+        with using_own(str(folder)):
+            scratch.mkdir()
+            (folder / TEMPORARY).mkdir()
         yield str(scratch)

@@ -35,7 +35,7 @@ BATCH_BYTES = 512 * 1024
 node."""
 
 _PASSING = re.compile(
-    r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle"
+    r"No space left on device|Disk quota exceeded|Input/output error|Stale file handle|Read-only file system"
     r"|java\.net\.(Connect|NoRouteToHost|SocketTimeout)Exception|SafeModeException|BlockMissingException"
 )
 """Java's error texts for a full disk or an unreachable HDFS. Spark hands on only the text of a task's error."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from hdfs_io import activity
-from hdfs_io.errors import using
+from hdfs_io.errors import using_own
 from sparksplit.base import descriptors
 from sparksplit.base.errors import RunError, SparksplitError
 from sparksplit.dataset import row_ids
@@ -65,7 +65,7 @@ class Receiver:
         self.rows = 0
         self.failure: SparksplitError | None = None
         self._closing = False
-        with using(folder, "cannot be made"):
+        with using_own(folder, "cannot be made"):
             self._folder.mkdir(parents=True, exist_ok=True)
         descriptors.ask(_DESCRIPTORS)
         pair = for_host(host) if network.tls else None
@@ -131,13 +131,13 @@ class Receiver:
         with self._lock:
             counts, kept = self._complete.setdefault(number, (Sent(rows, checksum), path))
         if kept != path:
-            path.unlink()
+            with suppress(OSError):  # the node's folder is removed at its end
+                path.unlink()
         return counts
 
 
 class _SpoolFile:
-    """An Arrow file that is written batch by batch. Each step raises the exceptions of `file_error`, with the folder's
-    name."""
+    """An Arrow file that is written batch by batch. Each step raises Passing with the folder's name."""
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
         self._path = path
@@ -167,7 +167,8 @@ class _SpoolFile:
         for part in (self._writer, self._file):
             with suppress(OSError):  # a full disk may have no room for the file's end
                 part.close()
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):  # such as a disk that has become read-only: report only the first error
+            self._path.unlink(missing_ok=True)
 
     def _flush(self) -> None:
         if self._waiting:
@@ -176,7 +177,7 @@ class _SpoolFile:
             self._waiting.clear()
 
     def _disk(self) -> AbstractContextManager[None]:
-        return using(str(self._path.parent), "cannot take more rows")
+        return using_own(str(self._path.parent), "cannot take more rows")
 
 
 def _server(receiver: Receiver, host: str, port: int, token: str, pair: tuple[bytes, bytes] | None) -> Any:

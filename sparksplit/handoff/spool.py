@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from hdfs_io import activity, filesystem
-from hdfs_io.errors import using
+from hdfs_io.errors import using_own
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.block_table import Segment
@@ -51,7 +51,7 @@ class Spool:
         self.lane_rows, self.block_rows = list(lane_rows), block_rows
         self._maps, files = [], []
         for path in paths:
-            with using(str(path)):
+            with using_own(str(path), "cannot be read"):
                 self._maps.append(pa.memory_map(str(path)))
                 files.append(pa.ipc.open_file(self._maps[-1]))
         tables = [

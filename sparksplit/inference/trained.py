@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
+import socket
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ import numpy.typing as npt
 from pyarrow import fs
 
 from hdfs_io import filesystem
-from hdfs_io.errors import using
+from hdfs_io.errors import using_own
 from hdfs_io.marks import SUCCESS
 from sparksplit.base import measures
 from sparksplit.base.config import digest
-from sparksplit.base.errors import InputError, RunError
+from sparksplit.base.errors import InputError, Passing, RunError
+from sparksplit.base.own_folders import own_folder
 from sparksplit.dataset.description import Description
 from sparksplit.training.record import RUN, RunRecord
 
@@ -31,6 +33,8 @@ Model = Callable[[Mapping[str, Array]], Array]
 # As in sparksplit.model.export, which needs Keras. A driver that predicts needs no Keras.
 SAVED_MODEL = ("saved_model", "1")
 SIGNATURE, STORED = "serving_default", "stored"
+COPY = "sparksplit-model-"
+"""First part of the names of local folders with a copy of a model."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,7 @@ def load(trained: TrainedModel, threads: int) -> Model:
 
     threads: TensorFlow's threads per operation; set only before the first use of TensorFlow in this process.
 
-    Raise RunError if the model cannot be loaded.
+    Raise RunError if the model cannot be loaded, and Passing, with the host's name, if it cannot be copied here.
     """
     key = (trained.path, digest(trained.identity))
     if key not in _loaded:
@@ -99,6 +103,8 @@ def _load(trained: TrainedModel, threads: int) -> Model:
             loaded = tf.saved_model.load(folder)
         # With features, the default endpoint takes raw columns.
         function = loaded.signatures[STORED if trained.description.features else SIGNATURE]
+    except Passing:
+        raise
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
         raise RunError(f"{saved}: cannot be loaded: {type(error).__name__}: {reason}") from error
@@ -135,14 +141,10 @@ def _local(folder: str) -> Iterator[str]:
     if isinstance(source, fs.LocalFileSystem):
         yield inner
         return
-    with using(tempfile.gettempdir(), "cannot be written"):
-        copy = tempfile.mkdtemp(prefix="sparksplit-model-")
-    try:
-        with using(folder, f"cannot be copied to {copy}"):
-            fs.copy_files(inner, copy, source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
-        yield copy
-    finally:
-        shutil.rmtree(copy, ignore_errors=True)
+    with own_folder(Path(tempfile.gettempdir()), COPY) as copy:
+        with using_own(folder, f"cannot be copied to {copy} on {socket.gethostname()}"):
+            fs.copy_files(inner, str(copy), source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
+        yield str(copy)
 
 
 def probabilities(outputs: Array, classes: int, logits: bool, places: Sequence[int] = ()) -> npt.NDArray[np.float64]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hdfs_io import filesystem
-from hdfs_io.errors import using
+from hdfs_io.errors import using_own
 from sparksplit.base.errors import InputError
 
 _MEMBER = "model.weights.h5"
@@ -68,7 +68,7 @@ def take(model: Any, weights: bytes, scratch: str, apply: bool = True) -> Taken:
 
     file = Path(scratch) / "init.weights.h5"
     try:
-        with using(scratch, "cannot be written"):
+        with using_own(scratch):
             model.save_weights(file)
         with _opened(weights) as source, h5py.File(file, "r+") as target:
             there, here = _by_name(source), _by_name(target)

@@ -59,7 +59,7 @@ def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str)
             load(local / export.KERAS, build)
         except Exception as error:
             with writing(scratch):
-                _raise_if_of_host(error)
+                _raise_if_of_host(error, scratch)
             raise NotSavedError(_told(model, supplied(build), error)) from error
         if any(not type(layer).__module__.startswith("keras.") for layer in model._flatten_layers()):
             _try_export(model, inputs, scratch, local)
@@ -75,13 +75,17 @@ def _try_export(model: Any, inputs: Inputs, scratch: str, local: Path) -> None:
         export.archive_of(model, inputs).write_out(str(local / export.SAVED_MODEL), verbose=False)
     except Exception as error:
         with writing(scratch):
-            _raise_if_of_host(error)
+            _raise_if_of_host(error, scratch)
         raise NotSavedError(f"cannot be exported as a SavedModel: {_reason(error)}") from error
 
 
-def _raise_if_of_host(error: Exception) -> None:
-    """Raise `error` if the host is the cause, and not the model: a full disk, too little memory."""
-    if errno_of(error) is not None or isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
+def _raise_if_of_host(error: Exception, scratch: str) -> None:
+    """Raise `error` if the host is the cause, and not the model: a full disk, a lost folder, too little memory."""
+    # The model's own code may look for a file that does not exist.
+    other_file = isinstance(error, FileNotFoundError) and scratch not in str(error)
+    if errno_of(error) is not None and not other_file:
+        raise error
+    if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         raise error
 
 

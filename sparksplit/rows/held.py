@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hdfs_io import activity
-from hdfs_io.errors import using
+from hdfs_io.errors import using_own
 from sparksplit.dataset.description import LabelSpec, TensorSpec
 from sparksplit.rows.chunks import Assembler, Rows
 from sparksplit.rows.feed import AtHand, RowReader, RowSource
@@ -22,7 +22,7 @@ class Held:
 
     The rows are in memory if they fit into `limit` bytes. Otherwise they are in memory-mapped files in `folder`.
 
-    Raise InputError for a damaged file, and RunError if the disk is full.
+    Raise InputError for a damaged file, and Passing if the disk is full or `folder` is gone.
     """
 
     def __init__(self, source: RowSource, folder: str, limit: int) -> None:
@@ -62,12 +62,12 @@ class Held:
 
 def _mapped(like: Rows, count: int, folder: Path) -> Rows:
     """Return arrays for `count` rows with the columns of `like`, in files of a new folder in `folder`."""
-    with using(str(folder), "cannot be written"):
+    with using_own(str(folder)):
         subfolder = Path(tempfile.mkdtemp(prefix="held-", dir=folder))
 
     def room(name: str, column: np.ndarray) -> np.ndarray:
         shape = (count, *column.shape[1:])
-        with using(str(folder), "cannot be written"):
+        with using_own(str(folder)):
             mapped = np.lib.format.open_memmap(subfolder / f"{name}.npy", "w+", column.dtype, shape)
             with (subfolder / f"{name}.npy").open("rb+") as file:
                 # Allocate now. On a full disk, a later write to a page would end the process with SIGBUS, without an

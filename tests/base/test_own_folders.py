@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from sparksplit.base.errors import Passing
 from sparksplit.base.own_folders import own_folder, sweep
 from sparksplit.spark.left import MARK, remove_left, session_folder
+from tests.disks import make_read_only, small_disk
 
 OTHER = 65534
 """A user who is not this one."""
@@ -135,3 +138,18 @@ def test_what_is_removed_is_what_was_looked_at(tmp_path: Path) -> None:
     sweep(tmp_path, "mine-", swap)
     assert sorted(entry.name for entry in elsewhere.rglob("*")) == [".lock", "data", "file"]
     assert list(away.iterdir()) == []
+
+
+def test_a_place_that_cannot_be_used_is_the_hosts_failure(tmp_path: Path) -> None:
+    """Such as one of Spark's local disks that has become read-only: another attempt may have another host."""
+    with small_disk(tmp_path / "disk") as disk:
+        make_read_only(disk)
+        line = rf"^{disk} on {socket.gethostname()}: cannot be written: Read-only file system$"
+        with pytest.raises(Passing, match=line), own_folder(disk, "ours-"):
+            pass
+
+
+def test_an_error_of_the_block_stays_what_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="rows"), own_folder(tmp_path, "ours-") as folder:
+        (folder / "rows").read_bytes()
+    assert list(tmp_path.iterdir()) == []

@@ -7,10 +7,15 @@ import signal
 import subprocess
 import sys
 from collections import deque
+from pathlib import Path
 
 import pytest
 
-from sparksplit.cluster.launcher import _copy, _Node
+from sparksplit.base.errors import Passing
+from sparksplit.cluster.failures import Failure
+from sparksplit.cluster.faults import kind_and_text
+from sparksplit.cluster.launcher import _copy, _Node, _scratch_folder
+from tests.disks import make_read_only, small_disk
 from tests.nodes import until
 
 
@@ -44,3 +49,12 @@ def test_a_nodes_output_is_read_on_where_it_cannot_be_shown(monkeypatch: pytest.
     output: deque[str] = deque()
     _copy(io.BytesIO(b"one\ntwo\n"), output)
     assert list(output) == ["one", "two"]
+
+
+def test_a_local_disk_that_is_read_only_lets_the_run_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_disk(tmp_path / "disk") as disk:
+        make_read_only(disk)
+        monkeypatch.setenv("SPARK_LOCAL_DIRS", str(disk))
+        with pytest.raises(Passing, match=rf"^{disk} on .*: Read-only file system$") as caught, _scratch_folder(0):
+            pass
+    assert kind_and_text(caught.value)[0] is Failure.PASSING

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import shutil
 import signal
 import socket
 import time
@@ -28,7 +29,7 @@ from sparksplit.handoff.spool import Spool
 from sparksplit.network.listening import Network
 from sparksplit.rows.feed import Feed
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, owned_by_rank
-from tests.disks import small_disk
+from tests.disks import make_read_only, small_disk
 
 ROWS, LANES = 500, 7
 
@@ -228,6 +229,34 @@ def test_a_disk_with_no_room_for_another_file(schema, batches, tmp_path):
             assert sender_to([receiver], schema).send(batches, 0, 1).sent[0].rows == ROWS
         finally:
             receiver.close()
+
+
+def test_a_disk_that_becomes_read_only_is_the_hosts_failure(schema, batches, tmp_path):
+    """Not a mistake in the input, which would end the run: the next attempt may have another host."""
+    with small_disk(tmp_path / "disk", kibibytes=256) as disk:
+        receiver = Receiver("127.0.0.1", "token", f"{disk}/spool", schema)
+
+        try:
+            with pytest.raises(RunError, match=r"cannot take more rows: Read-only file system$"):
+                sender_to([receiver], schema).send(batches[:0], 0, 0)
+                make_read_only(disk)
+                sender_to([receiver], schema).send(batches, 1, 0)
+            assert type(receiver.failure) is Passing
+            assert str(receiver.failure) == f"{disk}/spool: cannot take more rows: Read-only file system"
+        finally:
+            receiver.close()
+
+
+def test_a_folder_that_was_cleaned_away_is_the_hosts_failure(data, schema, batches, tmp_path, receivers):
+    (receiver,) = receivers(1)
+    partition = sender_to([receiver], schema).send(batches, 0, 0)
+    fed = Fed.of([partition.packed()], owned_by_rank(BatchSplit(), LANES, 1), LANES)
+    shutil.rmtree(tmp_path / "0")
+    with pytest.raises(RunError, match=r"cannot take more rows: No such file or directory$"):
+        sender_to([receiver], schema).send(batches, 1, 0)
+    assert type(receiver.failure) is Passing
+    with pytest.raises(Passing, match=r"0-0\.arrow: cannot be read: No such file or directory$"):
+        spool_of(data, receiver, fed, 0, list(range(LANES)))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

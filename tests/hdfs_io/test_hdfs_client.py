@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -153,3 +155,42 @@ def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypa
         with pytest.raises(OSError, match="No space left on device"), zipfile.ZipFile(writer, "w") as archive:
             archive.writestr("a", bytes(200_000))
     assert sent == []
+
+
+def test_a_lost_temporary_folder_of_this_host_is_not_taken_for_a_wrong_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs, "SPOOL_BYTES", 1)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    lost = rf"^hdfs://a/x: cannot be written: No such file or directory in {tmp_path}/gone of this host"
+    with pytest.raises(Passing, match=lost), using("hdfs://a/x", "cannot be written"):
+        hdfs._Writer(print).write(bytes(2))
+
+
+STOPPED = """
+import os, signal, subprocess, sys
+from hdfs_io import hdfs_client
+hdfs_client.PATIENCE, hdfs_client.STALL, hdfs_client._PAUSE, hdfs_client._LOOK_SECONDS = 1.5, 1.0, 0.5, 0.1
+answer, answered = os.pipe()
+way, calls = sys.argv[1], []
+
+def operation():
+    calls.append(1)
+    if len(calls) == 1:
+        stop = f"sleep 0.2; kill -STOP {os.getpid()}; sleep 3; kill -CONT {os.getpid()}; sleep 0.2; echo x >&{answered}"
+        subprocess.Popen(["sh", "-c", stop], pass_fds=[answered])
+        if way != "in a pause":
+            os.read(answer, 1)
+    if len(calls) < {"answered late": 1, "cut off": 2, "in a pause": 3}[way]:
+        raise RuntimeError('IOError("connection lost")')
+    return "an answer"
+
+print(hdfs_client.repeat("hdfs://a/x", operation), "to call", len(calls))
+"""
+
+
+@pytest.mark.parametrize(("way", "calls"), [("answered late", 1), ("cut off", 2), ("in a pause", 3)])
+def test_a_process_that_stood_still_for_longer_than_its_patience_tries_again(way: str, calls: int) -> None:
+    """HDFS answers, and only the process was stopped: within a call, or between two."""
+    said = subprocess.run([sys.executable, "-c", STOPPED, way], capture_output=True, text=True, check=False, timeout=60)
+    assert said.stdout == f"an answer to call {calls}\n", said.stderr

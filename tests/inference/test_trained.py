@@ -1,13 +1,21 @@
 import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import fs
 
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import InputError, Passing
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
+from sparksplit.inference import trained
 from sparksplit.inference.trained import TrainedModel, probabilities
+from tests.disks import make_read_only, small_disk
 from tests.inference.runs import make_complete
 
 FILES = ["preprocessing.json", "run.json", "_SUCCESS", "saved_model/1/saved_model.pb"]
@@ -113,3 +121,42 @@ def test_outputs_at_each_of_several_places():
     ]
     with pytest.raises(ValueError, match=r"outputs are \[2\] per row, for 2 classes at each of \[2\]"):
         probabilities(np.zeros((3, 2)), 2, logits=False, places=[2])
+
+
+KILLED = """
+import os, signal, sys
+from hdfs_io import filesystem
+from pyarrow import fs
+from sparksplit.inference import trained
+filesystem.resolve = lambda path: (fs.SubTreeFileSystem(path, fs.LocalFileSystem()), "")  # as a remote one
+with trained._local(sys.argv[1]) as copy:
+    print(sorted(os.listdir(copy)), os.path.dirname(copy))
+    if len(sys.argv) > 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_tasks_copy_of_the_model_goes_with_the_next(tmp_path):
+    """Spark kills the Python of a cancelled task."""
+    source, temporary = tmp_path / "saved", tmp_path / "tmp"
+    for folder in (source, temporary):
+        folder.mkdir()
+    (source / "saved_model.pb").touch()
+    environment = {**os.environ, "TMPDIR": str(temporary)}
+    for killed in (["killed"], []):
+        command = [sys.executable, "-c", KILLED, str(source), *killed]
+        said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        assert "saved_model.pb" in said.stdout, said.stderr
+        assert bool(list(temporary.iterdir())) == bool(killed)
+
+
+def test_a_temporary_folder_that_cannot_hold_the_copy_is_named_with_its_host(run, tmp_path, monkeypatch):
+    model = TrainedModel.open(str(run))
+    remote = fs.SubTreeFileSystem(str(run), fs.LocalFileSystem())
+    monkeypatch.setattr(trained.filesystem, "resolve", lambda path: (remote, "saved_model"))
+    monkeypatch.setattr(trained, "_tensorflow", lambda threads: None)
+    with small_disk(tmp_path / "disk") as disk:
+        make_read_only(disk)
+        monkeypatch.setattr(tempfile, "tempdir", str(disk))
+        with pytest.raises(Passing, match=rf"^{disk} on {socket.gethostname()}: cannot be written: Read-only file sys"):
+            trained._load(model, 1)

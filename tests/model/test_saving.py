@@ -67,6 +67,10 @@ def summed():
     given = Input((4,))
     return keras.Model(given, keras.layers.Dense(3)(given * 2 + Add()([given, Multiply()([given, given])])))
 
+class Lost(Known):
+    def get_config(self):
+        return {"words": open("/nowhere/words.txt").read()}
+
 def build(data, what):
     return eval(what)
 """
@@ -112,6 +116,7 @@ def test_what_the_builders_file_supplies_is_saved_and_loaded(tmp_path, what):
         ("model(keras.layers.Dense(4, lambda x: x, name='three'))", "'three' (Dense) cannot be saved and loaded again"),
         ("model(within())", "'local' (Local) cannot be saved and loaded again"),
         ("Whole(keras.layers.Dense(3), name='whole')", "'whole' (Whole) cannot be saved and loaded again"),
+        ("model(Lost(name='lost'))", "'lost' (Lost) cannot be saved and loaded again"),
         ("model(Loose())", "cannot be exported as a SavedModel: Tried to export a function which references"),
     ],
 )

@@ -43,6 +43,25 @@ def test_events_that_find_the_disk_full(tmp_path):
                     tf.summary.scalar("loss", 0.5, step=step)
 
 
+def test_a_folder_that_was_cleaned_away_is_the_hosts_failure(tmp_path):
+    """What Keras and TensorFlow say of it differs, and their errors too."""
+    import tensorflow as tf
+
+    gone = tmp_path / "gone"
+    attempts = [
+        lambda: model().save(gone / "model.keras"),
+        lambda: tf.raw_ops.ReadFile(filename=str(gone / "x")),
+        lambda: tf.io.gfile.GFile(str(gone / "x"), "w").write("x"),
+        (gone / "export").mkdir,
+    ]
+    for attempt in attempts:
+        with (
+            pytest.raises(Passing, match=rf"^{gone}: cannot be written: .*No such file or directory"),
+            writing(str(gone)),
+        ):
+            attempt()
+
+
 WEIGHTS = """
 import os, sys
 from sparksplit.base.errors import Passing

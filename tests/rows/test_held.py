@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import Passing, RunError
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.held import Held
@@ -41,3 +41,8 @@ def test_a_disk_that_is_full_is_known_before_its_pages_are_touched(data, tmp_pat
         with pytest.raises(RunError, match=full):
             Held(data.split("train"), str(disk), 0)
         assert list(disk.iterdir()) == []
+
+
+def test_a_folder_that_was_cleaned_away_is_the_hosts_failure(data, tmp_path):
+    with pytest.raises(Passing, match=r"/gone: cannot be written: No such file or directory$"):
+        Held(data.split("train"), str(tmp_path / "gone"), 0)

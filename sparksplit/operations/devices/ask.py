@@ -10,7 +10,6 @@ import collections
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -23,6 +22,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from sparksplit.base.own_folders import own_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.base.records import JsonObject
 from sparksplit.operations.devices import host
@@ -30,6 +30,7 @@ from sparksplit.operations.devices import host
 MODULE = "sparksplit.operations.devices.node.process"
 """The module that the interpreter runs."""
 
+PREFIX = "sparksplit-devices-"
 _NO_GPU = re.compile(
     r"(Could not find cuda drivers[^.]*|Cannot dlopen some GPU libraries[^.]*|failed call to cuInit.*)"
 )
@@ -125,16 +126,15 @@ def _ask(order: Order, visible: str | None, seconds: float) -> Answer:
     """
     answer = Answer()
     lines: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
-    scratch = tempfile.mkdtemp(prefix="sparksplit-devices-", dir=_local_folder())
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": _python_path(), "TMPDIR": scratch}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": _python_path()}
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
-    try:
+    with own_folder(_local_folder(), PREFIX) as scratch:
         process = subprocess.Popen(
             # -P: import nothing from the working directory, which holds the files that users ship with their
             # application.
             [sys.executable, "-P", "-u", "-m", MODULE],
-            env=environment,
+            env={**environment, "TMPDIR": str(scratch)},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -144,8 +144,6 @@ def _ask(order: Order, visible: str | None, seconds: float) -> Answer:
         finally:
             process.kill()
             process.wait()
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
     answer.log = list(lines)
     return answer
 
@@ -211,17 +209,12 @@ def _why_no_gpu(log: Sequence[str]) -> str:
     return reasons[-1].strip() if reasons else "TensorFlow lists none"
 
 
-def _local_folder() -> str | None:
+def _local_folder() -> Path:
     """Return a folder on Spark's local disks, which Spark removes with the application.
 
-    On the driver, return None, which means the system's temporary folder.
+    On the driver, return the system's temporary folder.
     """
-    folders = os.environ.get("SPARK_LOCAL_DIRS")
-    if not folders:
-        return None
-    folder = folders.split(",")[0]
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    return folder
+    return Path((os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")[0])
 
 
 def _python_path() -> str:

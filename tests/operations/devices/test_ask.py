@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from dataclasses import replace
 
@@ -49,6 +51,20 @@ def test_it_is_ended_at_its_limit():
     assert answer.problem == "products: stopped, because it took longer than 3 s"
     assert answer.parts == {"products": [{"device": "CPU:0"}]}
     assert time.monotonic() - began < 60
+
+
+KILLED = """
+import os, signal
+from sparksplit.operations.devices import ask
+ask._listen = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+ask._ask(ask.Order(os.getpid(), 1, 1024, 1, {}), None, 60)
+"""
+
+
+def test_what_a_killed_process_has_left_goes_with_the_next(tmp_path):
+    subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert len(list((tmp_path / "local").iterdir())) == 1
+    ask._ask(ORDER, None, 60)
 
 
 def test_an_answer_without_a_gpu_says_why(monkeypatch):
