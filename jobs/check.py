@@ -1,8 +1,7 @@
 """For spark-submit: `spark-submit jobs/check.py ARGUMENTS` is `sparksplit check ARGUMENTS`."""
 
-import sys
-
 from sparksplit.commands.check import main
+from sparksplit.commands.ending import end
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -1,8 +1,7 @@
 """For spark-submit: `spark-submit jobs/compare.py ARGUMENTS` is `sparksplit compare ARGUMENTS`."""
 
-import sys
-
 from sparksplit.commands.compare import main
+from sparksplit.commands.ending import end
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

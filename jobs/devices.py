@@ -1,8 +1,7 @@
 """For spark-submit: `spark-submit jobs/devices.py ARGUMENTS` is `sparksplit devices ARGUMENTS`."""
 
-import sys
-
 from sparksplit.commands.devices import main
+from sparksplit.commands.ending import end
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

@@ -1,8 +1,7 @@
 """For spark-submit: `spark-submit jobs/diagnose.py ARGUMENTS` is `sparksplit diagnose ARGUMENTS`."""
 
-import sys
-
 from sparksplit.commands.diagnose import main
+from sparksplit.commands.ending import end
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end(main())

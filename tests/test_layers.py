@@ -86,7 +86,7 @@ MAY_IMPORT = {
         "strategies",
         "training",
     },
-    "api": {"base", "hdfs_io", "dataset", "prepare", "model", "training", "comparison", "inference"},
+    "api": {"base", "hdfs_io", "spark", "dataset", "prepare", "model", "training", "comparison", "inference"},
     "commands": {
         "base",
         "hdfs_io",

@@ -176,15 +176,19 @@ class Predictions:
     def frame(self) -> DataFrame:
         """Return the predictions as a DataFrame of the running Spark session.
 
-        Raise RuntimeError if no session is running.
+        Raise RuntimeError if no session is running. Raise RunError if Spark's JVM does not answer.
         """
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        if SparkContext._active_spark_context is None:
+        from sparksplit.spark.session import asking
+
+        context = SparkContext._active_spark_context
+        if context is None:
             raise RuntimeError("no Spark session is running; start one to read the predictions")
-        spark = SparkSession.builder.getOrCreate()
-        return spark.read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))
+        with asking(context):
+            spark = SparkSession.builder.getOrCreate()
+            return spark.read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))
 
     def pandas(self) -> pd.DataFrame:
         """Return the predictions as a pandas frame, all of them in memory. This needs no Spark."""

@@ -6,11 +6,12 @@ import importlib
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from sparksplit.base.errors import Interrupted, did_you_mean
 from sparksplit.base.shown import ERR, OUT, finished
 from sparksplit.base.version import __version__
+from sparksplit.commands.ending import end
 from sparksplit.spark.interrupts import insistent
 
 if TYPE_CHECKING:
@@ -60,6 +61,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     return command.main(arguments[1:])
 
 
+def program() -> NoReturn:
+    """Run `main` as a program of its own: end this process with the exit status."""
+    end(main())
+
+
 def _help() -> str:
     lines = ["usage: sparksplit COMMAND [--config FILE] [--set key.path=value ...]", "", "commands:"]
     lines += [f"  {name:<12}{summary}" for name, summary in COMMANDS.items()]
@@ -69,4 +75,4 @@ def _help() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

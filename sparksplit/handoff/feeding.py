@@ -21,6 +21,7 @@ from sparksplit.handoff.receiver import token_of
 from sparksplit.handoff.sender import Address
 from sparksplit.prepare.passes.identify import identified
 from sparksplit.rows.ledger import Entry
+from sparksplit.spark.session import asking
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,10 +137,11 @@ class Feeding:
 
 def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:
     """Raise ConfigError if a column of the data set is missing in `frame`, or has another type. Only row_id may be
-    missing."""
+    missing. Raise RunError if Spark's JVM does not answer."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    columns = {field.name: field.dataType for field in frame.schema.fields}
+    with asking(frame.sparkSession.sparkContext):
+        columns = {field.name: field.dataType for field in frame.schema.fields}
     for field in from_arrow_schema(Layout.of(data.manifest).schema).fields:
         if field.name == ROW_ID and ROW_ID not in columns:
             continue

@@ -18,7 +18,7 @@ from sparksplit.base.errors import Interrupted
 from sparksplit.spark.jvm import limited, limits_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 _Handler = Callable[[int, FrameType | None], Any]
 
@@ -83,7 +83,7 @@ def starting() -> Iterator[None]:
 
 
 @contextmanager
-def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> Iterator[None]:
+def interruptible(handlers: dict[signal.Signals, Any], context: SparkContext) -> Iterator[None]:
     """Make SIGINT and SIGTERM end a call into the JVM. The JVM stays usable for the clean-up.
 
     After a signal, new connections to the JVM get a time limit, because the JVM itself may hang. The block always ends
@@ -91,7 +91,7 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
 
     handlers: the signals' usual handlers.
     """
-    client = spark.sparkContext._gateway._gateway_client  # type: ignore[union-attr]
+    client = context._gateway._gateway_client  # type: ignore[union-attr]
     limits, raised = limits_of(client), list[BaseException]()
 
     def forwarding(handler: _Handler) -> _Handler:
@@ -104,7 +104,7 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
                 connection.close()
             limits.stopping = True
             if in_a_call:
-                _cancel_jobs(spark)
+                _cancel_jobs(context)
             try:
                 return handler(signum, frame)
             except BaseException as error:
@@ -128,7 +128,7 @@ def interruptible(handlers: dict[signal.Signals, Any], spark: SparkSession) -> I
 
 
 @contextmanager
-def interruptible_program(spark: SparkSession) -> Iterator[None]:
+def interruptible_program(context: SparkContext) -> Iterator[None]:
     """Like `interruptible`, for SIGINT in a program whose own session is used.
 
     It replaces pyspark's handler (see `starting`) and sets it again afterwards.
@@ -138,17 +138,17 @@ def interruptible_program(spark: SparkSession) -> Iterator[None]:
         yield
         return
     try:
-        with py4j_quiet(), interruptible({signal.SIGINT: signal.default_int_handler}, spark):
+        with py4j_quiet(), interruptible({signal.SIGINT: signal.default_int_handler}, context):
             yield
     finally:
         signal.signal(signal.SIGINT, before)
 
 
-def _cancel_jobs(spark: SparkSession) -> None:
+def _cancel_jobs(context: SparkContext) -> None:
     """Cancel the interrupted call's jobs. Otherwise they would keep the executors busy during the clean-up."""
     try:
-        with limited(spark.sparkContext._gateway):
-            spark.sparkContext.cancelAllJobs()
+        with limited(context._gateway):
+            context.cancelAllJobs()
     except Exception as error:  # the signal may have ended the JVM, and the jobs with it
         logging.getLogger(__name__).debug("the jobs were not cancelled: %s", error)
 

@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import threading
 import time
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -39,6 +40,7 @@ from sparksplit.spark.settings.masters import await_master, check_known
 from sparksplit.spark.settings.requirements import mebibytes, raise_first, standalone_problems, start_problems
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
@@ -67,12 +69,14 @@ def spark_session(
     does not start (quickly, if its standalone master cannot be reached). Also turn errors of pyspark and py4j that
     leave the block into RunError, because they cannot be read without their JVM.
     """
-    running = _running_session()
+    running = _running_context()
     if running is not None:
+        from pyspark.sql import SparkSession
+
         atexit.unregister(_stop_at_exit)  # register only once
         atexit.register(_stop_at_exit, os.getpid())
-        with interruptible_program(running), watched(running.sparkContext._gateway), spark_errors():
-            yield running
+        with interruptible_program(running), asking(running):
+            yield SparkSession.builder.getOrCreate()
         return
     configured, submitted = user_settings.configured(), user_settings.submitted()
     raise_first(start_problems(configured) if nodes else standalone_problems(configured))
@@ -93,19 +97,29 @@ def spark_session(
         spark = _start(wanted, folder, variables)
         stack.callback(_stop, spark)
         try:
-            java_gateway = spark.sparkContext._gateway
-            with interruptible(handlers, spark), _where_the_logs_are(spark), watched(java_gateway), spark_errors():
+            context = spark.sparkContext
+            with interruptible(handlers, context), asking(context), _where_the_logs_are(spark):
                 yield spark
         finally:
             with undisturbed():
                 stack.close()
 
 
-def _running_session() -> SparkSession | None:
+def _running_context() -> SparkContext | None:
+    """Return the context of this process's Spark, without a call into the JVM. None: no Spark is running."""
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
 
-    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+    return SparkContext._active_spark_context
+
+
+@contextmanager
+def asking(context: SparkContext) -> Iterator[None]:
+    """Give the block's calls into the JVM behind `context` a limit (see `watched`) and the errors of `spark_errors`.
+
+    For the program's own session, outside `spark_session`.
+    """
+    with watched(context._gateway), spark_errors():
+        yield
 
 
 def satisfy_yarn() -> None:
@@ -124,8 +138,11 @@ def satisfy_yarn() -> None:
 
 def known_settings() -> dict[str, str]:
     """Return Spark's configured settings before Spark starts. If Spark is running, return all its settings."""
-    running = _running_session()
-    return user_settings.configured() if running is None else dict(running.sparkContext.getConf().getAll())
+    running = _running_context()
+    if running is None:
+        return user_settings.configured()
+    with asking(running):
+        return dict(running.getConf().getAll())
 
 
 _ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
@@ -315,11 +332,21 @@ def spark_errors() -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if isinstance(error, ConnectionError) and _is_from_py4j(error):
+            raise RunError(
+                "Spark's JVM has ended. The reason may stand in the lines above. Start a new Spark session"
+            ) from error
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
         text = str(error)
         logging.getLogger(__name__).debug("Spark's error in full: %s", text)
         raise RunError(f"Spark: {spark_reason(text)}") from error
+
+
+def _is_from_py4j(error: BaseException) -> bool:
+    """Whether py4j raised `error`, while it connected to the JVM."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and str(frames[-1].f_globals.get("__name__")).startswith("py4j.")
 
 
 def _stop(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,11 +15,14 @@ from unittest.mock import MagicMock
 import pytest
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 
+from sparksplit.api.results import Predictions
 from sparksplit.base.errors import InputError, Interrupted, NodeFailed, RunError
 from sparksplit.cluster import stuck
 from sparksplit.cluster.requirements import explained
 from sparksplit.cluster.tensorflowonspark import Job
+from sparksplit.handoff.feeding import check_columns
 from sparksplit.handoff.job import FeedJob
 from sparksplit.spark import jvm as limits
 from sparksplit.spark import session
@@ -155,8 +159,7 @@ def test_a_signal_ends_a_call_and_what_cleans_up_where_the_jvm_stands_still(
     before = signal.getsignal(signum)
     try:
         with jvm(answers, press) as context:
-            spark: Any = SimpleNamespace(sparkContext=context)
-            with pytest.raises(Interrupted) as caught, interruptible({signum: stop}, spark):
+            with pytest.raises(Interrupted) as caught, interruptible({signum: stop}, cast("Any", context)):
                 try:
                     context.collect()
                 finally:
@@ -175,13 +178,11 @@ def test_after_a_signal_a_jvm_that_answers_may_take_its_time_again() -> None:
 
     noted: list[int] = []
     try:
-        with jvm() as context:
-            spark: Any = SimpleNamespace(sparkContext=context)
-            with interruptible({signal.SIGINT: note}, spark):
-                context.collect()
-                signal.raise_signal(signal.SIGINT)
-                context.collect()
-                assert timeout_of(context) is None
+        with jvm() as context, interruptible({signal.SIGINT: note}, cast("Any", context)):
+            context.collect()
+            signal.raise_signal(signal.SIGINT)
+            context.collect()
+            assert timeout_of(context) is None
         assert noted == [signal.SIGINT]
     finally:
         signal.signal(signal.SIGINT, before)
@@ -226,3 +227,42 @@ def test_a_program_that_ends_without_stopping_spark_stops_what_ends_with_it(
         session._stop_at_exit(os.getpid())
         monkeypatch.undo()
     assert said == (["asked", "stopped"] if answers else ["asked"]) * is_ours
+
+
+def _first_calls(monkeypatch: pytest.MonkeyPatch, context: Context) -> list[Callable[[], object]]:
+    """What asks the JVM of a program's own session first."""
+
+    class Frame:
+        sparkSession = SimpleNamespace(sparkContext=context)  # noqa: N815
+        schema = property(lambda self: context.collect())
+
+    def enter() -> None:
+        with session.spark_session("x", executors=1):
+            pass
+
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda _: context.collect())
+    frame: Any = Frame()
+    predictions = Predictions("/predictions", None)
+    return [enter, session.known_settings, lambda: check_columns(frame, cast("Any", None)), predictions.frame]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_first_call_into_a_programs_own_jvm_that_stands_still_ends(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with jvm(2) as context:
+        context.anything()
+        with pytest.raises(RunError, match="Spark's JVM does not answer"):
+            _first_calls(monkeypatch, context)[number]()
+        monkeypatch.undo()
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_first_call_into_a_programs_own_jvm_that_has_ended_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    with jvm() as context:
+        context.anything()
+    with pytest.raises(RunError, match=r"^Spark's JVM has ended\."):
+        _first_calls(monkeypatch, context)[number]()

@@ -1,0 +1,72 @@
+"""The exit status that a shell or a scheduler sees."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sparksplit.commands import ending
+
+ROOT = Path(__file__).parents[2]
+
+AWAY = """
+import sys, time
+from hdfs_io import hdfs, hdfs_client, lease
+from sparksplit.base.config import Config
+from sparksplit.base.errors import RunError
+from sparksplit.commands.command import Command
+from sparksplit.commands.ending import end
+
+hdfs_client.PATIENCE, hdfs_client._PAUSE, lease.EXPIRE_SECONDS, lease.RENEW_SECONDS = 1.0, 0.05, 0.5, 0.1
+
+class Away:
+    def __getattr__(self, name):
+        def call(*arguments, **more):
+            raise RuntimeError('IOError("Connection refused (os error 111)")')
+        return call
+
+hdfs.client = hdfs_client.client = lambda authority: Away()
+
+def run(config, options):
+    held = lease.Lease("hdfs://nn:8020/user/a/run", "train")
+    held._start()
+    time.sleep(0.3)
+    try:
+        raise RunError("hdfs://nn:8020/user/a/run: HDFS has failed for 120 s")
+    finally:
+        held.release()
+
+class Keys(Config):
+    pass
+
+status = Command("train", "", Keys, run).main([])
+print("status", status)
+end(status)
+"""
+"""A command that holds its lease when the NameNode goes away."""
+
+
+def test_the_exit_status_is_the_commands_though_hdfs_is_away_at_its_end() -> None:
+    """The lease's thread still waits for HDFS when the command gives up."""
+    said = subprocess.run(
+        [sys.executable, "-c", AWAY], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (said.returncode, said.stdout) == (1, "status 1\n"), said.stderr
+    assert "HDFS has failed for 120 s" in said.stderr and "Fatal" not in said.stderr
+
+
+def test_without_such_a_thread_the_end_is_pythons_own() -> None:
+    with pytest.raises(SystemExit) as caught:
+        ending.end(3)
+    assert caught.value.code == 3
+
+
+def test_every_program_ends_with_the_commands_status() -> None:
+    """Of the files for spark-submit, and of the `sparksplit` command."""
+    for file in (ROOT / "jobs").glob("*.py"):
+        assert re.search(r"^    end\(main\(\)\)$", file.read_text(), re.MULTILINE), file
+    assert 'sparksplit = "sparksplit.commands.cli:program"' in (ROOT / "pyproject.toml").read_text()
