@@ -222,7 +222,8 @@ def test_an_encrypted_channel_is_for_those_who_know_its_certificate(monkeypatch:
             assert b"vvvv" not in relay.received
             client.close()
         assert channel.records[0].error is not None and len(channel.records[0].error[2]) == 300_000
-        monkeypatch.setattr(line, "ORPHAN", 0.3)
+        monkeypatch.setattr(line, "ORPHAN", 9)
+        monkeypatch.setattr(line, "PAUSE", 10)  # so that it calls once
         with pytest.raises(ConnectionError, match="certificate"):
             Line(replace(post(channel, 0, "task"), fingerprint=other.fingerprint))
     finally:
