@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from sparksplit.spark.session import asking
+
 PREFIX = "sparksplit: "
 PARTS = {
     "open": "the input's files are looked at",
@@ -31,11 +33,13 @@ def described(part: str) -> Iterator[None]:
     if context is None:
         yield
         return
-    before = context.getLocalProperty(_KEY)
-    context.setLocalProperty(_KEY, PREFIX + part)
+    with asking(context):  # this may be the first call into a program's own session
+        before = context.getLocalProperty(_KEY)
+        context.setLocalProperty(_KEY, PREFIX + part)
     try:
         yield
     finally:
         # If Spark has ended meanwhile, report the error that ended Spark.
         if SparkContext._active_spark_context is context:
-            context.setLocalProperty(_KEY, before)  # type: ignore[arg-type]
+            with asking(context):
+                context.setLocalProperty(_KEY, before)  # type: ignore[arg-type]

@@ -27,6 +27,7 @@ from sparksplit.handoff.job import FeedJob
 from sparksplit.spark import jvm as limits
 from sparksplit.spark import session
 from sparksplit.spark.interrupts import interruptible, py4j_quiet
+from sparksplit.spark.job_names import described
 from sparksplit.spark.jvm import limited, watched
 from tests.jvm import Context, jvm
 
@@ -240,14 +241,24 @@ def _first_calls(monkeypatch: pytest.MonkeyPatch, context: Context) -> list[Call
         with session.spark_session("x", executors=1):
             pass
 
+    def name_jobs() -> None:
+        with described("open"):
+            pass
+
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", lambda _: context.collect())
     frame: Any = Frame()
     predictions = Predictions("/predictions", None)
-    return [enter, session.known_settings, lambda: check_columns(frame, cast("Any", None)), predictions.frame]
+    return [
+        enter,
+        session.known_settings,
+        lambda: check_columns(frame, cast("Any", None)),
+        predictions.frame,
+        name_jobs,
+    ]
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_the_first_call_into_a_programs_own_jvm_that_stands_still_ends(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -258,7 +269,7 @@ def test_the_first_call_into_a_programs_own_jvm_that_stands_still_ends(
         monkeypatch.undo()
 
 
-@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("number", range(5))
 def test_the_first_call_into_a_programs_own_jvm_that_has_ended_is_one_line(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
