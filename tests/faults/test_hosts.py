@@ -26,7 +26,7 @@ from tests.training.runs import largest_difference, run, weights
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 
 SETTINGS = {
-    "strategy": "batch", "epochs": 3, "threads": 1, "model": {"build": "mlp", "params": {"hidden": [32]}},
+    "strategy": "batch", "epochs": 9, "threads": 1, "model": {"build": "mlp", "params": {"hidden": [32]}},
     "checkpoint": {"every": "epoch", "keep": 9},
 }  # fmt: skip
 
@@ -111,9 +111,10 @@ def test_a_run_on_two_hosts_has_the_bits_of_one_after_a_node_is_killed_and_goes_
     assert status == 0, errors
     record = record_of(output)
     told = record["attempts"]
-    assert [(each["how"], each["nodes"], each["update"]) for each in told] == [
-        ("start", 4, 0), ("restart", 4, 21), ("restart", 2, 42),
-    ]  # fmt: skip
+    assert [(each["how"], each["nodes"]) for each in told] == [("start", 4), ("restart", 4), ("restart", 2)]
+    # Nodes that have read ahead may be further than where they are held.
+    updates = [each["update"] for each in told]
+    assert updates[:2] == [0, 21] and updates[2] in range(42, 9 * 21, 21)
     assert told[0]["cause"]["rank"] == 2
     assert record["hosts"] == [cluster.address(0)] * 2
     assert record["collective"] == {"name": "shared", "reason": "all 2 nodes are on one host"}
