@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import shutil
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from hdfs_io.errors import errno_of
+from hdfs_io.errors import errno_of, may_pass
 from sparksplit.model import export
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.writing import writing
@@ -81,9 +82,10 @@ def _try_export(model: Any, inputs: Inputs, scratch: str, local: Path) -> None:
 
 def _raise_if_of_host(error: Exception, scratch: str) -> None:
     """Raise `error` if the host is the cause, and not the model: a full disk, a lost folder, too little memory."""
-    # The model's own code may look for a file that does not exist.
-    other_file = isinstance(error, FileNotFoundError) and scratch not in str(error)
-    if errno_of(error) is not None and not other_file:
+    number = errno_of(error)
+    # The model's own code may use other files: one that does not exist, or that it may not read.
+    other_file = isinstance(error, OSError) and number != errno.EROFS and not may_pass(error)
+    if number is not None and not (other_file and scratch not in str(error)):
         raise error
     if isinstance(error, MemoryError | tf.errors.ResourceExhaustedError):
         raise error

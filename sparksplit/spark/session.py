@@ -334,7 +334,8 @@ def spark_errors() -> Iterator[None]:
     except Exception as error:
         if isinstance(error, ConnectionError) and _is_from_py4j(error):
             raise RunError(
-                "Spark's JVM has ended. The reason may stand in the lines above. Start a new Spark session"
+                "Spark's JVM has ended. The reason may stand in the lines above. Run the command again, or start a new "
+                "Spark session"
             ) from error
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise

@@ -71,6 +71,10 @@ class Lost(Known):
     def get_config(self):
         return {"words": open("/nowhere/words.txt").read()}
 
+class Made(Known):
+    def get_config(self):
+        return {"folder": __import__("os").mkdir("/")}
+
 def build(data, what):
     return eval(what)
 """
@@ -117,6 +121,7 @@ def test_what_the_builders_file_supplies_is_saved_and_loaded(tmp_path, what):
         ("model(within())", "'local' (Local) cannot be saved and loaded again"),
         ("Whole(keras.layers.Dense(3), name='whole')", "'whole' (Whole) cannot be saved and loaded again"),
         ("model(Lost(name='lost'))", "'lost' (Lost) cannot be saved and loaded again"),
+        ("model(Made(name='made'))", "'made' (Made) cannot be saved and loaded again"),
         ("model(Loose())", "cannot be exported as a SavedModel: Tried to export a function which references"),
     ],
 )

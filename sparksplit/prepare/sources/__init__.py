@@ -196,9 +196,11 @@ def nulls_like(config: InputConfig, description: Description | None) -> tuple[In
         return config, []
     if "nulls" in config.model_fields_set:
         return config, []
-    shown = ", ".join(map(repr, description.nulls)) or "none"
+    hive = ["\\N"] if config.format == "hive-text" else []  # Hive writes it, whatever the earlier files had
+    nulls = [*dict.fromkeys([*description.nulls, *hive])]
+    shown = ", ".join(map(repr, nulls)) or "none"
     said = f"texts for a missing value, as in the training data: {shown} (input.nulls sets other texts)"
-    return config.model_copy(update={"nulls": description.nulls}), [said]
+    return config.model_copy(update={"nulls": nulls}), [said]
 
 
 def named_like(config: InputConfig, description: Description, raw: RawFrame) -> tuple[InputConfig, list[str]]:
