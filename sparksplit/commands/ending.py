@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from contextlib import suppress
 from typing import NoReturn
+
+from sparksplit.base.shown import ERR, OUT
 
 _NAMES = ("HDFS", "lease ")
 """Beginnings of the names of the threads that wait for HDFS (hdfs_io/hdfs_client.py, hdfs_io/lease.py)."""
@@ -19,8 +20,7 @@ def end(status: int) -> NoReturn:
     dump). So then the process ends at once.
     """
     if any(thread.daemon and thread.name.startswith(_NAMES) for thread in threading.enumerate()):
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError):  # such as a closed pipe
-                stream.flush()
+        OUT.flush()
+        ERR.flush()
         os._exit(status)
     sys.exit(status)

@@ -142,7 +142,9 @@ def check_apart(config: InputConfig, files: Mapping[str, Iterable[str]]) -> None
                 continue
             one, other = f"input.{before}", f"input.{key}"
             todo = f"give {other} a file or folder outside {one}"
-            if format_of(config.format).patterns:
+            if before != "path":
+                todo = "leave out one of the two keys, or give them different files"
+            elif format_of(config.format).patterns:
                 todo = f"give {one} a pattern or a list of files that leaves this file out"
             raise InputError(f"{path}: is in {one} and in {other}, so its rows would be in two splits; {todo}")
 
