@@ -53,9 +53,9 @@ def measure(work: Path, strategy: str, pairs: int, every: float, block: float) -
     from sparksplit.cluster import NodeCluster
     from sparksplit.dataset.arrays import from_arrays
     from sparksplit.spark.session import spark_session
-    from sparksplit.training.config import TrainConfig
     from sparksplit.training.inputs import open_data
     from sparksplit.training.messages import Payload
+    from sparksplit.training.train_config import TrainConfig
 
     random = np.random.default_rng(0)
     x, y = random.integers(0, 256, (6400, 784), dtype=np.uint8), random.integers(0, 10, 6400)

@@ -268,7 +268,7 @@ def diagnosed(config: dict[str, Any], output: Path) -> dict[str, Any]:
     from sparksplit.diagnosis import record
     from sparksplit.diagnosis.messages import Effort
     from sparksplit.diagnosis.run import diagnose
-    from sparksplit.training.config import TrainConfig
+    from sparksplit.training.train_config import TrainConfig
 
     own = parse(TrainConfig, {**config, "output": str(output)})
     measured = diagnose(own, Effort(**EFFORT))
@@ -279,7 +279,7 @@ def diagnosed_preparation(config: dict[str, Any], pairs: int | None = None) -> d
     """diagnosis.json of a preparation of data. pairs: how often what would help is tried; None: as the command does"""
     from sparksplit.base.config import parse
     from sparksplit.diagnosis.preprocess.run import PAIRS, diagnose_preprocess
-    from sparksplit.prepare.config import PreprocessConfig
+    from sparksplit.prepare.preprocess_config import PreprocessConfig
 
     return diagnose_preprocess(parse(PreprocessConfig, config), PAIRS if pairs is None else pairs).to_json()
 

@@ -76,8 +76,8 @@ def _is_data(file: Path) -> bool:
 def ours(spark: Any, arguments: argparse.Namespace) -> int:
     """sparksplit preprocess; the rows that it prepared."""
     from sparksplit.base.options import Options
-    from sparksplit.prepare.config import PreprocessConfig
     from sparksplit.prepare.preprocess import preprocess
+    from sparksplit.prepare.preprocess_config import PreprocessConfig
 
     label = {} if arguments.format == "idx" else {"label": "label"}
     config = PreprocessConfig.model_validate(

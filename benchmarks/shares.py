@@ -143,11 +143,11 @@ def measured(name: str, work: str, blocks: int, seconds: float) -> list[tuple[bo
     """The blocks of one run."""
     from sparksplit.base.config import parse
     from sparksplit.collectives import Alone as Nobody
-    from sparksplit.training.config import TrainConfig
     from sparksplit.training.messages import Payload
     from sparksplit.training.node.main import configure
     from sparksplit.training.node.process import Process
     from sparksplit.training.node.worker import Worker
+    from sparksplit.training.train_config import TrainConfig
 
     values: dict[str, Any] = {
         "data": f"{work}/data",

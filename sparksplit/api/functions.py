@@ -17,14 +17,14 @@ from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
 from sparksplit.comparison import run as comparison
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import run as inference
-from sparksplit.inference.config import DataFramePredict, PredictConfig
 from sparksplit.inference.partition import folder_of
-from sparksplit.prepare.config import DataFramePreprocess, PreprocessConfig
+from sparksplit.inference.predict_config import DataFramePredict, PredictConfig
+from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
 from sparksplit.training import run as training
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -11,9 +11,9 @@ from sparksplit.base.options import Options
 from sparksplit.commands.command import Command
 from sparksplit.operations.check.run import Planned, check
 from sparksplit.operations.check.table import show
-from sparksplit.operations.config import CheckConfig
-from sparksplit.training.config import TrainConfig
+from sparksplit.operations.operations_config import CheckConfig
 from sparksplit.training.disks import spooled
+from sparksplit.training.train_config import TrainConfig
 
 
 def run(config: CheckConfig, options: Options) -> None:

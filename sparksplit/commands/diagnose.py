@@ -25,9 +25,9 @@ from sparksplit.diagnosis.preprocess.text import lines
 from sparksplit.diagnosis.record import DIAGNOSIS, Advice, of
 from sparksplit.diagnosis.run import claimed, diagnose, leave
 from sparksplit.diagnosis.text import show
-from sparksplit.prepare.config import PreprocessConfig
-from sparksplit.training.config import TrainConfig
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.training.report import versions
+from sparksplit.training.train_config import TrainConfig
 
 
 def kind(keys: Collection[str]) -> type[Config]:

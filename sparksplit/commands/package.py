@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
-from sparksplit.operations.config import PackageConfig
+from sparksplit.operations.operations_config import PackageConfig
 from sparksplit.operations.package import package
 
 

@@ -10,10 +10,10 @@ from sparksplit.commands.command import Command
 from sparksplit.dataset.description import TOKENS, UNKNOWN
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.prepare.bad_rows import FOLDER, said
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.dry_run import dry_run
 from sparksplit.prepare.durations import written
 from sparksplit.prepare.preprocess import preprocess
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.prepare.windows_config import said as said_windows
 
 

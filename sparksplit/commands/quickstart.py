@@ -21,16 +21,16 @@ from sparksplit.base.shipped import shipped
 from sparksplit.base.shown import OUT
 from sparksplit.commands import compare, predict, preprocess, train
 from sparksplit.commands.command import Command
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.run import REPORT
-from sparksplit.inference.config import PredictConfig
 from sparksplit.inference.partition import folder_of
+from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.writer import places_of
-from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.spark.session import spark_session
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.record import RUN, RunRecord
+from sparksplit.training.train_config import TrainConfig
 
 
 class QuickstartConfig(Config):

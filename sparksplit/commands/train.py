@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.report import summary
 from sparksplit.training.run import train
+from sparksplit.training.train_config import TrainConfig
 
 
 def run(config: TrainConfig, options: Options) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sparksplit.comparison import results as analysis
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import Run
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.training import metrics

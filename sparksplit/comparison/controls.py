@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from sparksplit.strategies import Strategy
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 TOGETHER = ("strategy", "sync", "local_batch_size", "collective")
 """Keys of a strategy about the agreement of its nodes. One node does not use them."""

@@ -26,10 +26,10 @@ from sparksplit.dataset.plan import window_for
 from sparksplit.rows.feed import Feed, RowSource
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import report
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult
 from sparksplit.training.node.main import begin_anew, configure, connect, train_once
 from sparksplit.training.node.process import Process
+from sparksplit.training.train_config import TrainConfig
 
 SWEEP = [1 << power for power in range(10, 27)]
 """Bytes of the measured sums: 1 kB to 64 MB."""

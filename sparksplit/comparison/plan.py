@@ -17,12 +17,12 @@ from sparksplit.base.config import Origin, digest, merged, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.keys import keys_of
 from sparksplit.base.user_functions import FunctionError, is_own, source_of
-from sparksplit.comparison.config import REFUSED, CompareConfig
+from sparksplit.comparison.compare_config import REFUSED, CompareConfig
 from sparksplit.comparison.controls import alone, controls, has_outer
 from sparksplit.comparison.tuning.space import Range, called, ranges
 from sparksplit.strategies import STRATEGIES, Strategy, find
-from sparksplit.strategies.config import SyncConfig
-from sparksplit.training.config import TrainConfig, Training, misfit
+from sparksplit.strategies.sync_config import SyncConfig
+from sparksplit.training.train_config import TrainConfig, Training, misfit
 
 SINGLE = "single"
 REFERENCES = 3

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from sparksplit.base.progress import Progress, say
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import Run
 
 START_SECONDS = 3.0

@@ -15,7 +15,7 @@ from sparksplit.comparison.analysis.runs import AnyRun, finished, timed
 from sparksplit.comparison.analysis.verdicts import level_at
 from sparksplit.comparison.answer.content import NO_ANSWER
 from sparksplit.comparison.answer.decide import answer
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Deciding, Epochs, Results
 from sparksplit.comparison.machine import machine
 from sparksplit.comparison.plan import Run
@@ -24,7 +24,7 @@ from sparksplit.comparison.tuning.record import Tuning
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.training import metrics, report
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 
 def results(

@@ -19,7 +19,7 @@ from sparksplit.base.progress import say
 from sparksplit.comparison import results as analysis
 from sparksplit.comparison.answer.needed import undecided
 from sparksplit.comparison.checks import check
-from sparksplit.comparison.config import CompareConfig, adds_seeds
+from sparksplit.comparison.compare_config import CompareConfig, adds_seeds
 from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan

@@ -28,7 +28,7 @@ from sparksplit.diagnosis.verdict import (
     verdict,
 )
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 _KNEE = 1.1
 """Numbers of readers count as equally fast if their time is within this factor of the fastest."""

@@ -13,7 +13,7 @@ from sparksplit.diagnosis import advice
 from sparksplit.diagnosis.measured import Measured
 from sparksplit.diagnosis.settings import compare_command, with_settings, written
 from sparksplit.diagnosis.verdict import Gain, Verdict, gain, typical, verdict
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 DIAGNOSIS = "diagnosis.json"
 COMMAND = "diagnose"

@@ -22,10 +22,10 @@ from sparksplit.diagnosis.settings import written
 from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import owned_by_rank
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import settled
 from sparksplit.training.run import threads
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

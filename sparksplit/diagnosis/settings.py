@@ -11,7 +11,7 @@ from sparksplit.base.config import merged, nested, parse
 from sparksplit.base.keys import keys_of
 from sparksplit.base.records import Json
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import TrainConfig, Training
+from sparksplit.training.train_config import TrainConfig, Training
 
 _SAFE = keys_of(TrainConfig, lambda mark: mark.safe)
 _OF_A_STRATEGY = {"strategy", "batch_size", "window", *keys_of(TrainConfig, lambda mark: mark.within)}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from hdfs_io import filesystem
 from hdfs_io.listing import is_hidden
-from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.predict_config import PredictConfig
 
 
 def folder_of(config: PredictConfig) -> str:

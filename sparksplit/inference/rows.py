@@ -16,16 +16,16 @@ from sparksplit.dataset.description import WEIGHT, LabelSpec, TensorSpec, Window
 from sparksplit.dataset.feature_spec import Feature
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import tasks
-from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.tasks import Facts, Job
 from sparksplit.inference.trained import TrainedModel
 from sparksplit.prepare import bad_rows, sources, windows_config
 from sparksplit.prepare.bad_rows import Limit
-from sparksplit.prepare.config import RULES, InputConfig
 from sparksplit.prepare.config_checks import check_missing
 from sparksplit.prepare.durations import written
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.passes.stored_passes import digest_now
+from sparksplit.prepare.preprocess_config import RULES, InputConfig
 from sparksplit.prepare.sources import Source
 from sparksplit.prepare.tables.failures import input_failures
 from sparksplit.spark.task_facts import facts_of

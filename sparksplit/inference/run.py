@@ -17,7 +17,7 @@ from sparksplit.base.options import Options
 from sparksplit.base.progress import spark_progress
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.inference import partition, scores, writer
-from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
 from sparksplit.inference.scores import MOST_CONFUSED, ClassScores, NumberScores, Scores
 from sparksplit.inference.tasks import Facts, Job

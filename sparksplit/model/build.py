@@ -28,7 +28,7 @@ from sparksplit.model.rates import WarmedUp
 from sparksplit.model.trying import counts_by_weight, losses_by_row, some_rows, sums_by_row
 
 if TYPE_CHECKING:
-    from sparksplit.model.config import ModelKeys, OptimizerConfig
+    from sparksplit.model.model_config import ModelKeys, OptimizerConfig
 
 
 def build_model(

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.base.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from sparksplit.model.config import ModelKeys
+    from sparksplit.model.model_config import ModelKeys
 
 _ABSTRACT = ("Optimizer", "LearningRateSchedule", "Loss")
 REFUSED = {

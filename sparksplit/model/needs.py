@@ -15,8 +15,8 @@ from sparksplit.base.errors import did_you_mean
 from sparksplit.model.builders import builder_text, models
 
 if TYPE_CHECKING:
-    from sparksplit.model.config import ModelKeys
     from sparksplit.model.description import DataDescription
+    from sparksplit.model.model_config import ModelKeys
 
 
 def _shape(data: DataDescription) -> tuple[int, ...] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from hdfs_io.errors import using
 from sparksplit.base.progress import Progress
 from sparksplit.operations import archives
-from sparksplit.operations.config import PackageConfig
+from sparksplit.operations.operations_config import PackageConfig
 
 _LINE = " \\\n    "
 

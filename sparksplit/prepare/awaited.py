@@ -11,8 +11,8 @@ from hdfs_io.listing import above, choices, expand, files_in
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.formats import PATHS, format_of
+from sparksplit.prepare.preprocess_config import InputConfig
 
 LOOK_SECONDS, LINE_SECONDS = 10.0, 600.0
 _UNFINISHED = re.compile(r"_temporary|.*\._COPYING_")

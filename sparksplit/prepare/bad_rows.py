@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from hdfs_io import filesystem
 from hdfs_io.errors import using
 from sparksplit.base.errors import InputError, SparksplitError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BadRow
 from sparksplit.prepare.tables.line_numbers import Lines, assigned, find_lines
 from sparksplit.spark.job_names import described

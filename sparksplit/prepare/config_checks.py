@@ -9,9 +9,9 @@ from sparksplit.base.config import Config
 from sparksplit.base.errors import InputError
 from sparksplit.base.keys import keys_of, mark_of
 from sparksplit.dataset.description import Description
-from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.cut_config import CutConfig, moment
 from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, table_name, users
+from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 
 AnyPreprocess = TypeVar("AnyPreprocess", bound=PreprocessConfig)
 

@@ -20,14 +20,14 @@ from sparksplit.dataset import labels
 from sparksplit.dataset.description import TOKENS
 from sparksplit.dataset.lane_files import LABEL, tensor_of
 from sparksplit.features import looks
-from sparksplit.features.config import FeatureConfig
 from sparksplit.features.encode import missing_value
+from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.features.table import Column
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.bad_rows import Limit, tally_of
-from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.passes.parse import keep_names, tensor_names, text_names
 from sparksplit.prepare.preprocess import fitted_before, open_rows, own_frame, own_source, session_for
+from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 from sparksplit.prepare.sample import SHOWN_ROWS, TASK_ROWS, Facts, Sample, facts, sampled
 from sparksplit.prepare.source import BadRow, Source
 from sparksplit.prepare.tables.line_numbers import assigned, find_lines

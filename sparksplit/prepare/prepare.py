@@ -30,7 +30,6 @@ from sparksplit.dataset.manifest import SPLITS, Manifest, SourceFacts, SplitFact
 from sparksplit.dataset.plan import Plan
 from sparksplit.prepare import bad_rows, windows_config
 from sparksplit.prepare.bad_rows import Limit
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.cut_config import dependent
 from sparksplit.prepare.passes import counts
 from sparksplit.prepare.passes.counts import Counts
@@ -43,6 +42,7 @@ from sparksplit.prepare.passes.numbering import ROWS
 from sparksplit.prepare.passes.parse import CONTENT, NUMBER, tensor_names, text_names
 from sparksplit.prepare.passes.shuffle import FILE, Place, Writing, final_name
 from sparksplit.prepare.passes.stored_passes import passes
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.prepare.source import Source
 from sparksplit.spark.batches import bounded_batches, rows_per_batch
 from sparksplit.spark.job_names import described

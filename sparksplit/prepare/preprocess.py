@@ -17,10 +17,10 @@ from sparksplit.dataset.fitted import Fitted, read_fitted
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.awaited import await_input
-from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.passes.stored_passes import digest_now
 from sparksplit.prepare.prepare import prepare
+from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 from sparksplit.prepare.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
 from sparksplit.prepare.tables.failures import input_failures
 from sparksplit.spark.application import called

@@ -21,7 +21,6 @@ from sparksplit.dataset import labels, row_ids
 from sparksplit.dataset.description import Description
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.dataset.manifest import SPLITS
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.passes.cut import Cut, outside
 from sparksplit.prepare.passes.cut_fit import fitted as fitted_cut
 from sparksplit.prepare.passes.identify import Identify
@@ -35,6 +34,7 @@ from sparksplit.prepare.passes.parse import (
     reader_of,
     to_batch,
 )
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.prepare.source import BadRow, BadRows, ParsedRows, Reader, Source
 from sparksplit.spark.batches import bounded_batches, partition_id, rows_per_batch
 

@@ -22,9 +22,9 @@ from sparksplit.dataset.description import TOKENS, Description, TensorSpec, Wind
 from sparksplit.dataset.manifest import SourceFile
 from sparksplit.features.missing_columns import there_are
 from sparksplit.features.table import TENSOR, Table
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.cut_config import By
+from sparksplit.prepare.preprocess_config import InputConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

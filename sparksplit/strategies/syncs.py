@@ -16,7 +16,7 @@ from sparksplit.strategies.slices import summed, takes_slices
 from sparksplit.strategies.state import averaged_state, counters
 
 if TYPE_CHECKING:
-    from sparksplit.strategies.config import SyncConfig
+    from sparksplit.strategies.sync_config import SyncConfig
 
 Array = npt.NDArray[Any]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sparksplit.dataset.description import Description
 from sparksplit.strategies.splits import BatchSplit, Split, owned_by_rank
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.train_config import TrainConfig
 
 _OFFSET = 4  # bytes for each value of a binary column, in Arrow's files
 

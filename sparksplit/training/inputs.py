@@ -19,9 +19,9 @@ from sparksplit.model.description import data_description
 from sparksplit.model.graphs import class_weights
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
-from sparksplit.training.config import TrainConfig, misfit
 from sparksplit.training.initial import Initial
 from sparksplit.training.stopping import watch_of
+from sparksplit.training.train_config import TrainConfig, misfit
 
 _ADDED = {
     "early_stop": None,

@@ -10,10 +10,10 @@ from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.rows.ledger import Seen
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
 from sparksplit.training.progress_record import EpochRecord, Progress, Values
 from sparksplit.training.record import LossScale, RunCollective, RunInit
+from sparksplit.training.train_config import TrainConfig
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ from sparksplit.training.spent import of_run
 if TYPE_CHECKING:
     from sparksplit.dataset.prepared import PreparedDataSet
     from sparksplit.strategies import Strategy
-    from sparksplit.training.config import TrainConfig
     from sparksplit.training.messages import NodeResult
+    from sparksplit.training.train_config import TrainConfig
 
 
 def diverged(epoch: int, step: int, loss: object, suspect: str | None) -> SparksplitError:

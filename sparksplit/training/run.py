@@ -21,7 +21,6 @@ from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import granted_cores
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import checkpoints, report
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
@@ -33,6 +32,7 @@ from sparksplit.training.recovery.going_on import going_on, told_how
 from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.spent import advice
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

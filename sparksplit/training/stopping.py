@@ -15,8 +15,8 @@ from sparksplit.training.record import Best, StoppedEarly
 
 if TYPE_CHECKING:
     from sparksplit.dataset.manifest import Manifest
-    from sparksplit.training.config import EarlyStopConfig, TrainConfig
     from sparksplit.training.progress_record import Progress
+    from sparksplit.training.train_config import EarlyStopConfig, TrainConfig
 
 
 @dataclass(frozen=True)

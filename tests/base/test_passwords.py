@@ -9,7 +9,7 @@ import pytest
 from sparksplit.base.config import load
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.passwords import has_password, keys_with_passwords
-from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import diagnose_plan as plan
 from sparksplit.diagnosis.preprocess.parts import loss, parts_of
 from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, troubles_of
-from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from tests.diagnosis.preprocess.tables import stage
 
 

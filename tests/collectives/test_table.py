@@ -14,8 +14,8 @@ from sparksplit.base.user_functions import FunctionError, source_of
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.collectives import COLLECTIVES, Alone, join
 from sparksplit.dataset.arrays import from_arrays
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.main import connect
+from sparksplit.training.train_config import TrainConfig
 from tests.comparison.comparisons import compared
 from tests.training.runs import MODELS, run
 

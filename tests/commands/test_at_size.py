@@ -18,9 +18,9 @@ from sparksplit.dataset import plan, row_ids
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 from sparksplit.prepare import prepare
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.passes import numbering
 from sparksplit.prepare.passes import stored_passes as passes
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import open_source
 from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.preprocessing import run

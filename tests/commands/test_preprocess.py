@@ -27,9 +27,9 @@ from sparksplit.dataset.description import FittedPreprocessing
 from sparksplit.dataset.manifest import SPLITS, Manifest, SourceFacts
 from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
 from sparksplit.prepare import preprocess
-from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.config_checks import check
 from sparksplit.prepare.passes.cut import Cut
+from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 from sparksplit.prepare.sources import open_source, open_with_spark, raw_digest
 from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.preprocessing import CSV, run

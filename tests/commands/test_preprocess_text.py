@@ -16,8 +16,8 @@ from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess
 from sparksplit.dataset.description import UNKNOWN
 from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.passes.identify import identified
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import open_source, text, text_tokens
 from sparksplit.prepare.sources.raw import raw_rows
 from tests.commands.texts import sentences

@@ -18,8 +18,8 @@ from sparksplit import PreparedDataSet
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import Windows
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.dry_run import dry_run
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 WINDOW, HORIZON, HOUR = 6, 3, timedelta(hours=1)
 SECTION = {"window": WINDOW, "horizon": HORIZON, "by": ["station"], "order": "hour"}

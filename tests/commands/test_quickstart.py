@@ -12,7 +12,7 @@ import pytest
 from sparksplit.base.config import load
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import compare, quickstart
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
 
 

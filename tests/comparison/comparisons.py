@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sparksplit.base.config import parse
 from sparksplit.base.options import Options
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.run import compare
 
 STRATEGIES = [

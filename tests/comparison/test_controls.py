@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.config import parse
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.controls import controls, rows_of_update
 from sparksplit.comparison.plan import plan
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 OUTER = {"strategy": "local", "sync": {"every": 8, "outer": "nesterov"}}
 

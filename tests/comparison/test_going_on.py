@@ -10,7 +10,7 @@ import pytest
 from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, NotStarted, Passing
 from sparksplit.comparison import run
 from sparksplit.comparison.checks import check
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.record import Measured
 from sparksplit.comparison.run import _Comparison, _Work

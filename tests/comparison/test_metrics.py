@@ -6,7 +6,7 @@ import pytest
 
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.results import deciding
 from sparksplit.dataset.description import LabelSpec

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.keys import unhashed
-from sparksplit.comparison.config import CompareConfig, adds_seeds
+from sparksplit.comparison.compare_config import CompareConfig, adds_seeds
 from sparksplit.comparison.plan import epochs, label, plan
 from sparksplit.strategies import STRATEGIES
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 import pytest
 
 from sparksplit.base.config import parse
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.progress import START_SECONDS, ComparisonDisplay, Pace, duration, estimate
 from sparksplit.comparison.tuning.tries import tries

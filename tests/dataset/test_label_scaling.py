@@ -13,8 +13,8 @@ from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.description import Description, LabelSpec, TensorSpec
 from sparksplit.dataset.lane_files import OF_LABEL, Layout, fit, fit_label
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.config_checks import check
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 NUMBER = LabelSpec(dtype="float32", kind="number")
 numbers = st.integers(-(2**20), 2**20).map(lambda number: number / 64)

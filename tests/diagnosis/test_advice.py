@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.keys import unhashed
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.diagnosis import advice, record
 from sparksplit.diagnosis.measured import Measured, Readers, Tried
 from sparksplit.diagnosis.settings import compare_command, with_settings
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 from tests.diagnosis.pipelines import Pipeline, facts
 
 

@@ -13,7 +13,7 @@ from sparksplit.base.config import load
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.diagnosis import apply
 from sparksplit.diagnosis.apply import ConfigFile
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 TEXT = """# Ours.
 data: prepared  # of today

@@ -13,8 +13,8 @@ from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
 from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
 from sparksplit.diagnosis.record import Advice, Diagnosis
 from sparksplit.diagnosis.verdict import Gain
-from sparksplit.prepare.config import PreprocessConfig
-from sparksplit.training.config import TrainConfig
+from sparksplit.prepare.preprocess_config import PreprocessConfig
+from sparksplit.training.train_config import TrainConfig
 from tests.diagnosis.preprocess.made_up import preparation
 
 FACTS = Facts(

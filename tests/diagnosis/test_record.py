@@ -13,7 +13,7 @@ from sparksplit.base.config import load, parse
 from sparksplit.diagnosis import advice, record, text
 from sparksplit.diagnosis.measured import Failed, Measured, Readers, Tried
 from sparksplit.diagnosis.record import Diagnosis
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 from tests.diagnosis.pipelines import Pipeline
 
 SLOW = Pipeline(reading=3, transform=0.5)

@@ -12,7 +12,7 @@ from sparksplit.base.errors import ConfigError, NodeFailed
 from sparksplit.diagnosis.measured import VARIANTS, Measured
 from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.run import diagnose
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 OWN = str(Path(__file__).with_name("transforms.py"))
 SHORT = Effort(

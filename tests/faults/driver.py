@@ -8,8 +8,8 @@ from pathlib import Path
 from sparksplit.base.config import parse
 from sparksplit.base.errors import SparksplitError, exit_status
 from sparksplit.base.options import Options
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
+from sparksplit.training.train_config import TrainConfig
 from tests.forked import Zygote, nodes_of
 
 KEYS = {

@@ -17,8 +17,8 @@ from hdfs_io import filesystem, lease
 from sparksplit.commands.predict import COMMAND as PREDICT
 from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.train import COMMAND as TRAIN
-from sparksplit.operations.config import PackageConfig
 from sparksplit.operations.devices.record import DevicesRecord
+from sparksplit.operations.operations_config import PackageConfig
 from sparksplit.operations.package import package
 from sparksplit.training import checkpoints
 from tests.faults.two_drivers import contents

@@ -19,7 +19,7 @@ from sparksplit.dataset.description import (
     TensorSpec,
     Windows,
 )
-from sparksplit.inference.config import PredictConfig
+from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import PreparedRows, RawRows
 from sparksplit.inference.trained import TrainedModel
 from sparksplit.prepare.passes.parse import parse as parsed

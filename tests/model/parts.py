@@ -8,7 +8,7 @@ from sparksplit.dataset.description import Description, FittedPreprocessing, Lab
 from sparksplit.model import build
 from sparksplit.model.description import data_description
 from sparksplit.model.graphs.inputs import Inputs
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 CLASSES = LabelSpec(dtype="int64", classes=["a", "b", "c"])
 TWO = LabelSpec(dtype="int64", classes=["no", "yes"])

@@ -11,7 +11,7 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.model import keras_names
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 
 def config(**keys: Any) -> TrainConfig:
@@ -121,7 +121,7 @@ def test_a_keras_that_is_written_otherwise_refuses_nothing(monkeypatch: pytest.M
 def test_neither_keras_nor_tensorflow_is_imported() -> None:
     code = (
         "import sys; from sparksplit.model import keras_names as names;"
-        "from sparksplit.training.config import TrainConfig as T;"
+        "from sparksplit.training.train_config import TrainConfig as T;"
         "from sparksplit.base.config import parse;"
         "names.check(parse(T, dict(data='d', output='o', loss='mse', metrics=['AUC'])), {});"
         "print({'keras', 'tensorflow'} & set(sys.modules))"

@@ -11,7 +11,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.model.builders import models
 from sparksplit.model.description import DataDescription
 from sparksplit.model.needs import check
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 MIXED = {"numbers": (3,), "town": (), "words": (8,)}
 DATA = {

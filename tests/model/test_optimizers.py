@@ -12,7 +12,7 @@ import tensorflow as tf
 from sparksplit.collectives import Alone
 from sparksplit.model import build, keras_names
 from sparksplit.model.optimizers import averages, calls
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
 from sparksplit.training.node.compiled import averages as on_node
 from sparksplit.training.node.compiled.step import Step

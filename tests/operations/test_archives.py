@@ -17,7 +17,7 @@ import pytest
 from sparksplit.base.errors import UsageError
 from sparksplit.base.version import __version__
 from sparksplit.operations import archives
-from sparksplit.operations.config import PackageConfig
+from sparksplit.operations.operations_config import PackageConfig
 from sparksplit.operations.package import command, package
 
 

@@ -10,7 +10,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.base.options import Options
 from sparksplit.prepare import awaited, preprocess
-from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.prepare.bad_rows import Limit, Tally, left_out, said, tally_of, write_part
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import BadRow
 from tests.disks import small_disk
 

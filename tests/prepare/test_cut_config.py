@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.config_checks import check
 from sparksplit.prepare.cut_config import CutConfig, dependent, moment
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 CSV = {"format": "csv", "path": "rows.csv"}
 

@@ -12,11 +12,11 @@ import pytest
 
 from sparksplit.dataset.description import UNKNOWN, Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.features import looks
-from sparksplit.features.config import FeatureConfig
+from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.features.table import table_of
 from sparksplit.prepare import dry_run, sample
-from sparksplit.prepare.config import InputConfig, PreprocessConfig
 from sparksplit.prepare.passes.parse import LABEL, PART, parsed_schema, to_batch
+from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 from sparksplit.prepare.sample import Facts, Sample
 from sparksplit.prepare.source import BadRow, ParsedRows
 from sparksplit.prepare.sources import Source

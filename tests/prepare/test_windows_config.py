@@ -15,13 +15,13 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.description import Windows
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.config_checks import check, effective
 from sparksplit.prepare.durations import duration, written
 from sparksplit.prepare.passes.counts import left_between
 from sparksplit.prepare.passes.cut import TEST, TRAIN, VALIDATION, Cut
 from sparksplit.prepare.passes.identify import Identified
 from sparksplit.prepare.passes.parse import CUT
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.prepare.windows_config import said
 
 SERIES = {"window": 4, "horizon": 2, "order": "date"}

@@ -13,8 +13,8 @@ from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.strategies import slices
-from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.slices import no_rows, rounded, summed, takes_slices, used_rows, wants_slices
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads

@@ -6,8 +6,8 @@ import pytest
 import tensorflow as tf
 
 from sparksplit.collectives import Alone
-from sparksplit.strategies.config import SyncConfig
 from sparksplit.strategies.state import averaged_state, constants, counters
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
 from sparksplit.training.node.compiled.step import Step
 from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error

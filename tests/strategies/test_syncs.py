@@ -8,7 +8,7 @@ import tensorflow as tf
 from sparksplit.base.errors import PeerLost
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, RoundSync, StepSync
 from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads

@@ -10,8 +10,8 @@ from sparksplit.base.config import parse
 from sparksplit.dataset.lane_files import Layout
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff.receiver import _SpoolFile
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.disks import spooled
+from sparksplit.training.train_config import TrainConfig
 
 
 def config(data: Path, **keys: object) -> TrainConfig:

@@ -9,10 +9,10 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.arrays import from_arrays
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.initial import Initial
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
+from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.outputs import begun
 
 

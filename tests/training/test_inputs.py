@@ -7,9 +7,9 @@ from hdfs_io.publish import Output
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError, UsageError
 from sparksplit.dataset.arrays import from_arrays
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
+from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.outputs import begun
 
 

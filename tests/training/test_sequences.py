@@ -15,8 +15,8 @@ from sparksplit.dataset.description import Description, FittedPreprocessing, Lab
 from sparksplit.model import build
 from sparksplit.model.description import data_description
 from sparksplit.model.graphs.inputs import Inputs
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.run import train
+from sparksplit.training.train_config import TrainConfig
 
 LSTM = {"build": "lstm", "params": {"units": [8]}}
 

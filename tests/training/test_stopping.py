@@ -15,11 +15,11 @@ from sparksplit.base.keys import unhashed
 from sparksplit.dataset.description import LabelSpec
 from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, check_rounds
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.record import Best, StoppedEarly
 from sparksplit.training.stopping import Watch, best_of, stopped_early, watch_of
+from sparksplit.training.train_config import TrainConfig
 from tests.training.records import epoch
 
 VALUES = st.lists(st.floats(allow_subnormal=False), min_size=1, max_size=30)

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from sparksplit.base.config import merged, nested
-from sparksplit.comparison.config import TuneConfig
+from sparksplit.comparison.compare_config import TuneConfig
 from sparksplit.comparison.numbers import compact
 from sparksplit.strategies import STRATEGIES, Strategy
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 RATE = "optimizer.learning_rate"
 AROUND = 10.0

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from sparksplit.base.config import Origin, merged, nested, parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.comparison.config import CompareConfig, TuneConfig
+from sparksplit.comparison.compare_config import CompareConfig, TuneConfig
 from sparksplit.comparison.numbers import compact
 from sparksplit.comparison.plan import Run
 from sparksplit.comparison.tuning.space import Values, tried
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import check_names
+from sparksplit.training.train_config import TrainConfig
 
 _TRY_SEED = 2_000_000
 """Distance of the tries' seeds from the compared seeds. The references' seeds lie between them."""

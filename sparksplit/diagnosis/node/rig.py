@@ -18,11 +18,11 @@ from sparksplit.rows import order
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.feed import Feed, RowSource
 from sparksplit.strategies import find
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.feeds import Feeds
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.schedule import Schedule
 from sparksplit.training.report import diverged
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

@@ -18,12 +18,12 @@ from sparksplit.diagnosis.node.handed import handed_rows
 from sparksplit.diagnosis.node.runner import Runner, Variant
 from sparksplit.diagnosis.settings import with_settings
 from sparksplit.strategies import find
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
 from sparksplit.training.progress_record import Progress
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

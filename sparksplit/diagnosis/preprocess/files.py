@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hdfs_io.listing import find
 from sparksplit.diagnosis.preprocess.record import Files
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.preprocess_config import InputConfig
 
 _COMPRESSED = (".gz", ".snappy", ".zst", ".deflate", ".lz4")
 """The name endings of text files that are compressed as one stream."""

@@ -27,8 +27,8 @@ from sparksplit.diagnosis.record import Advice
 from sparksplit.diagnosis.settings import written
 from sparksplit.diagnosis.verdict import LEAST, gain
 from sparksplit.prepare import config_checks
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.preprocess import preprocess, session_for
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.spark.batches import settings
 from sparksplit.spark.session import spark_errors
 

@@ -17,8 +17,8 @@ from sparksplit.comparison.numbers import percent, size
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, kept_bytes, loss
 from sparksplit.diagnosis.preprocess.record import KINDS, Files, Kind, Part, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.formats import format_of
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.prepare.source import RANGE_BYTES
 
 NAMED = 0.1

@@ -9,7 +9,7 @@ from sparksplit.base.errors import did_you_mean
 from sparksplit.dataset.manifest import Manifest
 
 if TYPE_CHECKING:
-    from sparksplit.model.config import ModelKeys
+    from sparksplit.model.model_config import ModelKeys
 
 _KEY = "class_weights"
 

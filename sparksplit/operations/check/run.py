@@ -17,7 +17,7 @@ from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.cluster import requirements
 from sparksplit.operations.check import judge, probe
 from sparksplit.operations.check.facts import Facts
-from sparksplit.operations.config import CheckConfig
+from sparksplit.operations.operations_config import CheckConfig
 from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_MODULE, NO_PYTHON, spark_reason

@@ -19,18 +19,18 @@ from sparksplit.base.progress import say
 from sparksplit.base.records import Json, JsonObject
 from sparksplit.base.version import __version__
 from sparksplit.cluster import requirements
-from sparksplit.operations.config import DevicesConfig
 from sparksplit.operations.devices.ask import look
 from sparksplit.operations.devices.host import cpu
 from sparksplit.operations.devices.record import COMMAND, DEVICES, DevicesRecord
+from sparksplit.operations.operations_config import DevicesConfig
 from sparksplit.spark.executors import slots_of
 from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_MODULE, spark_reason
 from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.spark.waiting import Patience
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,11 +15,11 @@ from sparksplit.dataset import row_ids
 from sparksplit.dataset.labels import MAX_CLASSES, check_number_of_labels, classified, parsed_numbers, wide
 from sparksplit.dataset.lane_files import CHANGED, LABEL
 from sparksplit.dataset.manifest import SPLITS, Manifest
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.passes.cut import Cut
 from sparksplit.prepare.passes.identify import Identified, Identify
 from sparksplit.prepare.passes.numbering import ROWS
 from sparksplit.prepare.passes.parse import SPLIT
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.prepare.source import Source
 from sparksplit.spark.job_names import described
 

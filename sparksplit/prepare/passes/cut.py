@@ -21,7 +21,7 @@ from sparksplit.dataset.manifest import SPLITS
 from sparksplit.prepare.cut_config import By, moment
 
 if TYPE_CHECKING:
-    from sparksplit.prepare.config import PreprocessConfig
+    from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 TRAIN, VALIDATION, TEST = (np.int32(place) for place in range(len(SPLITS)))
 F64 = npt.NDArray[np.float64]

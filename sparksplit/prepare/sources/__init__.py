@@ -20,11 +20,11 @@ from hdfs_io.listing import expand, files_in, find, is_hidden
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import WEIGHT, Description
-from sparksplit.features.config import Features
-from sparksplit.prepare.config import InputConfig
+from sparksplit.features.feature_config import Features
 from sparksplit.prepare.config_checks import check_apart, check_input
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.formats import PATHS, format_of
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BadRow, FileSource, ParsedRows, Source, Task
 from sparksplit.prepare.sources import contents, snappy
 from sparksplit.prepare.sources.windows import WindowSource

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.cells import Cells, split
 from sparksplit.prepare.tables.csv_lines import LINE
 from sparksplit.prepare.tables.folders import EVERY_FOLDER

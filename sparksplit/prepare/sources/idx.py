@@ -18,8 +18,8 @@ from sparksplit.base.reading import read_exactly
 from sparksplit.dataset.description import Description, TensorSpec
 from sparksplit.dataset.labels import rounded
 from sparksplit.dataset.manifest import SourceFile
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.config_checks import check_input
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import (
     BATCH_BYTES,
     GZIP_ERRORS,

@@ -21,7 +21,7 @@ from hdfs_io.filesystem import FileFacts
 from hdfs_io.listing import Found
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import TensorSpec
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables import same_columns
 from sparksplit.prepare.tables.folders import EVERY_FOLDER
 from sparksplit.prepare.tables.raw_frame import RawFrame

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.cells import short
 from sparksplit.prepare.tables.folders import EVERY_FOLDER
 from sparksplit.prepare.tables.line_numbers import ROW_TEXT, line_mark_sql

@@ -19,8 +19,8 @@ import numpy.typing as npt
 from sparksplit.base.errors import InputError, UsageError
 from sparksplit.dataset.description import TOKENS, Description, TensorSpec
 from sparksplit.dataset.manifest import SPLITS, SourceFile
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.config_checks import check_apart, check_input
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BATCH_BYTES, BadRow, FileSource, ParsedRows, Task, input_files
 from sparksplit.prepare.sources import contents, text_tokens
 from sparksplit.prepare.sources.text_tokens import Encoder, Range

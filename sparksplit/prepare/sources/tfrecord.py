@@ -23,7 +23,7 @@ import pyarrow as pa
 from hdfs_io import filesystem
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BATCH_BYTES, GZIP_ERRORS, GZIP_MAGIC, gzip_problem
 from sparksplit.prepare.sources.examples import Feature, columns, features_of
 from sparksplit.prepare.tables.folders import EVERY_FOLDER

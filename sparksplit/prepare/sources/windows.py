@@ -21,10 +21,10 @@ from sparksplit.dataset.labels import rounded
 from sparksplit.dataset.lane_files import tensor_of
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.features.missing_columns import there_are
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.durations import duration
 from sparksplit.prepare.passes.parse import BAD, CUT, PART, keep_names, parse, tensor_names
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BATCH_BYTES, BadRow, BadRows, ParsedRows, Reader, Source
 from sparksplit.prepare.sources.window_places import Piece, Rule, find, keep
 from sparksplit.prepare.tables.columns import DataFrameSource, _column

@@ -18,12 +18,12 @@ from sparksplit.base.config import Config
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import WEIGHT, Description, TensorSpec
 from sparksplit.dataset.manifest import SourceFile
-from sparksplit.features.config import FeatureConfig, Features
+from sparksplit.features.feature_config import FeatureConfig, Features
 from sparksplit.features.missing_columns import delimiter_hint, there_are
 from sparksplit.features.table import Table, check_named, is_mixed, table_like, table_of
-from sparksplit.prepare.config import DataFrameInput, InputConfig
 from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.cut_config import CutConfig
+from sparksplit.prepare.preprocess_config import DataFrameInput, InputConfig
 from sparksplit.prepare.source import Reader, Source, check_kept, in_trained_order, labelled_like
 from sparksplit.prepare.tables.cells import number_problem, short
 from sparksplit.prepare.tables.column_rows import ColumnReader

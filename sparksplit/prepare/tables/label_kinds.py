@@ -14,7 +14,7 @@ from sparksplit.prepare.tables.selection import PLACE, by_place
 
 if TYPE_CHECKING:
     from sparksplit.base.errors import ConfigError
-    from sparksplit.prepare.config import InputConfig
+    from sparksplit.prepare.preprocess_config import InputConfig
 
 WHOLE = ("boolean", "tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*WHOLE, "float", "double")

@@ -18,7 +18,7 @@ import pyarrow as pa
 from hdfs_io import filesystem
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables import unlike_files
 from sparksplit.prepare.tables.failures import is_sparks, problem, said
 from sparksplit.prepare.tables.folders import EVERY_FOLDER

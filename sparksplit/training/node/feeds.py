@@ -15,8 +15,8 @@ from sparksplit.rows.feed import Feed, LanesOf, RowSource
 from sparksplit.rows.unfit import Fit
 from sparksplit.strategies.splits import Split
 from sparksplit.strategies.syncs import Sync
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.process import Process
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

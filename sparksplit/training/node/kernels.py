@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 _LONGEST = 300
 _REASONS = (

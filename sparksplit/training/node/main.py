@@ -13,12 +13,12 @@ from sparksplit.cluster import Member
 from sparksplit.collectives import Collective, join
 from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.rows.feed import RowSource
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
+from sparksplit.training.train_config import TrainConfig
 
 
 def work(member: Member) -> JsonObject:

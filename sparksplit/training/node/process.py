@@ -19,9 +19,9 @@ from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import by_id
 from sparksplit.strategies import Strategy, find
 from sparksplit.training import report
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import Payload
 from sparksplit.training.record import RunInit
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sparksplit.base.errors import InputError, Passing, RunError, SparksplitError
 from sparksplit.spark.jvm import limited
 from sparksplit.training import checkpoints
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

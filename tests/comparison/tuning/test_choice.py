@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.config import parse
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.numbers import compact
 from sparksplit.comparison.plan import plan

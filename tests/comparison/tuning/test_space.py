@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.config import nested, parse
-from sparksplit.comparison.config import TuneConfig
+from sparksplit.comparison.compare_config import TuneConfig
 from sparksplit.comparison.tuning.space import Range, called, extremes, points, ranges, tried, value_at
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 RATE = "optimizer.learning_rate"
 

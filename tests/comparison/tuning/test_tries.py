@@ -6,7 +6,7 @@ import pytest
 
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.comparison.config import CompareConfig
+from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.tuning.tries import tries, tuned, with_values
 

@@ -15,7 +15,7 @@ from sparksplit.diagnosis.preprocess.parts import parts_of
 from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
 from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.stages import Stage
-from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 
 def files(folder: Path, rows: Sequence[int]) -> Path:

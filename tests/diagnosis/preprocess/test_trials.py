@@ -15,7 +15,7 @@ from sparksplit.diagnosis.preprocess import run
 from sparksplit.diagnosis.preprocess.record import Trouble
 from sparksplit.diagnosis.preprocess.run import Prepared, Trials, is_cold
 from sparksplit.diagnosis.preprocess.stages import Stage
-from sparksplit.prepare.config import PreprocessConfig
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 SPARK: Any = None
 FASTER = Trouble(kind="few", parts=["write"], seconds=4.0, why="", help=["file_size"], settings={"file_size": 4096})

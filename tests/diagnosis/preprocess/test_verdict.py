@@ -15,7 +15,7 @@ from sparksplit.diagnosis.preprocess.parts import parts_of
 from sparksplit.diagnosis.preprocess.record import Files, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage, Task
 from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, sentence, troubles_of
-from sparksplit.prepare.config import InputConfig, PreprocessConfig
+from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 from tests.diagnosis.preprocess.tables import after, stage
 
 FILES = Files(files=8, bytes=8 << 20, largest="/raw/large.csv.gz", largest_bytes=1 << 20, whole=8)

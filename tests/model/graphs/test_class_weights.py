@@ -8,7 +8,7 @@ from sparksplit.base.config import load
 from sparksplit.base.errors import ConfigError
 from sparksplit.dataset.description import LabelSpec
 from sparksplit.model.graphs import class_weights
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 LATE = LabelSpec(dtype="int64", classes=["no", "yes"])
 DIGITS = LabelSpec(dtype="int64", classes=["0", "1", "7"])

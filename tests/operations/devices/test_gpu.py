@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.operations.config import DevicesConfig
 from sparksplit.operations.devices import run
 from sparksplit.operations.devices.ask import look
+from sparksplit.operations.operations_config import DevicesConfig
 
 
 def test_tensorflow_tells_the_kernels_of_an_operation():

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from sparksplit.base.errors import ConfigError, InputError
-from sparksplit.operations.config import DevicesConfig
 from sparksplit.operations.devices import run, table
 from sparksplit.operations.devices.record import (
     Copy,
@@ -27,6 +26,7 @@ from sparksplit.operations.devices.record import (
     TensorFlow,
     TrainingStep,
 )
+from sparksplit.operations.operations_config import DevicesConfig
 
 CPU = Cpu(
     model="EPYC",

@@ -12,10 +12,10 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.manifest import SPLITS
-from sparksplit.prepare.config import PreprocessConfig
 from sparksplit.prepare.cut_config import By
 from sparksplit.prepare.passes.cut import TEST, TRAIN, VALIDATION, Cut, Strata
 from sparksplit.prepare.passes.cut_fit import Times, pick, ranks
+from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 ROWS, KNOWN = 200_000, 0.7
 

@@ -9,8 +9,8 @@ from pyspark.sql import SparkSession
 
 from sparksplit.base.config import parse as parse_config
 from sparksplit.prepare import bad_rows
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.passes.parse import parse
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import BadRow, Source, open_with_spark
 
 

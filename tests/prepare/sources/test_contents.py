@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import check_paths, contents
 
 TEXT = "x,y\n1,0\n2,1\n"

@@ -17,11 +17,11 @@ from pyspark.sql import SparkSession
 from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
-from sparksplit.features.config import FeatureConfig
+from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.prepare import bad_rows
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.passes.parse import parse
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import BadRow, Source, open_with_spark
 from sparksplit.prepare.tables.columns import DataFrameSource
 from sparksplit.prepare.tables.failures import input_failures

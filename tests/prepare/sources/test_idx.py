@@ -11,7 +11,7 @@ import pytest
 
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import BadRow, ParsedRows, Source, Task, idx, open_source
 from tests.prepare.idx_files import CODES, digits, write_folder
 from tests.prepare.idx_files import idx as idx_bytes

@@ -13,8 +13,8 @@ from PIL import ExifTags, Image, ImageOps
 from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import Description, FittedPreprocessing
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.passes.parse import parse
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import turned_like
 from sparksplit.prepare.sources.images import Decoder
 from tests.prepare.sources.raw_columns import bad_of, source

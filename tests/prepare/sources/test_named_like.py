@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from sparksplit.dataset.description import Description, FittedPreprocessing
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import labelled_by, named_like, nulls_like
 from sparksplit.prepare.tables.raw_frame import RawFrame
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import check_paths
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import input_files
 from sparksplit.prepare.sources import raw_digest
 from tests.prepare.idx_files import digits, write_folder

@@ -21,7 +21,7 @@ from sparksplit.dataset.description import (
     LabelSpec,
     TensorSpec,
 )
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import labelled_like
 from sparksplit.prepare.sources import ParsedRows, open_source, text, text_tokens
 from sparksplit.prepare.sources.text import TextSource

@@ -20,10 +20,10 @@ from hdfs_io.listing import find, folder_values
 from sparksplit.base.config import parse as parse_config
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.dataset.feature_spec import Category, Number
-from sparksplit.features.config import FeatureConfig
-from sparksplit.prepare.config import InputConfig
+from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.passes.parse import parse
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import Source, open_with_spark
 from sparksplit.prepare.tables.folders import are_whole
 from tests.prepare.tfrecords import example, write

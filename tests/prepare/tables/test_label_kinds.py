@@ -10,7 +10,7 @@ from pyspark.ml.feature import StringIndexer
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.prepare.config import InputConfig
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.cells import Cells
 from sparksplit.prepare.tables.label_kinds import is_number, kind_of_label, settled
 from sparksplit.prepare.tables.raw_frame import RawFrame

@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from sparksplit.base.config import parse as parse_config
 from sparksplit.base.errors import InputError
 from sparksplit.prepare import bad_rows
-from sparksplit.prepare.config import InputConfig
 from sparksplit.prepare.passes.parse import parse
+from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.readers import read
 from tests.commands.preprocessing import run
 from tests.prepare.sources.raw_columns import bad_of, rows_of, source

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
-from sparksplit.features.config import FeatureConfig
+from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.features.table import Column, Table
 from sparksplit.prepare.tables.selection import _good
 from sparksplit.prepare.tables.table_rows import TableReader

@@ -13,8 +13,8 @@ from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import Description, FittedPreprocessing
 from sparksplit.dataset.feature_spec import Category, Number
 from sparksplit.dataset.lane_files import tensor_of
-from sparksplit.features.config import FeatureConfig, Features
 from sparksplit.features.encoder import encoder_of
+from sparksplit.features.feature_config import FeatureConfig, Features
 from sparksplit.features.table import Table, check_named, is_mixed, table_like, table_of
 from sparksplit.prepare.tables.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 

@@ -60,7 +60,7 @@ def test_a_session_without_a_package_is_told_what_to_add(tmp_path):
     """In a session of its own: other tests bring the package to the one that tests share."""
     (tmp_path / "a.avro").write_bytes(b"Obj")
     code = f"""
-    from sparksplit.prepare.config import InputConfig
+    from sparksplit.prepare.preprocess_config import InputConfig
     from sparksplit.prepare.sources import open_with_spark
     open_with_spark(spark, InputConfig(format="avro", path="{tmp_path}/a.avro", label="y"))
 """

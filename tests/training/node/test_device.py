@@ -9,7 +9,7 @@ import pytest
 LOOK = """
 import json, os, sys
 from sparksplit.base.config import parse
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 from sparksplit.training.node.main import configure
 configure(parse(TrainConfig, json.loads(sys.argv[1])), 1)
 import numpy as np
@@ -17,7 +17,7 @@ import tensorflow as tf
 from tests.training.node.test_mixed import chunks, model_of, step_of
 from sparksplit.collectives import Alone
 from sparksplit.strategies.syncs import StepSync
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 dtype = json.loads(sys.argv[1])["dtype"]
 collective, model = Alone(), model_of(dtype)
 step, _ = step_of(model, dtype, StepSync(collective, SyncConfig()), collective)

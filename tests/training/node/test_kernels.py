@@ -9,11 +9,11 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.compiled.step import Step
 from sparksplit.training.node.kernels import naming_keys
+from sparksplit.training.train_config import TrainConfig
 from tests.nodes import in_threads
 from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 

@@ -11,11 +11,11 @@ from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.model import build
 from sparksplit.model.floats import outputs_of, set_floats
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.compiled.step import Step
 from sparksplit.training.node.state import assign, named
+from sparksplit.training.train_config import TrainConfig
 from tests.nodes import in_threads
 from tests.training.node.steps import FEATURES, chunk_of, inputs_of, rows, squared_error
 

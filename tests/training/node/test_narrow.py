@@ -8,7 +8,7 @@ import tensorflow as tf
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.collectives.virtual import Stage, VirtualCollective
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training import checkpoints
 from sparksplit.training.node.compiled.step import Step

@@ -17,7 +17,7 @@ from sparksplit.model.graphs.weights import Weights
 from sparksplit.model.metrics import Auc, ByClass
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads

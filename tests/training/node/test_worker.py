@@ -16,12 +16,12 @@ from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit
 from sparksplit.training import report
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.messages import NodeResult
 from sparksplit.training.node import worker as node_worker
 from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
 from sparksplit.training.progress_record import Progress, Resumed
+from sparksplit.training.train_config import TrainConfig
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Counting, Member, Rows, Together, payload
 

@@ -12,11 +12,11 @@ from sparksplit import cluster
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError, exit_status
 from sparksplit.training import run
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.recovery import attempts, restarts
 from sparksplit.training.recovery.going_on import told_how
 from sparksplit.training.run import _Run
+from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.leases import seize
 
 

@@ -14,12 +14,12 @@ from sparksplit.cluster import requirements
 from sparksplit.spark import executors
 from sparksplit.spark import jvm as limits
 from sparksplit.training import run
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts, missing
 from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.run import _Run
+from sparksplit.training.train_config import TrainConfig
 from tests.jvm import gateway, jvm
 from tests.training.runs import describe
 

@@ -12,10 +12,10 @@ from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import checkpoints
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery.going_on import going_on, told_how
+from sparksplit.training.train_config import TrainConfig
 
 DECIDED = {
     "the same command": ({}, {}, "resume"),

@@ -21,8 +21,8 @@ from sparksplit.operations.devices.summary import Event, Kernel, Node
 from sparksplit.rows.chunks import Chunk
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import TrainConfig
 from sparksplit.training.node.main import configure
+from sparksplit.training.train_config import TrainConfig
 
 UPDATES = 10
 """Updates in one call, as in a run, if the rows for this many updates fit into CHUNK_BYTES."""

@@ -13,7 +13,7 @@ from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.graphs.weights import Weights
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.node.compiled.accumulated import accumulated
 from sparksplit.training.node.compiled.step import Step

@@ -8,7 +8,7 @@ from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
 from sparksplit.dataset.description import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
 from sparksplit.model.graphs.inputs import Inputs
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import StepSync
 from sparksplit.training.node.compiled.step import Step
 from tests.nodes import in_threads

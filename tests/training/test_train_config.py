@@ -3,7 +3,7 @@ import pytest
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training.config import TrainConfig
+from sparksplit.training.train_config import TrainConfig
 
 LEAST = {"data": "d", "output": "o"}
 

@@ -13,12 +13,12 @@ from sparksplit.base.keys import SAFE, Mark
 from sparksplit.base.user_functions import is_own
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
-from sparksplit.model.config import ModelConfig, OptimizerConfig
+from sparksplit.model.model_config import ModelConfig, OptimizerConfig
 from sparksplit.network.listening import Network, check_bind, parse_ports
-from sparksplit.prepare.config import Paths
+from sparksplit.prepare.preprocess_config import Paths
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.strategies import STRATEGIES, Strategy
-from sparksplit.strategies.config import SyncConfig
+from sparksplit.strategies.sync_config import SyncConfig
 
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 

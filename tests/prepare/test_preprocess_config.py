@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.keys import mark_of
-from sparksplit.prepare.config import DataFrameInput, InputConfig, PreprocessConfig
 from sparksplit.prepare.config_checks import check, check_input
 from sparksplit.prepare.formats import DATAFRAME, FORMATS, users
+from sparksplit.prepare.preprocess_config import DataFrameInput, InputConfig, PreprocessConfig
 
 VALUES: dict[str, Any] = {"path": "x", "label": None, "dtype": "float32", "shape": [2]}
 """Of keys whose default is no value that can be given, or is none that goes with every format."""

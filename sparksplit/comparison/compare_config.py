@@ -14,8 +14,8 @@ from sparksplit.base.errors import did_you_mean
 from sparksplit.base.keys import Mark, keys_of, mark_of, unhashed
 from sparksplit.comparison.analysis.verdicts import looks
 from sparksplit.strategies import STRATEGIES
-from sparksplit.strategies.config import SyncConfig
-from sparksplit.training.config import TrainConfig, Training
+from sparksplit.strategies.sync_config import SyncConfig
+from sparksplit.training.train_config import TrainConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
 _OF_A_STRATEGY = "belongs to one strategy: give it within `strategies`, beside the name in `strategy`"

@@ -12,7 +12,7 @@ from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import InputError
 from sparksplit.base.keys import Mark, mark_of, unhashed, used_by
 from sparksplit.base.user_functions import is_own
-from sparksplit.features.config import Features
+from sparksplit.features.feature_config import Features
 from sparksplit.prepare import characters
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.durations import seconds

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from sparksplit.base.config import Config
-from sparksplit.prepare.config import DataFrameInput, InputConfig
+from sparksplit.prepare.preprocess_config import DataFrameInput, InputConfig
 from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS, Patience
 
 SplitName = Literal["train", "validation", "test"]
