@@ -265,14 +265,14 @@ def trained(config: dict[str, Any], output: Path) -> float:
 def diagnosed(config: dict[str, Any], output: Path) -> dict[str, Any]:
     """What diagnosis.json holds of a training run, with shorter measurements than the command's."""
     from sparksplit.base.config import parse
-    from sparksplit.diagnosis import record
+    from sparksplit.diagnosis import diagnosis_record
     from sparksplit.diagnosis.messages import Effort
     from sparksplit.diagnosis.run import diagnose
     from sparksplit.training.train_config import TrainConfig
 
     own = parse(TrainConfig, {**config, "output": str(output)})
     measured = diagnose(own, Effort(**EFFORT))
-    return record.of(own, measured, made="", seconds=0.0, hosts=[], versions={}).to_json()
+    return diagnosis_record.of(own, measured, made="", seconds=0.0, hosts=[], versions={}).to_json()
 
 
 def diagnosed_preparation(config: dict[str, Any], pairs: int | None = None) -> dict[str, Any]:

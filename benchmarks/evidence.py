@@ -29,10 +29,10 @@ import numpy as np
 
 from sparksplit.comparison.analysis.analyse import Analysis, analyse
 from sparksplit.comparison.analysis.verdicts import level_at, looks
+from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Deciding
-from sparksplit.comparison.record import ComparedRun
 from sparksplit.training.progress_record import CurvePoint
-from sparksplit.training.record import RunLedger, RunMetrics, RunSeconds
+from sparksplit.training.run_record import RunLedger, RunMetrics, RunSeconds
 
 SMALL = "single, batch_size = 32"
 STRATEGIES = (

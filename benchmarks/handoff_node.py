@@ -17,7 +17,7 @@ from sparksplit.handoff.receiver import Receiver, token_of
 from sparksplit.handoff.sender import Sent
 from sparksplit.handoff.spool import Spool
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, RowSource
 
 BATCH = 128

@@ -21,7 +21,7 @@ from sparksplit.comparison.content import Results
 from sparksplit.comparison.run import REPORT
 from sparksplit.inference.writer import places_of
 from sparksplit.training.progress_record import Values, read_history
-from sparksplit.training.record import RunRecord
+from sparksplit.training.run_record import RunRecord
 
 if TYPE_CHECKING:
     import keras

@@ -18,11 +18,11 @@ from sparksplit.base.records import Record
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.diagnosis.apply import ConfigFile
+from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS, Advice, of
 from sparksplit.diagnosis.page import PAGE, render
 from sparksplit.diagnosis.preprocess.page import render as render_preparation
 from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.text import lines
-from sparksplit.diagnosis.record import DIAGNOSIS, Advice, of
 from sparksplit.diagnosis.run import claimed, diagnose, leave
 from sparksplit.diagnosis.text import show
 from sparksplit.prepare.preprocess_config import PreprocessConfig

@@ -29,7 +29,7 @@ from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.writer import places_of
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.spark.session import spark_session
-from sparksplit.training.record import RUN, RunRecord
+from sparksplit.training.run_record import RUN, RunRecord
 from sparksplit.training.train_config import TrainConfig
 
 

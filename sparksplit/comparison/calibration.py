@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
+from sparksplit.comparison.comparison_record import ComparedRun, HandOff, Measured, SweepPoint
 from sparksplit.comparison.content_costs import Check, CostModel, HandOffCheck, Prediction
 from sparksplit.comparison.content_table import Row
 from sparksplit.comparison.costs import (
@@ -31,7 +32,6 @@ from sparksplit.comparison.costs import (
     work_of,
 )
 from sparksplit.comparison.numbers import count, duration, percent
-from sparksplit.comparison.record import ComparedRun, HandOff, Measured, SweepPoint
 
 GBITS = (1.0, 10.0, 100.0)
 _CONTENTIONS = np.linspace(0, 2, 201)

@@ -8,7 +8,7 @@ from sparksplit.comparison import results as analysis
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import Run
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.training import metrics
+from sparksplit.training import metric_facts
 
 
 def check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> None:
@@ -32,9 +32,9 @@ def check(config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> 
         )
     metric = analysis.deciding(config, manifest).name
     for run in runs:
-        if metric not in (metrics.LOSS, *metrics.measured(run.config.metrics, manifest)):
+        if metric not in (metric_facts.LOSS, *metric_facts.measured(run.config.metrics, manifest)):
             raise config.error("metric", f"is {metric}, which {run.name} does not measure: add it to its `metrics`")
-        if metric == metrics.LOSS and run.config.loss != runs[0].config.loss:
+        if metric == metric_facts.LOSS and run.config.loss != runs[0].config.loss:
             raise config.error(
                 "metric", f"is loss, and {run.name} has another loss than {runs[0].name}: compare by one of the metrics"
             )

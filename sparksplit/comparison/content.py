@@ -9,10 +9,10 @@ from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
 from sparksplit.comparison.answer.content import Answer
+from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.content_table import OnHosts, Pair, Row, TimePair
-from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
-from sparksplit.comparison.tuning.record import Tuning
+from sparksplit.comparison.tuning.tuning_record import Tuning
 
 RESULTS = "results.json"
 FORMAT_VERSION = 9

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sparksplit.comparison.record import SweepPoint
+from sparksplit.comparison.comparison_record import SweepPoint
 
 
 @dataclass(frozen=True)

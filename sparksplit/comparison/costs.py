@@ -19,8 +19,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 
+from sparksplit.comparison.comparison_record import ComparedRun, HandOff
 from sparksplit.comparison.machine import cores_of
-from sparksplit.comparison.record import ComparedRun, HandOff
 
 ETHERNET_LATENCY = 50e-6
 """Seconds of one message between two hosts over Ethernet, assumed: two to three times half a switched round trip."""

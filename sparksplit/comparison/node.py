@@ -11,8 +11,7 @@ import numpy as np
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster.member import Member, MemberWithin
 from sparksplit.collectives import Alone, Collective
-from sparksplit.comparison.machine import kind_of_host
-from sparksplit.comparison.record import (
+from sparksplit.comparison.comparison_record import (
     ClusterPayload,
     ComparedRun,
     HandOff,
@@ -22,6 +21,7 @@ from sparksplit.comparison.record import (
     RunPayload,
     SweepPoint,
 )
+from sparksplit.comparison.machine import kind_of_host
 from sparksplit.dataset.plan import window_for
 from sparksplit.rows.feed import Feed, RowSource
 from sparksplit.rows.ledger import Entry

@@ -16,14 +16,14 @@ from sparksplit.comparison.analysis.verdicts import level_at
 from sparksplit.comparison.answer.content import NO_ANSWER
 from sparksplit.comparison.answer.decide import answer
 from sparksplit.comparison.compare_config import CompareConfig
+from sparksplit.comparison.comparison_record import Measured
 from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Deciding, Epochs, Results
 from sparksplit.comparison.machine import machine
 from sparksplit.comparison.plan import Run
-from sparksplit.comparison.record import Measured
-from sparksplit.comparison.tuning.record import Tuning
+from sparksplit.comparison.tuning.tuning_record import Tuning
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.training import metrics, report
+from sparksplit.training import metric_facts, report
 from sparksplit.training.train_config import TrainConfig
 
 
@@ -131,12 +131,12 @@ def deciding(config: CompareConfig, manifest: Manifest) -> Deciding:
 
     Raise ConfigError if no run measures the metric, or if `metric_better` is missing or wrong.
     """
-    names = metrics.measured(config.metrics, manifest)
-    if config.metric not in (None, metrics.LOSS, *names):
-        known = ", ".join([metrics.LOSS, *names])
+    names = metric_facts.measured(config.metrics, manifest)
+    if config.metric not in (None, metric_facts.LOSS, *names):
+        known = ", ".join([metric_facts.LOSS, *names])
         raise config.error("metric", f"must be one of {known} (is {config.metric!r})")
-    name, better = metrics.deciding(config.metric, names), config.metric_better
-    higher = metrics.higher_is_better(name)
+    name, better = metric_facts.deciding(config.metric, names), config.metric_better
+    higher = metric_facts.higher_is_better(name)
     if higher is None and better is None:
         raise config.error(
             "metric_better", f"must be lower or higher: whether a higher {name} is better cannot be told from its name"
@@ -148,5 +148,5 @@ def deciding(config: CompareConfig, manifest: Manifest) -> Deciding:
         name=name,
         higher_is_better=better == "higher" if higher is None else higher,
         split=split,
-        resolution=metrics.resolution(name, metrics.Labels.of(manifest, split)),
+        resolution=metric_facts.resolution(name, metric_facts.Labels.of(manifest, split)),
     )

@@ -20,11 +20,7 @@ from sparksplit.comparison import results as analysis
 from sparksplit.comparison.answer.needed import undecided
 from sparksplit.comparison.checks import check
 from sparksplit.comparison.compare_config import CompareConfig, adds_seeds
-from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
-from sparksplit.comparison.machine import cluster_name
-from sparksplit.comparison.plan import Run, plan
-from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_plan
-from sparksplit.comparison.record import (
+from sparksplit.comparison.comparison_record import (
     ClusterPayload,
     ComparedRun,
     DivergedRun,
@@ -33,10 +29,14 @@ from sparksplit.comparison.record import (
     RunPayload,
     read_run,
 )
+from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
+from sparksplit.comparison.machine import cluster_name
+from sparksplit.comparison.plan import Run, plan
+from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_plan
 from sparksplit.comparison.report import render
 from sparksplit.comparison.tuning import choice, said
-from sparksplit.comparison.tuning.record import Tuning
 from sparksplit.comparison.tuning.tries import Try, tries, tuned
+from sparksplit.comparison.tuning.tuning_record import Tuning
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.spark.application import called

@@ -13,7 +13,7 @@ import yaml
 from sparksplit.base.yaml_edits import as_yaml
 from sparksplit.comparison.numbers import count, duration, size
 from sparksplit.diagnosis import pictures, tables
-from sparksplit.diagnosis.record import Advice, Diagnosis
+from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis
 from sparksplit.pages import rendered, sentence
 
 PAGE = "diagnosis.html"

@@ -8,7 +8,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from sparksplit.comparison.numbers import count, percent, usable
-from sparksplit.diagnosis.record import Diagnosis, ReadersTable
+from sparksplit.diagnosis.diagnosis_record import Diagnosis, ReadersTable
 from sparksplit.diagnosis.tables import SHARES, advices, times, written
 from sparksplit.diagnosis.verdict import Gain
 from sparksplit.pages import drawing

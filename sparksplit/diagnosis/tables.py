@@ -8,8 +8,8 @@ from statistics import fmean
 from sparksplit.base.yaml_edits import as_yaml
 from sparksplit.comparison.intervals import interval
 from sparksplit.comparison.numbers import MISSING, count, duration, percent, usable
+from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis
 from sparksplit.diagnosis.measured import VARIANTS
-from sparksplit.diagnosis.record import Advice, Diagnosis
 from sparksplit.diagnosis.verdict import Gain, Part
 from sparksplit.pages.tables import Cell, Table, number, text
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparksplit.comparison.numbers import MISSING, compact, count, duration, percent
-from sparksplit.diagnosis.record import Advice, Diagnosis, ReadersTable
+from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis, ReadersTable
 from sparksplit.diagnosis.settings import written
 from sparksplit.diagnosis.tables import UNCERTAIN, cost
 from sparksplit.diagnosis.verdict import Gain, Verdict

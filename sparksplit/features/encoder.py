@@ -14,7 +14,7 @@ import pyarrow as pa
 from sparksplit.dataset.description import TensorSpec
 from sparksplit.dataset.feature_spec import Category, Feature, Text
 from sparksplit.dataset.lane_files import binary_column
-from sparksplit.features.encode import index_array, index_dtype
+from sparksplit.features.encoding import index_array, index_dtype
 from sparksplit.features.table import Table, index_tensor
 
 

@@ -17,7 +17,7 @@ from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.description import Description, TensorSpec
 from sparksplit.dataset.feature_spec import Category, Date, Feature, Number, Parts, Text
 from sparksplit.features import times
-from sparksplit.features.encode import BOOLEANS
+from sparksplit.features.encoding import BOOLEANS
 from sparksplit.features.feature_config import FeatureConfig, Kind
 from sparksplit.features.missing_columns import there_are
 from sparksplit.features.names import serving_names

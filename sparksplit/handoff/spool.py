@@ -18,7 +18,7 @@ from sparksplit.dataset.block_table import Segment
 from sparksplit.dataset.description import Description
 from sparksplit.dataset.lane_files import LABEL, ROW_ID, crc32, label_of, tensor_of, values_of
 from sparksplit.dataset.prepared import Block
-from sparksplit.rows.chunks import Rows
+from sparksplit.rows.assembler import Rows
 from sparksplit.rows.feed import AtHand
 from sparksplit.rows.unfit import Place, by_id
 

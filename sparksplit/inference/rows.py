@@ -27,7 +27,7 @@ from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.passes.stored_passes import digest_now
 from sparksplit.prepare.preprocess_config import RULES, InputConfig
 from sparksplit.prepare.sources import Source
-from sparksplit.prepare.tables.failures import input_failures
+from sparksplit.prepare.tables.input_failures import input_failures
 from sparksplit.spark.task_facts import facts_of
 
 if TYPE_CHECKING:

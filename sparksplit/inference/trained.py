@@ -24,7 +24,7 @@ from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, Passing, RunError
 from sparksplit.base.own_folders import own_folder
 from sparksplit.dataset.description import Description
-from sparksplit.training.record import RUN, RunRecord
+from sparksplit.training.run_record import RUN, RunRecord
 
 Array = npt.NDArray[Any]
 Model = Callable[[Mapping[str, Array]], Array]

@@ -18,12 +18,12 @@ from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
 from sparksplit.model.description import DataDescription
 from sparksplit.model.floats import is_loss_scaled, outputs_of
-from sparksplit.model.graphs.fitted import Fitted, fitted_labels, keras_metric
+from sparksplit.model.graphs.fitted_metric import FittedMetric, fitted_labels, keras_metric
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.graphs.labels import scaled
 from sparksplit.model.keras_names import unknown
 from sparksplit.model.metric_kinds import ONE, misfit, place_of, plain
-from sparksplit.model.metrics import own_metric
+from sparksplit.model.own_metrics import own_metric
 from sparksplit.model.rates import WarmedUp
 from sparksplit.model.trying import counts_by_weight, losses_by_row, some_rows, sums_by_row
 
@@ -175,7 +175,7 @@ def build_metrics(
         activation = None
         if metric is None:
             metric, activation = keras_metric(_known(config, key, keras.metrics, ours.get(plain(name), name)), probable)
-        metrics[name] = Fitted(metric, label, activation)
+        metrics[name] = FittedMetric(metric, label, activation)
         try:
             by_row = sums_by_row(metrics[name], *rows)
         except Exception as error:

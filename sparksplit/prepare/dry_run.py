@@ -19,8 +19,8 @@ from sparksplit.base.errors import InputError, printable
 from sparksplit.dataset import labels
 from sparksplit.dataset.description import TOKENS
 from sparksplit.dataset.lane_files import LABEL, tensor_of
-from sparksplit.features import looks
-from sparksplit.features.encode import missing_value
+from sparksplit.features import doubts
+from sparksplit.features.encoding import missing_value
 from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.features.table import Column
 from sparksplit.prepare import config_checks
@@ -107,11 +107,11 @@ def features(config: PreprocessConfig, source: Source, rows: pa.Table | None) ->
     for name, text in said.items():
         lines.append(("feature", f"{name}: {text}" if source.table is None else text))
         if name in values:
-            lines.append(("", looks.shown(values[name])))
+            lines.append(("", doubts.shown(values[name])))
             kind = "number" if source.table is None else source.table.kinds.get(name)
             feature = given.get(name, FeatureConfig())
             asked = config.fitted is not None or feature.asked is not None or feature.hash is not None
-            doubt = None if asked or kind not in ("number", "category") else looks.doubt(name, values[name])
+            doubt = None if asked or kind not in ("number", "category") else doubts.doubt(name, values[name])
             lines += [("", doubt)] if doubt else []
     return lines
 

@@ -22,7 +22,7 @@ from sparksplit.prepare.passes.stored_passes import digest_now
 from sparksplit.prepare.prepare import prepare
 from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 from sparksplit.prepare.sources import Source, check_paths, open_frame, open_source, open_with_spark, raw_digest
-from sparksplit.prepare.tables.failures import input_failures
+from sparksplit.prepare.tables.input_failures import input_failures
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import session_with_executors
 from sparksplit.spark.job_names import described

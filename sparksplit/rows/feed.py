@@ -24,7 +24,7 @@ from hdfs_io import activity
 from sparksplit.dataset.description import LabelSpec, TensorSpec
 from sparksplit.dataset.prepared import Block
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Assembler, Chunk, Piece, RandomRows, Rows
+from sparksplit.rows.assembler import Assembler, Chunk, Piece, RandomRows, Rows
 from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import Fit
 

@@ -13,7 +13,7 @@ import numpy as np
 from hdfs_io import activity
 from hdfs_io.errors import using_own
 from sparksplit.dataset.description import LabelSpec, TensorSpec
-from sparksplit.rows.chunks import Assembler, Rows
+from sparksplit.rows.assembler import Assembler, Rows
 from sparksplit.rows.feed import AtHand, RowReader, RowSource
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from sparksplit.base.progress import Lines, Progress, say
 from sparksplit.training import report
 from sparksplit.training.progress_record import METRICS, EpochRecord
-from sparksplit.training.record import RUN
+from sparksplit.training.run_record import RUN
 
 _FEW = 8
 """Up to so many nodes are all in the line of progress. With more nodes, the line has three."""

@@ -9,7 +9,7 @@ from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import Description
 from sparksplit.model import initial_weights
-from sparksplit.training.record import RUN
+from sparksplit.training.run_record import RUN
 from sparksplit.training.train_config import TrainConfig
 
 # As in sparksplit.model.export. That module needs Keras, but a driver that trains does not.

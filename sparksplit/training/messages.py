@@ -12,7 +12,7 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.rows.ledger import Seen
 from sparksplit.training.initial import Initial
 from sparksplit.training.progress_record import EpochRecord, Progress, Values
-from sparksplit.training.record import LossScale, RunCollective, RunInit
+from sparksplit.training.run_record import LossScale, RunCollective, RunInit
 from sparksplit.training.train_config import TrainConfig
 
 

@@ -14,7 +14,7 @@ from sparksplit.base.version import __version__
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import stopping
 from sparksplit.training.progress_record import CurvePoint, EpochRecord, Values
-from sparksplit.training.record import RUN, Attempt, RunData, RunInit, RunLedger, RunMetrics, RunRecord, RunSync
+from sparksplit.training.run_record import RUN, Attempt, RunData, RunInit, RunLedger, RunMetrics, RunRecord, RunSync
 from sparksplit.training.spent import of_run
 
 if TYPE_CHECKING:

@@ -25,12 +25,12 @@ from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.progress_record import read_history
-from sparksplit.training.record import RUN, RunRecord
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.finished import completed
 from sparksplit.training.recovery.going_on import going_on, told_how
 from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
+from sparksplit.training.run_record import RUN, RunRecord
 from sparksplit.training.spent import advice
 from sparksplit.training.train_config import TrainConfig
 

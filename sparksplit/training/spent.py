@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sparksplit.training.progress_record import EpochSeconds
-from sparksplit.training.record import RunSeconds
+from sparksplit.training.run_record import RunSeconds
 
 TRAINING = ("copy", "compute", "sync")
 """Parts of `train` in run.json. In metrics.jsonl, `train` also has `feed`, the waiting for rows."""

@@ -9,9 +9,9 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sparksplit.training.metrics import LOSS, higher_is_better, measured
+from sparksplit.training.metric_facts import LOSS, higher_is_better, measured
 from sparksplit.training.progress_record import Watched
-from sparksplit.training.record import Best, StoppedEarly
+from sparksplit.training.run_record import Best, StoppedEarly
 
 if TYPE_CHECKING:
     from sparksplit.dataset.manifest import Manifest

@@ -8,7 +8,7 @@ import pytest
 
 from sparksplit.commands.devices import COMMAND
 from sparksplit.operations.devices import run
-from sparksplit.operations.devices.record import DevicesRecord
+from sparksplit.operations.devices.devices_record import DevicesRecord
 
 
 @pytest.mark.slow

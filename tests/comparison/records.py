@@ -7,11 +7,11 @@ from dataclasses import fields, replace
 from typing import Any
 
 from sparksplit.comparison.answer.content import NO_ANSWER
+from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Epochs, Machine, Metric, Results, Target
 from sparksplit.comparison.content_table import Interval, Pair, Row
-from sparksplit.comparison.record import ComparedRun
 from sparksplit.training.progress_record import CurvePoint
-from sparksplit.training.record import RunSeconds
+from sparksplit.training.run_record import RunSeconds
 from tests.training.records import RUN_JSON
 
 _RUN = ComparedRun.from_json({**RUN_JSON, "key": "a", "name": "single", "seed": 1, "history": []}, "a test")

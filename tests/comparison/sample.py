@@ -9,7 +9,7 @@ from typing import Any
 from sparksplit.comparison.answer.content import NO_ANSWER
 from sparksplit.comparison.answer.decide import answer
 from sparksplit.comparison.content import FORMAT_VERSION, Results
-from sparksplit.training.record import RunSeconds
+from sparksplit.training.run_record import RunSeconds
 from tests.training.records import RUN_JSON
 
 ROWS = {"train": 1248, "validation": 192, "test": 357}

@@ -21,6 +21,7 @@ from sparksplit.comparison.calibration import (
     handoff_checks,
     total,
 )
+from sparksplit.comparison.comparison_record import HandOff, Measured, Place, SweepPoint
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.costs import (
     ALONE,
@@ -36,8 +37,7 @@ from sparksplit.comparison.costs import (
     work_of,
 )
 from sparksplit.comparison.machine import cores_of, kind_of_host
-from sparksplit.comparison.record import HandOff, Measured, Place, SweepPoint
-from sparksplit.training.record import RunSync
+from sparksplit.training.run_record import RunSync
 from tests.comparison.records import compared_run, run_seconds, table_row
 
 ROWS, PASSES, BYTES = 6_400, 12, 400_000

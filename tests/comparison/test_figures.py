@@ -26,12 +26,12 @@ from sparksplit.comparison.analysis.runs import (
 from sparksplit.comparison.analysis.table import geometric
 from sparksplit.comparison.analysis.table import row as line_of
 from sparksplit.comparison.calibration import cost_model
+from sparksplit.comparison.comparison_record import DivergedRun, Measured, Place
 from sparksplit.comparison.content import Deciding, Metric, MetricRange, Target
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.intervals import interval
-from sparksplit.comparison.record import DivergedRun, Measured, Place
 from sparksplit.comparison.scale import scale
-from sparksplit.training.record import RunMetrics
+from sparksplit.training.run_record import RunMetrics
 from tests.comparison.records import compared_run, curve_of, metric_of, run_seconds, table_row
 
 

@@ -11,8 +11,8 @@ from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, NotStarted
 from sparksplit.comparison import run
 from sparksplit.comparison.checks import check
 from sparksplit.comparison.compare_config import CompareConfig
+from sparksplit.comparison.comparison_record import Measured
 from sparksplit.comparison.plan import plan
-from sparksplit.comparison.record import Measured
 from sparksplit.comparison.run import _Comparison, _Work
 from sparksplit.training.recovery import restarts
 from sparksplit.training.recovery.restarts import Restarts

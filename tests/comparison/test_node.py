@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 from sparksplit.comparison import node
-from sparksplit.comparison.record import HandOff
+from sparksplit.comparison.comparison_record import HandOff
 
 
 def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkeypatch):

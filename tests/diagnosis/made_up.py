@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis, ReadersRow, ReadersTable
 from sparksplit.diagnosis.measured import Facts, Measured, Readers
-from sparksplit.diagnosis.record import Advice, Diagnosis, ReadersRow, ReadersTable
 from sparksplit.diagnosis.verdict import Gain, Part, Share, Verdict
 
 SECONDS = {

@@ -16,7 +16,7 @@ from sparksplit.base.errors import ConfigError
 from sparksplit.base.keys import unhashed
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
-from sparksplit.diagnosis import advice, record
+from sparksplit.diagnosis import advice, diagnosis_record
 from sparksplit.diagnosis.measured import Measured, Readers, Tried
 from sparksplit.diagnosis.settings import compare_command, with_settings
 from sparksplit.training.train_config import TrainConfig
@@ -191,7 +191,7 @@ def test_rows_are_read_in_each_pass_where_training_hides_that() -> None:
     found = advice.recommended(config(epochs=2), kept)
     assert found is not None and found.settings == {"cache_mb": 0}
     tried = Tried(found.settings, kept.seconds["full"], kept.seconds["full"])
-    whole = record.of(config(epochs=2), replace(kept, tried=[tried]), **MADE)
+    whole = diagnosis_record.of(config(epochs=2), replace(kept, tried=[tried]), **MADE)
     assert whole.recommended is not None and whole.recommended.gain.mean == pytest.approx(1.45, rel=0.02)
     # Slower than training: it pays in a single pass alone.
     slow = measured_of(Pipeline(), facts=facts(first_reading=0.12))
@@ -206,7 +206,7 @@ def test_the_hand_off_is_left_out_where_rows_are_prepared() -> None:
     assert advice.recommended(config(input_mode="spark", epochs=1000), fed) is None
     # 1 us a row, and half the hand-off of 20.
     tried = Tried({"input_mode": "tensorflow"}, fed.seconds["full"], fed.seconds["full"])
-    whole = record.of(config(input_mode="spark", epochs=2), replace(fed, tried=[tried]), **MADE)
+    whole = diagnosis_record.of(config(input_mode="spark", epochs=2), replace(fed, tried=[tried]), **MADE)
     assert whole.recommended is not None and whole.recommended.helps
     assert whole.recommended.gain.mean == pytest.approx(11, rel=0.02)
 
@@ -233,7 +233,7 @@ def test_checkpoints_that_cost_much_are_written_less_often(given, wanted) -> Non
     assert (found and found.settings) == wanted
     if found:
         assert not found.in_steps
-        gain = record.of(own, measured, **MADE).recommended.gain
+        gain = diagnosis_record.of(own, measured, **MADE).recommended.gain
         # By arithmetic: what it costs is known without steps.
         assert gain.low == pytest.approx(gain.mean, rel=0.01) and gain.low > 1.02
 

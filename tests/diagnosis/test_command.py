@@ -9,9 +9,9 @@ import yaml
 
 from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
+from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis
 from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
-from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
-from sparksplit.diagnosis.record import Advice, Diagnosis
+from sparksplit.diagnosis.preprocess.preprocess_record import PreprocessDiagnosis
 from sparksplit.diagnosis.verdict import Gain
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.training.train_config import TrainConfig

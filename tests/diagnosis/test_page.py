@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from sparksplit.base.records import Json
+from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis, ReadersTable
 from sparksplit.diagnosis.page import render
-from sparksplit.diagnosis.record import Advice, Diagnosis, ReadersTable
 from sparksplit.diagnosis.verdict import Gain, Part, Share, Verdict
 from tests.comparison.report.pages import Tags, fetches_nothing, pictures, visible
 from tests.diagnosis.made_up import SECONDS, diagnosis

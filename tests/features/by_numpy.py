@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from sparksplit.dataset.description import TensorSpec
 from sparksplit.dataset.feature_spec import NUMBERS, Category, Date, Feature, Number, Text, inputs
 from sparksplit.features.decode import Group, circle, distance, part, plan, since
-from sparksplit.features.encode import index_array, missing_value, spelled
+from sparksplit.features.encoding import index_array, missing_value, spelled
 from sparksplit.features.times import parsed
 
 Array = npt.NDArray[Any]

@@ -17,7 +17,7 @@ from hdfs_io import filesystem, lease
 from sparksplit.commands.predict import COMMAND as PREDICT
 from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.train import COMMAND as TRAIN
-from sparksplit.operations.devices.record import DevicesRecord
+from sparksplit.operations.devices.devices_record import DevicesRecord
 from sparksplit.operations.operations_config import PackageConfig
 from sparksplit.operations.package import package
 from sparksplit.training import checkpoints

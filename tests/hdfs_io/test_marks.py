@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, is_own
+from sparksplit.comparison.comparison_record import Measured
 from sparksplit.comparison.content import RESULTS
-from sparksplit.comparison.record import Measured
 from sparksplit.comparison.run import REPORT, RUNS
 from sparksplit.dataset import block_table, description, manifest
 from sparksplit.dataset.manifest import SPLITS
+from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS
 from sparksplit.diagnosis.page import PAGE
-from sparksplit.diagnosis.record import DIAGNOSIS
 from sparksplit.inference.writer import PARTITION, WHOLE, final_name
 from sparksplit.prepare import bad_rows
 from sparksplit.training import checkpoints, initial
 from sparksplit.training.progress_record import METRICS
-from sparksplit.training.record import RUN
 from sparksplit.training.recovery import attempts, finished
+from sparksplit.training.run_record import RUN
 
 WRITTEN = {
     "preprocess": [manifest.FILE, description.FILE, *SPLITS, block_table.FOLDER, bad_rows.FOLDER],

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.dataset.feature_spec import Category, Date, Number, Scaled, Text
-from sparksplit.features.encode import index_dtype
+from sparksplit.features.encoding import index_dtype
 
 WORDS = ["the", "naïve", "Straße", "café", ",", "!", "😀", "日本語", "x_1", "don't", "THE", "\t", "\u00a0", "１", "é"]
 CATEGORIES = ["red", "Red", "grün", "", "a b", "😀", "\u202e", "0", "true", "\x01"]

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sparksplit.dataset.description import UNKNOWN, Description, FittedPreprocessing, LabelSpec, TensorSpec
-from sparksplit.features import looks
+from sparksplit.features import doubts
 from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.features.table import table_of
 from sparksplit.prepare import dry_run, sample
@@ -241,7 +241,7 @@ def test_each_column_of_a_table_is_told_with_its_values() -> None:
     vocabulary = "category, embedding: the 20,000 most frequent in at least 2 rows"
     assert lines == [
         f"id (string): {vocabulary}", "40 different in 40 rows, none missing: c0, c1, c2",
-        looks._id("id"),
+        doubts._id("id"),
         f"day (string): {vocabulary}", "1 different in 40 rows, 2.5% missing: 9/18/2024",
         "looks like dates: features.day: {format: M/d/yyyy} reads them",
         "age (int): number, missing: mean", "7 different in 40 rows, 2.5% missing: 1, 2, 3",

@@ -7,7 +7,7 @@ import pytest
 
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import LabelSpec, TensorSpec
-from sparksplit.rows.chunks import Assembler, Rows
+from sparksplit.rows.assembler import Assembler, Rows
 from sparksplit.rows.transforms import name_of
 
 X, WEIGHT = TensorSpec(name="x", dtype="float32", shape=[2]), TensorSpec(name="weight", dtype="float32", shape=[])

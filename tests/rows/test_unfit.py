@@ -6,7 +6,7 @@ import pytest
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
-from sparksplit.rows.chunks import Assembler, Rows
+from sparksplit.rows.assembler import Assembler, Rows
 from sparksplit.rows.feed import Feed
 from sparksplit.rows.held import Held
 from sparksplit.rows.unfit import Fit

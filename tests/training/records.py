@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparksplit.training.progress_record import EpochRecord
-from sparksplit.training.record import RunRecord
+from sparksplit.training.run_record import RunRecord
 from sparksplit.training.spent import ROUNDS
 
 RUN_JSON: dict[str, Any] = {

@@ -4,7 +4,7 @@ import pytest
 
 from sparksplit.base.version import __version__
 from sparksplit.training import report
-from sparksplit.training.record import RunInit
+from sparksplit.training.run_record import RunInit
 from tests.training.records import EPOCH, epoch, run_record
 
 HISTORY = [

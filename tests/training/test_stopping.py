@@ -17,7 +17,7 @@ from sparksplit.strategies import STRATEGIES
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, check_rounds
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
-from sparksplit.training.record import Best, StoppedEarly
+from sparksplit.training.run_record import Best, StoppedEarly
 from sparksplit.training.stopping import Watch, best_of, stopped_early, watch_of
 from sparksplit.training.train_config import TrainConfig
 from tests.training.records import epoch

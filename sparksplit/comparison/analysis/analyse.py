@@ -17,10 +17,10 @@ from sparksplit.comparison.analysis.runs import (
     target_of,
 )
 from sparksplit.comparison.analysis.table import row
+from sparksplit.comparison.comparison_record import Place
 from sparksplit.comparison.content import Deciding, Metric, Target
 from sparksplit.comparison.content_table import Pair, Row, TimePair
 from sparksplit.comparison.intervals import LEVEL
-from sparksplit.comparison.record import Place
 
 
 @dataclass(frozen=True)

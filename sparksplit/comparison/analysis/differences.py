@@ -25,10 +25,10 @@ from sparksplit.comparison.analysis.runs import (
 )
 from sparksplit.comparison.analysis.sampling import RowsError, paired
 from sparksplit.comparison.analysis.verdicts import BETTER, UNDECIDED, WORSE, Question, verdicts
+from sparksplit.comparison.comparison_record import Place
 from sparksplit.comparison.content import Metric, Target
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
-from sparksplit.comparison.record import Place
 
 _TIMES = {BETTER: "faster", WORSE: "slower"}
 BySeed = Mapping[int, float]

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.content import Deciding, MetricRange, Target
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.record import ComparedRun, DivergedRun, Place
 
 AnyRun = ComparedRun | DivergedRun
 Group = tuple[str, int, bool]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from sparksplit.comparison.record import ComparedRun
+from sparksplit.comparison.comparison_record import ComparedRun
 
 Array = npt.NDArray[np.float64]
 

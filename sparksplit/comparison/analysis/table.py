@@ -18,10 +18,10 @@ from sparksplit.comparison.analysis.runs import (
     training_seconds,
     value_of,
 )
+from sparksplit.comparison.comparison_record import ComparedRun, Place
 from sparksplit.comparison.content import Deciding, Target
 from sparksplit.comparison.content_table import Interval, Row, ToTarget
 from sparksplit.comparison.intervals import interval
-from sparksplit.comparison.record import ComparedRun, Place
 
 
 def row(

@@ -10,11 +10,11 @@ from scipy import special
 from sparksplit.comparison.analysis.goals import goal_of
 from sparksplit.comparison.analysis.verdicts import NOT_WORSE, UNDECIDED, Errors, rows_to_decide, seeds_to_decide
 from sparksplit.comparison.answer.content import Question
+from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_table import Pair, Row, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.plan import REFERENCES
-from sparksplit.comparison.record import ComparedRun
 
 MOST_SEEDS = MOST_ROWS = 1000
 """The largest number of seeds, and the largest multiple of the rows, that is estimated."""

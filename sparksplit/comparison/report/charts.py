@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
+from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import Pair, Row
 from sparksplit.comparison.numbers import Quantity, duration, plain, usable
-from sparksplit.comparison.record import ComparedRun
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import GREY, Picture, canvas, legend
 

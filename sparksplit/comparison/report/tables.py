@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_costs import HandOffCheck
 from sparksplit.comparison.content_table import OnHosts, Row
@@ -21,9 +22,8 @@ from sparksplit.comparison.numbers import (
     plain,
     signed,
 )
-from sparksplit.comparison.record import ComparedRun, DivergedRun
 from sparksplit.pages.tables import Cell, Table, number, text
-from sparksplit.training.metrics import LOSS
+from sparksplit.training.metric_facts import LOSS
 from sparksplit.training.progress_record import Values
 
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"

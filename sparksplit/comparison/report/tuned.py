@@ -5,8 +5,8 @@ from __future__ import annotations
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import MISSING, Quantity, compact, count
 from sparksplit.comparison.tuning import said
-from sparksplit.comparison.tuning.record import TunedStrategy
 from sparksplit.comparison.tuning.tries import name_of
+from sparksplit.comparison.tuning.tuning_record import TunedStrategy
 from sparksplit.pages.tables import Cell, Table, number, text
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from statistics import fmean
 
+from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.plan import Run
-from sparksplit.comparison.record import ComparedRun, DivergedRun
-from sparksplit.comparison.tuning.record import Tried, TunedStrategy, Tuning
 from sparksplit.comparison.tuning.space import Values, extremes
 from sparksplit.comparison.tuning.tries import Group, Try
-from sparksplit.training.metrics import LOSS
+from sparksplit.comparison.tuning.tuning_record import Tried, TunedStrategy, Tuning
+from sparksplit.training.metric_facts import LOSS
 
 Records = Mapping[str, ComparedRun | DivergedRun]
 """Records by the run's key."""

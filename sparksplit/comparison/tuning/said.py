@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.numbers import compact, count, duration
-from sparksplit.comparison.record import ComparedRun
 from sparksplit.comparison.tuning.choice import node_seconds
-from sparksplit.comparison.tuning.record import TunedStrategy, Tuning
 from sparksplit.comparison.tuning.tries import name_of
+from sparksplit.comparison.tuning.tuning_record import TunedStrategy, Tuning
 
 
 def doubts(tuning: Tuning) -> Iterator[str]:

@@ -15,7 +15,7 @@ from sparksplit.diagnosis.node.blocks import sync_interval
 from sparksplit.diagnosis.node.runner import Runner, Variant
 from sparksplit.diagnosis.node.samples import Again, Rows, Sample, part
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, RowSource
 from sparksplit.strategies import find
 from sparksplit.training.node.feeds import Feeds

@@ -24,7 +24,7 @@ from sparksplit.diagnosis.node.blocks import (
     whole_calls,
 )
 from sparksplit.diagnosis.node.samples import Rows
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

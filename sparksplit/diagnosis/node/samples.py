@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from sparksplit.base.memory import aligned
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import AtHand, RowSource, Stops, never
 
 MOST_BYTES = 4 << 20

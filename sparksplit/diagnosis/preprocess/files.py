@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hdfs_io.listing import find
-from sparksplit.diagnosis.preprocess.record import Files
+from sparksplit.diagnosis.preprocess.preprocess_record import Files
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.preprocess_config import InputConfig
 

@@ -12,7 +12,7 @@ import yaml
 
 from sparksplit.comparison.numbers import count, duration, percent, size
 from sparksplit.diagnosis import tables
-from sparksplit.diagnosis.preprocess.record import KINDS, PreprocessDiagnosis
+from sparksplit.diagnosis.preprocess.preprocess_record import KINDS, PreprocessDiagnosis
 from sparksplit.diagnosis.preprocess.stages import OTHER
 from sparksplit.diagnosis.text import advised
 from sparksplit.pages import rendered, sentence

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from heapq import heapreplace
 from statistics import fmean
 
-from sparksplit.diagnosis.preprocess.record import Part
+from sparksplit.diagnosis.preprocess.preprocess_record import Part
 from sparksplit.diagnosis.preprocess.stages import OTHER, Stage, Task
 from sparksplit.spark.job_names import PARTS
 

@@ -18,12 +18,12 @@ from sparksplit.base.progress import say
 from sparksplit.base.records import Json
 from sparksplit.base.version import __version__
 from sparksplit.dataset.manifest import Manifest
+from sparksplit.diagnosis.diagnosis_record import Advice
 from sparksplit.diagnosis.preprocess.files import files_of
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, parts_of
-from sparksplit.diagnosis.preprocess.record import KINDS, PreprocessDiagnosis, Trouble
+from sparksplit.diagnosis.preprocess.preprocess_record import KINDS, PreprocessDiagnosis, Trouble
 from sparksplit.diagnosis.preprocess.stages import Metrics, Stage
 from sparksplit.diagnosis.preprocess.verdict import NAMED_OF, Setup, limit_of, sentence, troubles_of
-from sparksplit.diagnosis.record import Advice
 from sparksplit.diagnosis.settings import written
 from sparksplit.diagnosis.verdict import LEAST, gain
 from sparksplit.prepare import config_checks

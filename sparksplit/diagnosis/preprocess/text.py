@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sparksplit.comparison.numbers import count, duration, percent
-from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
+from sparksplit.diagnosis.preprocess.preprocess_record import PreprocessDiagnosis
 from sparksplit.diagnosis.text import advised
 
 

@@ -15,7 +15,7 @@ from statistics import median
 from sparksplit.base.records import Json
 from sparksplit.comparison.numbers import percent, size
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, kept_bytes, loss
-from sparksplit.diagnosis.preprocess.record import KINDS, Files, Kind, Part, Trouble
+from sparksplit.diagnosis.preprocess.preprocess_record import KINDS, Files, Kind, Part, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.preprocess_config import PreprocessConfig

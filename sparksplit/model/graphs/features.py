@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from sparksplit.dataset.feature_spec import NUMBERS, Date, Feature, Number, inputs
 from sparksplit.features.decode import Group, circle, distance, part, plan, since
-from sparksplit.features.encode import missing_value
+from sparksplit.features.encoding import missing_value
 
 
 class FeatureInputs:

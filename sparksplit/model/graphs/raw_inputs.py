@@ -1,4 +1,4 @@
-"""Turns raw columns into stored values in a TensorFlow graph, bit for bit as `sparksplit.features.encode` does.
+"""Turns raw columns into stored values in a TensorFlow graph, bit for bit as `sparksplit.features.encoding` does.
 
 Each column is a tensor. A number is float64 [rows], or [rows, values] for an array, with NaN for a missing value. Other
 columns are string [rows], with "" for a missing value. A date is in ISO 8601, or in its feature's format. A value that
@@ -27,7 +27,7 @@ from sparksplit.dataset.feature_spec import (
     Text,
 )
 from sparksplit.features import times
-from sparksplit.features.encode import missing_value, spellings
+from sparksplit.features.encoding import missing_value, spellings
 from sparksplit.features.names import serving_names
 from sparksplit.features.tokens import ALONE, APART
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from sparksplit.operations.devices.record import Cpu, Smi, SmiGpu
+from sparksplit.operations.devices.devices_record import Cpu, Smi, SmiGpu
 
 SMI_SECONDS = 20.0
 """Seconds that nvidia-smi may take, so that a hanging GPU driver does not block the command."""

@@ -20,8 +20,8 @@ from sparksplit.base.records import Json, JsonObject
 from sparksplit.base.version import __version__
 from sparksplit.cluster import requirements
 from sparksplit.operations.devices.ask import look
+from sparksplit.operations.devices.devices_record import COMMAND, DEVICES, DevicesRecord
 from sparksplit.operations.devices.host import cpu
-from sparksplit.operations.devices.record import COMMAND, DEVICES, DevicesRecord
 from sparksplit.operations.operations_config import DevicesConfig
 from sparksplit.spark.executors import slots_of
 from sparksplit.spark.jvm import limited

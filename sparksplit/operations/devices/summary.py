@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sparksplit.operations.devices.record import OnCpu, OperationTime
+from sparksplit.operations.devices.devices_record import OnCpu, OperationTime
 from sparksplit.operations.devices.sizes import median
 
 MATRIX_PRODUCTS = re.compile(r"\w*MatMul\w*|Einsum|CudnnRNN\w*")

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sparksplit.base.shown import OUT
-from sparksplit.operations.devices.record import Copy, DevicesRecord, ProcessRecord
+from sparksplit.operations.devices.devices_record import Copy, DevicesRecord, ProcessRecord
 
 WIDTH = 140
 """Width in columns without a terminal."""

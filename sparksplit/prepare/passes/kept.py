@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sparksplit.prepare.passes.chunks import Codec, chunk_bytes
+from sparksplit.prepare.passes.codec import Codec, chunk_bytes
 from sparksplit.prepare.passes.parse import BAD, Stage, good_of, is_text_name, spark_schema
 from sparksplit.prepare.source import BAD as BAD_STRUCT
 from sparksplit.spark.batches import BATCH_BYTES

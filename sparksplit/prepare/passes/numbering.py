@@ -28,7 +28,7 @@ from sparksplit.base.errors import RunError
 from sparksplit.dataset import row_ids
 from sparksplit.dataset.lane_files import CHANGED
 from sparksplit.dataset.plan import high_product, partition_keys
-from sparksplit.prepare.passes.chunks import Codec, chunk_bytes
+from sparksplit.prepare.passes.codec import Codec, chunk_bytes
 from sparksplit.prepare.passes.parse import CONTENT, NUMBER, PART
 from sparksplit.spark.batches import BATCH_BYTES, partition_id
 

@@ -15,7 +15,7 @@ from sparksplit.dataset import labels, plan, row_ids
 from sparksplit.dataset.lane_files import LABEL, FileFacts, LaneFile, Layout
 from sparksplit.dataset.plan import Plan
 from sparksplit.features.encoder import Encoder
-from sparksplit.prepare.passes.chunks import Codec, Part, chunk_bytes, joined
+from sparksplit.prepare.passes.codec import Codec, Part, chunk_bytes, joined
 from sparksplit.prepare.passes.cut import Cut
 from sparksplit.prepare.passes.identify import Identified, Identify
 from sparksplit.prepare.passes.parse import keep_names, tensor_names, text_names

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sparksplit.dataset.description import TOKENS
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.dataset.manifest import SPLITS
-from sparksplit.prepare.passes.chunks import Codec
+from sparksplit.prepare.passes.codec import Codec
 from sparksplit.prepare.passes.identify import Identify, rows_digest
 from sparksplit.prepare.passes.kept import Kept, Pack, codec_of
 from sparksplit.prepare.passes.numbering import numbered_whole, numbering

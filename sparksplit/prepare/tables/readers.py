@@ -22,8 +22,8 @@ from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.prepare.config_checks import check_apart
 from sparksplit.prepare.formats import AVRO, format_of
 from sparksplit.prepare.preprocess_config import InputConfig
-from sparksplit.prepare.tables.failures import is_sparks, problem, said
 from sparksplit.prepare.tables.folders import EVERY_FOLDER, like_folders, with_folders
+from sparksplit.prepare.tables.input_failures import is_sparks, problem, said
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.spark.batches import settings
 

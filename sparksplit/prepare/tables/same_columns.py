@@ -20,8 +20,8 @@ from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables import unlike_files
-from sparksplit.prepare.tables.failures import is_sparks, problem, said
 from sparksplit.prepare.tables.folders import EVERY_FOLDER
+from sparksplit.prepare.tables.input_failures import is_sparks, problem, said
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import DATA_FILES, METADATA, as_written, for_spark
 from sparksplit.prepare.tables.unlike_files import Footer

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparksplit.features import times
-from sparksplit.features.encode import BOOLEANS, missing_value, spelled
+from sparksplit.features.encoding import BOOLEANS, missing_value, spelled
 from sparksplit.features.feature_config import Kind
 from sparksplit.features.table import Column, Table
 from sparksplit.prepare.tables.cells import UNDECODED, Bools, is_number, number_problem, numbers_of, short

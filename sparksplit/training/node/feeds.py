@@ -10,7 +10,7 @@ import numpy as np
 from sparksplit.collectives import Collective
 from sparksplit.dataset.plan import window_for
 from sparksplit.rows import order
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
 from sparksplit.rows.unfit import Fit
 from sparksplit.strategies.splits import Split

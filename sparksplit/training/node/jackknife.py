@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparksplit.collectives import Collective
-from sparksplit.training.metrics import LOSS
+from sparksplit.training.metric_facts import LOSS
 
 Array = npt.NDArray[Any]
 Sums = Mapping[str, Sequence[Array]]

@@ -14,7 +14,7 @@ import numpy as np
 
 from sparksplit.base.errors import InputError, Passing, RunError
 from sparksplit.collectives import Collective
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.strategies.syncs import Sync
 from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.schedule import Rounds, next_stop, syncs_left

@@ -20,7 +20,7 @@ from sparksplit.rows.unfit import by_id
 from sparksplit.strategies import Strategy, find
 from sparksplit.training import report
 from sparksplit.training.messages import Payload
-from sparksplit.training.record import RunInit
+from sparksplit.training.run_record import RunInit
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:

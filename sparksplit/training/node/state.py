@@ -18,7 +18,7 @@ from sparksplit.training import checkpoints
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
 from sparksplit.training.progress_record import Progress, Resumed
-from sparksplit.training.record import LossScale
+from sparksplit.training.run_record import LossScale
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from sparksplit.collectives import Collective
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.ledger import Entry, Ledger
 from sparksplit.training.progress_record import EpochRecord, Progress
 from sparksplit.training.spent import Spent, gone_on, total

@@ -24,8 +24,8 @@ from sparksplit.training.node.schedule import Schedule, Stretch, is_within_round
 from sparksplit.training.node.state import State
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.progress_record import EpochRecord, Progress, Values
-from sparksplit.training.record import RunCollective
 from sparksplit.training.report import copies, finite
+from sparksplit.training.run_record import RunCollective
 from sparksplit.training.stopping import watch_of
 
 if TYPE_CHECKING:

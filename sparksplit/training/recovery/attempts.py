@@ -12,7 +12,7 @@ from sparksplit.base.errors import InputError, NodeFailed
 from sparksplit.base.records import Record
 from sparksplit.training import checkpoints
 from sparksplit.training.progress_record import Progress
-from sparksplit.training.record import Attempt, Cause, RunRecord
+from sparksplit.training.run_record import Attempt, Cause, RunRecord
 
 _FILE = "_ATTEMPTS"
 

@@ -14,8 +14,8 @@ from sparksplit.rows.ledger import Ledger
 from sparksplit.training import checkpoints
 from sparksplit.training.initial import KERAS
 from sparksplit.training.progress_record import METRICS
-from sparksplit.training.record import RUN, RunRecord
 from sparksplit.training.recovery import attempts
+from sparksplit.training.run_record import RUN, RunRecord
 
 log = logging.getLogger(__name__)
 

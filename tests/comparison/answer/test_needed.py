@@ -11,9 +11,9 @@ from scipy import special
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
 from sparksplit.comparison.answer.needed import about_quality, about_speed, in_time, undecided
+from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET
-from sparksplit.comparison.record import DivergedRun
 from tests.comparison.answer.test_decide import SINGLE, answered, pair, ran, row, speed
 from tests.comparison.records import metric_of, some_results
 from tests.comparison.truth.made_up import made_up

@@ -8,10 +8,10 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import strategies as st
 
+from sparksplit.comparison.comparison_record import DivergedRun, Place
 from sparksplit.comparison.content import Deciding
-from sparksplit.comparison.record import DivergedRun, Place
 from sparksplit.training.progress_record import CurvePoint
-from sparksplit.training.record import RunMetrics
+from sparksplit.training.run_record import RunMetrics
 from tests.comparison.records import compared_run
 
 PLACES = [Place("local-cluster on desk", ("a, 2 cores",), threads) for threads in (1, 2)]

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.answer.decide import answer
 from sparksplit.comparison.answer.words import words
+from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.content import DataFacts
-from sparksplit.comparison.record import DivergedRun
 from tests.comparison.records import some_results
 from tests.comparison.truth.made_up import RECIPES, TEST_ROWS, made_up
 from tests.comparison.truth.truths import Truth

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from statistics import fmean, median
 
+from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.numbers import Quantity
-from sparksplit.comparison.record import DivergedRun
 
 
 class Truth:

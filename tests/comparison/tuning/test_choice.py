@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from sparksplit.base.config import parse
 from sparksplit.comparison.compare_config import CompareConfig
+from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.numbers import compact
 from sparksplit.comparison.plan import plan
-from sparksplit.comparison.record import DivergedRun
 from sparksplit.comparison.tuning import said
 from sparksplit.comparison.tuning.choice import best, choice, tuning
-from sparksplit.comparison.tuning.record import Tried, TunedStrategy
 from sparksplit.comparison.tuning.space import Range, extremes, tried
 from sparksplit.comparison.tuning.tries import tries
-from sparksplit.training.record import RunMetrics
+from sparksplit.comparison.tuning.tuning_record import Tried, TunedStrategy
+from sparksplit.training.run_record import RunMetrics
 from tests.comparison.records import compared_run, run_seconds
 
 RATE = "optimizer.learning_rate"

@@ -11,7 +11,7 @@ import yaml
 from sparksplit.commands.compare import COMMAND
 from sparksplit.comparison import run
 from sparksplit.comparison.run import _Comparison
-from sparksplit.training.record import RunMetrics
+from sparksplit.training.run_record import RunMetrics
 from tests.comparison.records import compared_run, curve_of
 
 

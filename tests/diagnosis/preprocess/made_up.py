@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparksplit.diagnosis.preprocess.record import Files, Part, PreprocessDiagnosis, Trouble
-from sparksplit.diagnosis.record import Advice
+from sparksplit.diagnosis.diagnosis_record import Advice
+from sparksplit.diagnosis.preprocess.preprocess_record import Files, Part, PreprocessDiagnosis, Trouble
 from sparksplit.diagnosis.verdict import Gain
 
 

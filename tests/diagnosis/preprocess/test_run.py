@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit.diagnosis.preprocess import run, verdict
 from sparksplit.diagnosis.preprocess.parts import parts_of
-from sparksplit.diagnosis.preprocess.record import PreprocessDiagnosis
+from sparksplit.diagnosis.preprocess.preprocess_record import PreprocessDiagnosis
 from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.preprocess_config import PreprocessConfig

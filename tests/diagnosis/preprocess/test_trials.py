@@ -12,7 +12,7 @@ import pytest
 
 from sparksplit.base.errors import RunError
 from sparksplit.diagnosis.preprocess import run
-from sparksplit.diagnosis.preprocess.record import Trouble
+from sparksplit.diagnosis.preprocess.preprocess_record import Trouble
 from sparksplit.diagnosis.preprocess.run import Prepared, Trials, is_cold
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.preprocess_config import PreprocessConfig

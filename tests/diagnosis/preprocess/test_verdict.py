@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sparksplit.diagnosis.preprocess.files import files_of
 from sparksplit.diagnosis.preprocess.parts import parts_of
-from sparksplit.diagnosis.preprocess.record import Files, Trouble
+from sparksplit.diagnosis.preprocess.preprocess_record import Files, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage, Task
 from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, sentence, troubles_of
 from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig

@@ -24,7 +24,7 @@ from sparksplit.prepare.passes.parse import parse
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import BadRow, Source, open_with_spark
 from sparksplit.prepare.tables.columns import DataFrameSource
-from sparksplit.prepare.tables.failures import input_failures
+from sparksplit.prepare.tables.input_failures import input_failures
 from sparksplit.prepare.tables.line_numbers import assigned, find_lines
 from sparksplit.prepare.tables.readers import Raw
 from sparksplit.prepare.tables.readers import read as raw_of

@@ -4,7 +4,7 @@ import numpy as np
 
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model.graphs.inputs import Inputs
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.ledger import Entry
 
 FEATURES = 4

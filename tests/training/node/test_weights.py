@@ -14,8 +14,8 @@ from sparksplit.collectives.virtual import Stage, VirtualCollective
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.graphs.weights import Weights
-from sparksplit.model.metrics import Auc, ByClass
-from sparksplit.rows.chunks import Chunk
+from sparksplit.model.own_metrics import Auc, ByClass
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync

@@ -5,9 +5,9 @@ import pytest
 from hdfs_io import filesystem
 from sparksplit.base.errors import NodeFailed
 from sparksplit.training.progress_record import Progress
-from sparksplit.training.record import Cause
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.attempts import Attempts
+from sparksplit.training.run_record import Cause
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import epoch
 from tests.training.runs import describe

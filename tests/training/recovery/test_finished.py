@@ -16,9 +16,9 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
 from sparksplit.base.options import Options
 from sparksplit.training import run as run_module
-from sparksplit.training.record import RunRecord
 from sparksplit.training.recovery.finished import is_whole
 from sparksplit.training.run import train
+from sparksplit.training.run_record import RunRecord
 from sparksplit.training.train_config import TrainConfig
 from tests.forked import Zygote, nodes_of
 from tests.training.runs import run

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from sparksplit.base.records import JsonObject
 from sparksplit.operations.devices import sizes
-from sparksplit.operations.devices.record import Copy, Powers, Product, Products, SmallProducts, TensorFlow
+from sparksplit.operations.devices.devices_record import Copy, Powers, Product, Products, SmallProducts, TensorFlow
 
 PRODUCT_BUDGET, COPY_BUDGET, POWER_BUDGET = 0.15, 0.05, 0.5
 """Seconds to spend on one size of products, on one size of copies, and on one A^n + B^n on one device."""

@@ -16,9 +16,9 @@ from sparksplit.collectives import Alone
 from sparksplit.dataset.joined import open_joined
 from sparksplit.model.description import data_description
 from sparksplit.operations.devices import summary
-from sparksplit.operations.devices.record import TrainingStep
+from sparksplit.operations.devices.devices_record import TrainingStep
 from sparksplit.operations.devices.summary import Event, Kernel, Node
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.node.main import configure

@@ -26,11 +26,11 @@ from sparksplit.collectives import Collective
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.graphs.weights import Weights
 from sparksplit.model.optimizers import built
-from sparksplit.rows.chunks import Chunk
+from sparksplit.rows.assembler import Chunk
 from sparksplit.strategies.slices import wants_slices
 from sparksplit.strategies.state import observe
 from sparksplit.strategies.syncs import Sync
-from sparksplit.training.metrics import LOSS
+from sparksplit.training.metric_facts import LOSS
 from sparksplit.training.node.compiled import averages
 from sparksplit.training.node.compiled.accumulated import rows_of
 from sparksplit.training.node.compiled.graphs import Graphs

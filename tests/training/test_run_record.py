@@ -8,7 +8,7 @@ import pytest
 
 from sparksplit.base.errors import InputError
 from sparksplit.training.progress_record import EpochRecord, read_history
-from sparksplit.training.record import RunRecord
+from sparksplit.training.run_record import RunRecord
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import EPOCH, RUN_JSON, run_json
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sparksplit.prepare.passes.chunks import Codec, Part, chunk_bytes
+from sparksplit.prepare.passes.codec import Codec, Part, chunk_bytes
 from sparksplit.spark.batches import BATCH_BYTES
 
 KINDS: dict[pa.DataType, st.SearchStrategy[Any]] = {

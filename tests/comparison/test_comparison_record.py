@@ -8,7 +8,15 @@ import pytest
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
-from sparksplit.comparison.record import ComparedRun, DivergedRun, Measured, NodeMeasured, Probe, SweepPoint, read_run
+from sparksplit.comparison.comparison_record import (
+    ComparedRun,
+    DivergedRun,
+    Measured,
+    NodeMeasured,
+    Probe,
+    SweepPoint,
+    read_run,
+)
 from tests.hdfs_io.outputs import fenced
 from tests.training.records import RUN_JSON
 

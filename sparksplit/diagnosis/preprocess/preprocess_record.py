@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sparksplit.base.records import Json, JsonObject, Record
-from sparksplit.diagnosis.record import Advice
+from sparksplit.diagnosis.diagnosis_record import Advice
 
 Kind = Literal["skew", "few", "many", "slow", "failed", "gc", "spill", "driver", "work"]
 KINDS: dict[str, str] = {

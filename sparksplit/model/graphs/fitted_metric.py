@@ -48,7 +48,7 @@ def _narrow(outputs: Any) -> Any:
     return tf.cast(outputs, tf.float32)
 
 
-class Fitted:
+class FittedMetric:
     """A metric with its conversions of labels and outputs.
 
     metric: a metric of Keras or of sparksplit. label: the data set's label. activation: function to apply to outputs

@@ -10,7 +10,7 @@ from hdfs_io.fence import Fence
 from sparksplit.base.records import Record
 from sparksplit.training.messages import Payload
 from sparksplit.training.progress_record import CurvePoint, Values
-from sparksplit.training.record import RunRecord
+from sparksplit.training.run_record import RunRecord
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from sparksplit.base.config import load, parse
-from sparksplit.diagnosis import advice, record, text
+from sparksplit.diagnosis import advice, diagnosis_record, text
+from sparksplit.diagnosis.diagnosis_record import Diagnosis
 from sparksplit.diagnosis.measured import Failed, Measured, Readers, Tried
-from sparksplit.diagnosis.record import Diagnosis
 from sparksplit.training.train_config import TrainConfig
 from tests.diagnosis.pipelines import Pipeline
 
@@ -32,7 +32,7 @@ def made(pipeline: Pipeline, config: TrainConfig, tried: dict[str, float], **mor
         for key, times in tried.items()
     ]
     given = {"made": "2026-01-01T00:00:00Z", "seconds": 83.21, "hosts": ["a"], "versions": {"keras": "3"}}
-    return record.of(config, replace(measured, tried=pairs), **given)
+    return diagnosis_record.of(config, replace(measured, tried=pairs), **given)
 
 
 def readers(pipeline: Pipeline) -> list[Readers]:
@@ -92,7 +92,7 @@ def test_what_could_not_be_tried_is_said_with_the_first_cause() -> None:
         Failed({}, "x"),
     ]
     given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
-    diagnosis = record.of(CONFIG, replace(measured, failed=failed), **given)
+    diagnosis = diagnosis_record.of(CONFIG, replace(measured, failed=failed), **given)
     assert diagnosis.recommended is not None and diagnosis.recommended.failed == "node 0: out of memory"
     assert not diagnosis.recommended.helps and diagnosis.recommended.gain is None
     assert diagnosis.notes[-2:] == [
@@ -111,7 +111,7 @@ def test_a_gain_that_is_not_certain_is_neither_shown_nor_named() -> None:
     # What is left out costs nothing, and the other measurement costs more.
     seconds = {**measured.seconds, "no_copy": [each * 1.5 for each in measured.seconds["no_copy"]]}
     given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
-    diagnosis = record.of(CONFIG, replace(measured, seconds=seconds), **given)
+    diagnosis = diagnosis_record.of(CONFIG, replace(measured, seconds=seconds), **given)
     lines = [line for line in shown(diagnosis) if line.startswith(("reading ", "copy ", "compute "))]
     gains = {part.name: part.gain for part in diagnosis.verdict.parts}
     assert gains["copy"].mean < 1
@@ -133,7 +133,7 @@ def test_proposals_come_by_what_they_bring_and_with_the_comparison_that_decides(
         for own, times in zip(candidates, (0.5, 0.3, 1.0), strict=True)
     ]
     given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
-    diagnosis = record.of(config, replace(measured, tried=tried), **given)
+    diagnosis = diagnosis_record.of(config, replace(measured, tried=tried), **given)
     assert [own.settings.get("batch_size") for own in diagnosis.proposed] == [256, None, 128]
     assert [own.helps for own in diagnosis.proposed] == [True, True, False]
     # What did not help needs no comparison.
@@ -156,7 +156,7 @@ def test_settings_are_written_as_they_are_given(tmp_path) -> None:
 def test_a_damaged_file_is_named(tmp_path) -> None:
     from sparksplit.base.errors import InputError
 
-    (tmp_path / record.DIAGNOSIS).write_text('{"format": 1}')
+    (tmp_path / diagnosis_record.DIAGNOSIS).write_text('{"format": 1}')
     with pytest.raises(InputError, match=r"diagnosis\.json: is not what diagnose writes: version is missing; diagnose"):
         Diagnosis.read(str(tmp_path))
 

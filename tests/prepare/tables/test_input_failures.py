@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.tables.failures import damage, problem
+from sparksplit.prepare.tables.input_failures import damage, problem
 from sparksplit.prepare.tables.readers import as_input_error
 
 UNPACKING = "\n\tat org.apache.hadoop.io.compress.DecompressorStream.read(DecompressorStream.java:105)\n"

@@ -5,7 +5,7 @@ import pytest
 import yaml
 
 from sparksplit.features import times
-from sparksplit.features.looks import _DAYS, _TIMES, doubt, shown
+from sparksplit.features.doubts import _DAYS, _TIMES, doubt, shown
 
 DAYS = [f"{day % 12 + 1:02}/{day % 28 + 1:02}/2024" for day in range(60)]
 IDS = [f"client-{number}" for number in range(60)]

@@ -6,7 +6,7 @@ import pytest
 
 from sparksplit.dataset.description import LabelSpec
 from sparksplit.dataset.manifest import Statistics
-from sparksplit.training.metrics import Labels, higher_is_better, resolution
+from sparksplit.training.metric_facts import Labels, higher_is_better, resolution
 
 LOWER = (
     "loss mse MSE mae mape msle bce hinge squared_hinge categorical_hinge poisson huber kl_divergence "

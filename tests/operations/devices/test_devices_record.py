@@ -10,7 +10,7 @@ import pytest
 
 from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.operations.devices import run, table
-from sparksplit.operations.devices.record import (
+from sparksplit.operations.devices.devices_record import (
     Copy,
     Cpu,
     DevicesRecord,
