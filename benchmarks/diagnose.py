@@ -266,8 +266,8 @@ def diagnosed(config: dict[str, Any], output: Path) -> dict[str, Any]:
     """What diagnosis.json holds of a training run, with shorter measurements than the command's."""
     from sparksplit.base.config import parse
     from sparksplit.diagnosis import diagnosis_record
+    from sparksplit.diagnosis.diagnose import diagnose
     from sparksplit.diagnosis.messages import Effort
-    from sparksplit.diagnosis.run import diagnose
     from sparksplit.training.train_config import TrainConfig
 
     own = parse(TrainConfig, {**config, "output": str(output)})
@@ -278,7 +278,7 @@ def diagnosed(config: dict[str, Any], output: Path) -> dict[str, Any]:
 def diagnosed_preparation(config: dict[str, Any], pairs: int | None = None) -> dict[str, Any]:
     """diagnosis.json of a preparation of data. pairs: how often what would help is tried; None: as the command does"""
     from sparksplit.base.config import parse
-    from sparksplit.diagnosis.preprocess.run import PAIRS, diagnose_preprocess
+    from sparksplit.diagnosis.preprocess.diagnose_preprocess import PAIRS, diagnose_preprocess
     from sparksplit.prepare.preprocess_config import PreprocessConfig
 
     return diagnose_preprocess(parse(PreprocessConfig, config), PAIRS if pairs is None else pairs).to_json()

@@ -182,9 +182,9 @@ def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
         # A disk for each rank, as executors have their own folders.
         patch.setenv("SPARK_LOCAL_DIRS", ",".join(str(zygote.folder / f"disk-{rank}") for rank in range(8)))
         if not spark:
-            patch.setattr("sparksplit.training.run.spark_session", session)
-            patch.setattr("sparksplit.comparison.run.spark_session", session)
-            patch.setattr("sparksplit.diagnosis.run.spark_session", session)
+            patch.setattr("sparksplit.training.train.spark_session", session)
+            patch.setattr("sparksplit.comparison.compare.spark_session", session)
+            patch.setattr("sparksplit.diagnosis.diagnose.spark_session", session)
         patch.setattr("sparksplit.cluster.requirements.await_executors", lambda *_: 0.0)
         patch.setattr("sparksplit.cluster.tensorflowonspark.Job", _Job)
         patch.setattr(launcher, "_Node", lambda: _Node(zygote))

@@ -16,14 +16,14 @@ from sparksplit.api.results import Comparison, Predictions, TrainedRun
 from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
-from sparksplit.comparison import run as comparison
+from sparksplit.comparison import compare as comparison
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.inference import run as inference
+from sparksplit.inference import predict as inference
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.predict_config import DataFramePredict, PredictConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
-from sparksplit.training import run as training
+from sparksplit.training import train as training
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def train(
 
     data: a prepared data set, or its folder; or several of them, which count as one data set.
     output: the run's folder.
-    frame: rows to train on instead of the data set's training split, as for `training.run.train`.
+    frame: rows to train on instead of the data set's training split, as for `training.train.train`.
     overwrite: replace an earlier run in `output`, even if it is up to date.
     resume: continue an unfinished run with another number of nodes, or with a DataFrame whose rows must be the same.
     restart: start an unfinished run again from the beginning.

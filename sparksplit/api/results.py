@@ -17,8 +17,8 @@ from sparksplit.base.own_folders import own_folder
 from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.answer.words import words
+from sparksplit.comparison.compare import REPORT
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.run import REPORT
 from sparksplit.inference.writer import places_of
 from sparksplit.training.progress_record import Values, read_history
 from sparksplit.training.run_record import RunRecord

@@ -9,7 +9,7 @@ from sparksplit.base.config import load
 from sparksplit.base.errors import UsageError
 from sparksplit.base.options import Options
 from sparksplit.commands.command import Command
-from sparksplit.operations.check.run import Planned, check
+from sparksplit.operations.check.check import Planned, check
 from sparksplit.operations.check.table import show
 from sparksplit.operations.operations_config import CheckConfig
 from sparksplit.training.disks import spooled

@@ -8,7 +8,7 @@ from sparksplit.base.errors import RunError
 from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
-from sparksplit.operations.devices.run import devices, leave
+from sparksplit.operations.devices.devices import devices, leave
 from sparksplit.operations.devices.table import show
 from sparksplit.operations.operations_config import DevicesConfig
 

@@ -18,12 +18,12 @@ from sparksplit.base.records import Record
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.diagnosis.apply import ConfigFile
+from sparksplit.diagnosis.diagnose import claimed, diagnose, leave
 from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS, Advice, of
 from sparksplit.diagnosis.page import PAGE, render
+from sparksplit.diagnosis.preprocess.diagnose_preprocess import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.page import render as render_preparation
-from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.text import lines
-from sparksplit.diagnosis.run import claimed, diagnose, leave
 from sparksplit.diagnosis.text import show
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.training.report import versions

@@ -8,8 +8,8 @@ from hdfs_io import filesystem
 from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
+from sparksplit.inference.predict import Result, predict
 from sparksplit.inference.predict_config import PredictConfig
-from sparksplit.inference.run import Result, predict
 from sparksplit.prepare.bad_rows import said
 from sparksplit.training.report import written
 

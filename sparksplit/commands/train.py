@@ -8,7 +8,7 @@ from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.training.report import summary
-from sparksplit.training.run import train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 
 

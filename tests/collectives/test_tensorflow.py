@@ -1,4 +1,4 @@
-"""Whose fault TensorFlow's errors are. What it sums is tested on real nodes (tests/training/test_run.py)."""
+"""Whose fault TensorFlow's errors are. What it sums is tested on real nodes (tests/training/test_train.py)."""
 
 import pytest
 import tensorflow as tf

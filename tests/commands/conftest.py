@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import preprocess as command
-from sparksplit.inference import run as inference_run
+from sparksplit.inference import predict as predict_module
 from sparksplit.prepare import preprocess
 
 
@@ -20,7 +20,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         pytest.fail("Spark was started")
 
-    for module in (preprocess, inference_run):
+    for module in (preprocess, predict_module):
         monkeypatch.setattr(module, "session_with_executors", refuse)
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sparksplit.commands.devices import COMMAND
-from sparksplit.operations.devices import run
+from sparksplit.operations.devices import devices as devices_module
 from sparksplit.operations.devices.devices_record import DevicesRecord
 
 
@@ -58,7 +58,7 @@ def test_driver_and_executors_are_measured_with_a_step_of_the_users_model(spark,
 @pytest.mark.slow
 def test_a_mistake_in_the_model_is_the_users(spark, digits, tmp_path, capsys, monkeypatch):
     """Only a process with TensorFlow can find it; no measurement is kept."""
-    monkeypatch.setattr(run, "_too_small", lambda settings: "left out, for the test")
+    monkeypatch.setattr(devices_module, "_too_small", lambda settings: "left out, for the test")
     train, output = tmp_path / "train.yaml", tmp_path / "devices.json"
     train.write_text(f"data: {digits}\noutput: never\nmodel:\n  params: {{activation: nope}}\n")
     assert COMMAND.main(["--train", str(train), "--output", str(output), "--nodes", "1", "--limit", "280"]) == 2
@@ -69,7 +69,7 @@ def test_a_mistake_in_the_model_is_the_users(spark, digits, tmp_path, capsys, mo
 @pytest.fixture
 def no_spark(monkeypatch):
     """Fail where Spark would be started."""
-    monkeypatch.setattr(run, "spark_session", lambda *_, **__: pytest.fail("Spark was started"))
+    monkeypatch.setattr(devices_module, "spark_session", lambda *_, **__: pytest.fail("Spark was started"))
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_known_before_spark_starts(call, name, monkeypatch):
     def started(*_, **__):
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("sparksplit.training.run.spark_session", started)
+    monkeypatch.setattr("sparksplit.training.train.spark_session", started)
     values, message = BEFORE_SPARK[name]
     status, line, output = call(values)
     assert message in line

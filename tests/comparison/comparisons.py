@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sparksplit.base.config import parse
 from sparksplit.base.options import Options
+from sparksplit.comparison.compare import compare
 from sparksplit.comparison.compare_config import CompareConfig
-from sparksplit.comparison.run import compare
 
 STRATEGIES = [
     "single",

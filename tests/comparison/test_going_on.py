@@ -8,12 +8,12 @@ from types import SimpleNamespace
 import pytest
 
 from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, NotStarted, Passing
-from sparksplit.comparison import run
+from sparksplit.comparison import compare as compare_module
 from sparksplit.comparison.checks import check
+from sparksplit.comparison.compare import _Comparison, _Work
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.comparison_record import Measured
 from sparksplit.comparison.plan import plan
-from sparksplit.comparison.run import _Comparison, _Work
 from sparksplit.training.recovery import restarts
 from sparksplit.training.recovery.restarts import Restarts
 
@@ -40,11 +40,13 @@ def tried(tmp_path, monkeypatch, failures, looks=()):
             raise error
         return False
 
-    for module in (run, restarts):
+    for module in (compare_module, restarts):
         monkeypatch.setattr(module.time, "sleep", pauses.append)
-    monkeypatch.setattr(run.filesystem, "exists", exists)
-    monkeypatch.setattr(run.Measured, "read", lambda _: Measured())
-    monkeypatch.setattr(run, "ComparisonDisplay", lambda *_: nullcontext(SimpleNamespace(begin=lambda _: None)))
+    monkeypatch.setattr(compare_module.filesystem, "exists", exists)
+    monkeypatch.setattr(compare_module.Measured, "read", lambda _: Measured())
+    monkeypatch.setattr(
+        compare_module, "ComparisonDisplay", lambda *_: nullcontext(SimpleNamespace(begin=lambda _: None))
+    )
     monkeypatch.setattr(_Comparison, "_cluster", cluster)
     data = SimpleNamespace(manifest=SimpleNamespace(splits={"train": SimpleNamespace(rows=1)}))
     output = SimpleNamespace(folder=str(tmp_path), path=str(tmp_path), extending=False)
@@ -68,8 +70,10 @@ def test_nodes_that_do_not_start_may_do_so_later_once_others_have_been_lost(tmp_
 def test_a_loss_that_is_no_number_ends_a_run_and_its_words_in_another_error_do_not(tmp_path, monkeypatch):
     """A run that diverged has a record, and is not tried again."""
     written = []
-    monkeypatch.setattr(run.Measured, "read", lambda _: Measured())
-    monkeypatch.setattr(run, "DivergedRun", lambda **known: SimpleNamespace(to_json=lambda: known["diverged"]))
+    monkeypatch.setattr(compare_module.Measured, "read", lambda _: Measured())
+    monkeypatch.setattr(
+        compare_module, "DivergedRun", lambda **known: SimpleNamespace(to_json=lambda: known["diverged"])
+    )
     words = "node 1 on host7: epoch 1, step 3: the loss is nan"
     for error, recorded in ((Diverged(words, 1), [words]), (NodeFailed(words, 1), [])):
         output = SimpleNamespace(
@@ -97,13 +101,13 @@ def looked(monkeypatch, seeds, most, undecided, virtual=(), recorded=()):
         path="o", folder="o", lease=SimpleNamespace(tell=lambda _: None), complete=lambda: None,
         fence=SimpleNamespace(write_json=lambda *_: None, write_bytes=lambda *_: None),
     )  # fmt: skip
-    monkeypatch.setattr(run.Measured, "read", lambda _: Measured())
+    monkeypatch.setattr(compare_module.Measured, "read", lambda _: Measured())
     endings = tuple(f"{ending}.json" for ending in recorded)
-    monkeypatch.setattr(run.filesystem, "exists", lambda path: path.endswith(endings))
-    monkeypatch.setattr(run, "read_run", lambda *_: "record")
-    monkeypatch.setattr(run, "spark_session", session)
-    monkeypatch.setattr(run, "render", lambda _: "")
-    monkeypatch.setattr(run, "undecided", lambda _: left.pop(0))
+    monkeypatch.setattr(compare_module.filesystem, "exists", lambda path: path.endswith(endings))
+    monkeypatch.setattr(compare_module, "read_run", lambda *_: "record")
+    monkeypatch.setattr(compare_module, "spark_session", session)
+    monkeypatch.setattr(compare_module, "render", lambda _: "")
+    monkeypatch.setattr(compare_module, "undecided", lambda _: left.pop(0))
     monkeypatch.setattr(
         _Comparison, "run", lambda self, _: ran.append(sorted({one.run.config.seed for one in self.pending()}))
     )
@@ -111,7 +115,7 @@ def looked(monkeypatch, seeds, most, undecided, virtual=(), recorded=()):
         _Comparison, "results", lambda _: SimpleNamespace(runs=[], virtual=[], references=[], to_json=dict)
     )
     work = [_Work(one, None, "hash", Restarts(3)) for one in plan(config)]
-    run._fill(_Comparison(config, None, output, work), run._Search())
+    compare_module._fill(_Comparison(config, None, output, work), compare_module._Search())
     return [len([seed for seed in own if seed < 1000]) for own in ran], sessions
 
 
@@ -127,7 +131,7 @@ def test_runs_on_rows_that_depend_on_each_other_tell_nothing_of_them():
     config = CompareConfig(data="d", output="o", nodes=[1, 2], strategies=["batch"])
     for dependent, wanted in ((None, {False, True}), ("windows", {False}), ("key", {False})):
         manifest = SimpleNamespace(dependent=dependent)
-        assert {run._samples_rows(one, manifest) for one in plan(config)} == wanted
+        assert {compare_module._samples_rows(one, manifest) for one in plan(config)} == wanted
 
 
 def test_seeds_are_added_until_all_is_decided_or_there_are_as_many_as_allowed(monkeypatch):
@@ -149,5 +153,8 @@ def test_who_asks_for_times_with_another_input_mode_is_not_told_that_they_are_th
     given = {"data": "d", "output": "o", "nodes": [1, 2]}
     found = {mode: CompareConfig(**given, input_mode=mode) for mode in ("tensorflow", "spark")}
     work = [_Work(one, None, one.key, Restarts(3)) for one in plan(found["spark"])]
-    hashes = {run._hash(config, work, run._Search()) for config in (*found.values(), CompareConfig(**given))}
+    hashes = {
+        compare_module._hash(config, work, compare_module._Search())
+        for config in (*found.values(), CompareConfig(**given))
+    }
     assert len(hashes) == 2

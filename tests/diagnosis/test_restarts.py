@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sparksplit.base.errors import Cancelled, NodeFailed
+from sparksplit.diagnosis.diagnose import Ended, gone_on
 from sparksplit.diagnosis.measured import Failed, Measured, Readers
 from sparksplit.diagnosis.messages import DiagnosisPayload, Effort
-from sparksplit.diagnosis.run import Ended, gone_on
 from tests.diagnosis.pipelines import Pipeline
 
 KNOWN = Pipeline().measured(np.random.default_rng(0))

@@ -8,7 +8,7 @@ from pathlib import Path
 from sparksplit.base.config import parse
 from sparksplit.base.errors import SparksplitError, exit_status
 from sparksplit.base.options import Options
-from sparksplit.training.run import train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 from tests.forked import Zygote, nodes_of
 

@@ -22,7 +22,7 @@ from sparksplit.commands.preprocess import COMMAND as PREPROCESS
 from sparksplit.commands.quickstart import digits as digits_file
 from sparksplit.commands.train import COMMAND as TRAIN
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.diagnosis.preprocess.run import Trials
+from sparksplit.diagnosis.preprocess.diagnose_preprocess import Trials
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from tests.commands.texts import sentences
 from tests.forked import Zygote, nodes_of

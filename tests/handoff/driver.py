@@ -12,7 +12,7 @@ from pathlib import Path
 from sparksplit.base.config import parse
 from sparksplit.base.options import Options
 from sparksplit.spark.session import spark_session
-from sparksplit.training.run import train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hdfs_io.marks import COMMANDS, CONFIG, SUCCESS, is_own
+from sparksplit.comparison.compare import REPORT, RUNS
 from sparksplit.comparison.comparison_record import Measured
 from sparksplit.comparison.content import RESULTS
-from sparksplit.comparison.run import REPORT, RUNS
 from sparksplit.dataset import block_table, description, manifest
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS

@@ -13,8 +13,8 @@ from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError, UsageError
 from sparksplit.dataset.description import LabelSpec
 from sparksplit.inference import partition
+from sparksplit.inference.predict import _columns
 from sparksplit.inference.predict_config import PredictConfig
-from sparksplit.inference.run import _columns
 from tests.hdfs_io.outputs import names, stage
 
 

@@ -115,7 +115,7 @@ def test_metrics_that_are_no_finite_numbers_are_null(tmp_path):
     from types import SimpleNamespace
 
     from sparksplit.commands.predict import summary
-    from sparksplit.inference.run import Result, _metrics
+    from sparksplit.inference.predict import Result, _metrics
 
     score = NumberScores()
     with np.errstate(over="ignore"):

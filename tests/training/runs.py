@@ -11,7 +11,7 @@ from hdfs_io import filesystem
 from sparksplit.base.config import parse
 from sparksplit.base.options import Options
 from sparksplit.training import checkpoints
-from sparksplit.training.run import train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 
 MODELS = str(Path(__file__).with_name("models.py"))

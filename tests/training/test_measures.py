@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sparksplit.dataset.arrays import from_arrays
-from sparksplit.inference.run import _metrics
+from sparksplit.inference.predict import _metrics
 from sparksplit.inference.tasks import Job, predict_prepared
 from sparksplit.inference.trained import TrainedModel
 from sparksplit.inference.writer import Columns

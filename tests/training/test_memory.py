@@ -12,7 +12,7 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
-from sparksplit.training.run import train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 
 SIDE = 256

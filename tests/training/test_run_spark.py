@@ -21,7 +21,7 @@ from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.prepare.passes.identify import identified
 from sparksplit.training.progress_record import read_history
-from sparksplit.training.run import train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 from tests.forked import nodes_of
 from tests.nodes import pid_of

@@ -15,7 +15,7 @@ from sparksplit.dataset.description import Description, FittedPreprocessing, Lab
 from sparksplit.model import build
 from sparksplit.model.description import data_description
 from sparksplit.model.graphs.inputs import Inputs
-from sparksplit.training.run import train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 
 LSTM = {"build": "lstm", "params": {"units": [8]}}

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.training import run
+from sparksplit.training import train as train_module
 from sparksplit.training.recovery import attempts
-from sparksplit.training.run import _Run
 from sparksplit.training.spent import PARTS, ROUNDS, advice, gone_on, of_round, of_run, total
+from sparksplit.training.train import _Run
 from tests.training.records import RUN_JSON, TOP, run_record
 
 seconds = st.floats(0, 1e4)
@@ -50,7 +50,7 @@ def test_the_driver_adds_how_long_nodes_took_to_begin_and_to_end():
 def test_what_an_attempt_has_lost_is_what_its_checkpoint_does_not_know(tmp_path, monkeypatch):
     """The run's seconds add up over two commands and their attempts."""
     clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0], sleep=lambda _: None)
-    monkeypatch.setattr(run, "time", clock)
+    monkeypatch.setattr(train_module, "time", clock)
     now = [0.0]
 
     def path(number):

@@ -6,9 +6,9 @@ from rich.console import Console
 from rich.table import Table
 
 from sparksplit.base.shown import OUT
+from sparksplit.operations.check.check import Report
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.check.judge import CLOCK_SECONDS
-from sparksplit.operations.check.run import Report
 from sparksplit.spark.settings.requirements import overhead_mebibytes
 
 WIDTH = 140

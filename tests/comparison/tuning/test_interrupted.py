@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import yaml
 
 from sparksplit.commands.compare import COMMAND
-from sparksplit.comparison import run
-from sparksplit.comparison.run import _Comparison
+from sparksplit.comparison import compare as compare_module
+from sparksplit.comparison.compare import _Comparison
 from sparksplit.training.run_record import RunMetrics
 from tests.comparison.records import compared_run, curve_of
 
@@ -35,8 +35,8 @@ def played(monkeypatch, ends_after):
             made.append(one.run.key)
 
     session = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app"))
-    monkeypatch.setattr(run, "spark_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(run, "render", lambda _: "")
+    monkeypatch.setattr(compare_module, "spark_session", lambda *_: nullcontext(session))
+    monkeypatch.setattr(compare_module, "render", lambda _: "")
     monkeypatch.setattr(_Comparison, "_cluster", cluster)
     return made
 

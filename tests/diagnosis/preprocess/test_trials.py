@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from sparksplit.base.errors import RunError
-from sparksplit.diagnosis.preprocess import run
+from sparksplit.diagnosis.preprocess import diagnose_preprocess as diagnose_preprocess_module
+from sparksplit.diagnosis.preprocess.diagnose_preprocess import Prepared, Trials, is_cold
 from sparksplit.diagnosis.preprocess.preprocess_record import Trouble
-from sparksplit.diagnosis.preprocess.run import Prepared, Trials, is_cold
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 
@@ -35,9 +35,9 @@ class Made:
         self.now, self.rows, self.configs = 0.0, 10, list[PreprocessConfig]()
         self._seconds = seconds
         metrics = SimpleNamespace(next_stage=lambda: 0, stages=lambda first: [])
-        monkeypatch.setattr(run, "Metrics", lambda spark: metrics)
-        monkeypatch.setattr(run, "preprocess", self.preprocess)
-        monkeypatch.setattr(run, "time", SimpleNamespace(time=lambda: self.now))
+        monkeypatch.setattr(diagnose_preprocess_module, "Metrics", lambda spark: metrics)
+        monkeypatch.setattr(diagnose_preprocess_module, "preprocess", self.preprocess)
+        monkeypatch.setattr(diagnose_preprocess_module, "time", SimpleNamespace(time=lambda: self.now))
 
     def preprocess(self, config: PreprocessConfig, options: object) -> Any:
         self.now += self._seconds(config)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sparksplit.operations.check.run import Report
+from sparksplit.operations.check.check import Report
 from sparksplit.operations.check.table import show
 from tests.operations.check.test_judge import DRIVER, FIRST, GOOD
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sparksplit.base.errors import ConfigError, InputError
-from sparksplit.operations.devices import run, table
+from sparksplit.operations.devices import devices as devices_module
+from sparksplit.operations.devices import table
 from sparksplit.operations.devices.devices_record import (
     Copy,
     Cpu,
@@ -126,7 +127,7 @@ RECORD = DevicesRecord(
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
-    path = run.leave(RECORD, f"{tmp_path}/found/devices.json")
+    path = devices_module.leave(RECORD, f"{tmp_path}/found/devices.json")
     assert DevicesRecord.parse(Path(path).read_text(), path) == RECORD
     assert json.loads(json.dumps(RECORD.to_json()))["processes"][0]["powers"]["ratio"] == 1.58
 
@@ -149,23 +150,23 @@ def test_the_tables(capsys):
 
 def test_only_an_output_of_its_own_is_replaced(tmp_path):
     own, other, folder = tmp_path / "own.json", tmp_path / "other.json", tmp_path
-    run.leave(RECORD, str(own))
+    devices_module.leave(RECORD, str(own))
     other.write_text('{"command": "train"}')
-    run._check_output(DevicesConfig(output=str(own)))
-    run._check_output(DevicesConfig(output=str(tmp_path / "none" / "yet.json")))
+    devices_module._check_output(DevicesConfig(output=str(own)))
+    devices_module._check_output(DevicesConfig(output=str(tmp_path / "none" / "yet.json")))
     with pytest.raises(ConfigError, match=r"output: .*other\.json: is not a record of .*; choose another file"):
-        run._check_output(DevicesConfig(output=str(other)))
+        devices_module._check_output(DevicesConfig(output=str(other)))
     with pytest.raises(ConfigError, match=r"is a folder; name a file in it, such as .*/devices\.json"):
-        run._check_output(DevicesConfig(output=str(folder)))
+        devices_module._check_output(DevicesConfig(output=str(folder)))
     with pytest.raises(InputError):
         DevicesRecord.parse("[]", "x")
 
 
 def test_the_drivers_container_on_yarn():
     settings = {"spark.master": "yarn", "spark.submit.deployMode": "cluster"}
-    assert "(is 384m)" in run._too_small(settings)
-    assert run._too_small({**settings, "spark.driver.memoryOverhead": "1g"}) is None
-    assert run._too_small({**settings, "spark.submit.deployMode": "client"}) is None
-    assert run._threads({"spark.master": "local-cluster[2, 3, 1024]"}) == 3
-    assert run._threads({"spark.master": "yarn", "spark.executor.cores": "4"}) == 4
-    assert run._threads({"spark.master": "spark://here:7077", "spark.task.cpus": "3"}) == 3
+    assert "(is 384m)" in devices_module._too_small(settings)
+    assert devices_module._too_small({**settings, "spark.driver.memoryOverhead": "1g"}) is None
+    assert devices_module._too_small({**settings, "spark.submit.deployMode": "client"}) is None
+    assert devices_module._threads({"spark.master": "local-cluster[2, 3, 1024]"}) == 3
+    assert devices_module._threads({"spark.master": "yarn", "spark.executor.cores": "4"}) == 4
+    assert devices_module._threads({"spark.master": "spark://here:7077", "spark.task.cpus": "3"}) == 3

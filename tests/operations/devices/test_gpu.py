@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sparksplit.operations.devices import run
+from sparksplit.operations.devices import devices as devices_module
 from sparksplit.operations.devices.ask import look
 from sparksplit.operations.operations_config import DevicesConfig
 
@@ -23,7 +23,7 @@ def test_a_gpu_is_measured_and_takes_the_products_of_a_training_step(digits, tmp
     train = tmp_path / "train.yaml"
     train.write_text(f"data: {digits}\noutput: never\n")
     config = DevicesConfig(train=str(train))
-    found = look("driver", 2, [], 280, run._training(config, str(train)))
+    found = look("driver", 2, [], 280, devices_module._training(config, str(train)))
     assert found["problems"] == [] and found["usage"] is None
     smi, tensorflow = found["nvidia_smi"], found["tensorflow"]
     assert smi["driver"] and smi["problem"] is None and tensorflow["no_gpu"] is None

@@ -15,10 +15,10 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
 from sparksplit.base.options import Options
-from sparksplit.training import run as run_module
+from sparksplit.training import train as train_module
 from sparksplit.training.recovery.finished import is_whole
-from sparksplit.training.run import train
 from sparksplit.training.run_record import RunRecord
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 from tests.forked import Zygote, nodes_of
 from tests.training.runs import run
@@ -29,7 +29,7 @@ KEYS = {"nodes": 2, "epochs": 2, "strategy": "batch"}
 def killed_at_the_end(data: str, output: str, folder: str) -> None:
     """Train; the driver is killed where it is to write the marker."""
     zygote = Zygote(Path(folder))
-    run_module.Output.complete = lambda self: (zygote.end(), os.kill(os.getpid(), signal.SIGKILL))
+    train_module.Output.complete = lambda self: (zygote.end(), os.kill(os.getpid(), signal.SIGKILL))
     with nodes_of(zygote):
         train(parse(TrainConfig, {"data": data, "output": output, **KEYS}), Options())
 
@@ -57,7 +57,7 @@ def no_spark(monkeypatch):
     def none(*_):
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(run_module, "spark_session", none)
+    monkeypatch.setattr(train_module, "spark_session", none)
 
 
 def files(folder):
@@ -127,13 +127,13 @@ def test_what_is_not_whole_is_no_end(copied, harm):
 def test_nodes_that_go_on_make_a_record_of_their_own(forked, digits, copied, monkeypatch):
     """What the earlier one tells of would no longer be there if they were killed in turn."""
     (copied / "model.keras").unlink()
-    earlier, to_end = json.loads((copied / "run.json").read_text()), run_module._Run.to_end
+    earlier, to_end = json.loads((copied / "run.json").read_text()), train_module._Run.to_end
 
     def begin(self, checkpoint):
         assert not (copied / "run.json").exists()
         return to_end(self, checkpoint)
 
-    monkeypatch.setattr(run_module._Run, "to_end", begin)
+    monkeypatch.setattr(train_module._Run, "to_end", begin)
     record = run(digits, copied, Options(resume=True), **KEYS)
     assert [each["how"] for each in record["attempts"]] == ["start", "resume"]
     assert (record["weights"], record["metrics"]) == (earlier["weights"], earlier["metrics"])

@@ -11,11 +11,11 @@ from hdfs_io.publish import Output
 from sparksplit import cluster
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError, exit_status
-from sparksplit.training import run
+from sparksplit.training import train as train_module
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.recovery import attempts, restarts
 from sparksplit.training.recovery.going_on import told_how
-from sparksplit.training.run import _Run
+from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.leases import seize
 
@@ -52,8 +52,8 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     def away(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(run, "threads", lambda *_: 1)
-    monkeypatch.setattr(run, "checkpoint_of", away)
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(train_module, "checkpoint_of", away)
     monkeypatch.setattr(_Run, "_nodes", fail)
     output = Output(str(tmp_path / "run"), "hash", "train")
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch", "max_restarts": 1})
@@ -81,9 +81,9 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told
     this many seconds, and then go well. reached: the last checkpoint's number after that many attempts. told: gets the
     attempts as they are kept in the end."""
     clock, started, pauses = [0.0], [], []
-    monkeypatch.setattr(run, "threads", lambda *_: 1)
-    monkeypatch.setattr(run, "checkpoint_of", lambda *_: f"checkpoints/update-{reached(len(started)):09d}")
-    for module in (run, restarts):
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(train_module, "checkpoint_of", lambda *_: f"checkpoints/update-{reached(len(started)):09d}")
+    for module in (train_module, restarts):
         monkeypatch.setattr(
             module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=pauses.append)
         )
@@ -261,8 +261,8 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
 
     output = Output(str(tmp_path / "run"), "hash", "train")
     record = SimpleNamespace(write=lambda fence: None, ledger=SimpleNamespace(exact=True))
-    monkeypatch.setattr(run.report, "record", lambda *_: record)
-    monkeypatch.setattr(run, "threads", lambda *_: 1)
+    monkeypatch.setattr(train_module.report, "record", lambda *_: record)
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
     monkeypatch.setattr(
         _Run,
         "_nodes",
@@ -270,7 +270,7 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
             results=[SimpleNamespace(test=None, with_rounds=lambda rounds: None)], trained_on=None, launched=0.0
         ),
     )
-    monkeypatch.setattr(run, "read_history", lambda folder: [])
+    monkeypatch.setattr(train_module, "read_history", lambda folder: [])
     monkeypatch.setattr(output, "complete", away)
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
     spark = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))

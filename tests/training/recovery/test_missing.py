@@ -13,12 +13,12 @@ from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing,
 from sparksplit.cluster import requirements
 from sparksplit.spark import executors
 from sparksplit.spark import jvm as limits
-from sparksplit.training import run
+from sparksplit.training import train as train_module
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts, missing
 from sparksplit.training.recovery.missing import AllBack, Missing
-from sparksplit.training.run import _Run
+from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.jvm import gateway, jvm
 from tests.training.runs import describe
@@ -145,10 +145,12 @@ def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_pa
         clock[0] += seconds
         raise error
 
-    monkeypatch.setattr(run, "threads", lambda *_: 1)
-    monkeypatch.setattr(run, "checkpoint_of", lambda *_: f"checkpoints/update-{99 if len(ends) < 2 else 7:09d}")
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
     monkeypatch.setattr(
-        run, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
+        train_module, "checkpoint_of", lambda *_: f"checkpoints/update-{99 if len(ends) < 2 else 7:09d}"
+    )
+    monkeypatch.setattr(
+        train_module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
     )
     monkeypatch.setattr(_Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 4
@@ -168,9 +170,9 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
             raise errors.pop(0)
         return "results"
 
-    monkeypatch.setattr(run, "threads", lambda *_: 1)
-    monkeypatch.setattr(run, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
-    monkeypatch.setattr(run.time, "sleep", lambda _: None)
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(train_module, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
+    monkeypatch.setattr(train_module.time, "sleep", lambda _: None)
     monkeypatch.setattr(_Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 1 + lost
 
@@ -195,8 +197,10 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
 
     found = Missing.await_nodes
     monkeypatch.setattr(Missing, "await_nodes", back)
-    monkeypatch.setattr(run, "threads", lambda *_: 1)
-    monkeypatch.setattr(run, "checkpoint_of", lambda folder, nodes, rounds: f"checkpoints/update-{7 + len(given):09d}")
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(
+        train_module, "checkpoint_of", lambda folder, nodes, rounds: f"checkpoints/update-{7 + len(given):09d}"
+    )
     monkeypatch.setattr(_Run, "_nodes", nodes)
     restarts, story = trained(tmp_path / "run")
     first, second = "checkpoints/update-000000008", "checkpoints/update-000000009"

@@ -9,9 +9,9 @@ import pytest
 
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, NodeFailed
+from sparksplit.diagnosis.diagnose import diagnose
 from sparksplit.diagnosis.measured import VARIANTS, Measured
 from sparksplit.diagnosis.messages import Effort
-from sparksplit.diagnosis.run import diagnose
 from sparksplit.training.train_config import TrainConfig
 
 OWN = str(Path(__file__).with_name("transforms.py"))

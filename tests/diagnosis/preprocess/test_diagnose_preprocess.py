@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit.diagnosis.preprocess import run, verdict
+from sparksplit.diagnosis.preprocess import diagnose_preprocess as diagnose_preprocess_module
+from sparksplit.diagnosis.preprocess import verdict
+from sparksplit.diagnosis.preprocess.diagnose_preprocess import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.parts import parts_of
 from sparksplit.diagnosis.preprocess.preprocess_record import PreprocessDiagnosis
-from sparksplit.diagnosis.preprocess.run import diagnose_preprocess
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 
@@ -42,9 +43,11 @@ def test_a_skewed_input_is_told_from_an_even_one(
 ) -> None:
     monkeypatch.setattr(verdict, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(verdict, "NAMED", 0.0)
-    monkeypatch.setattr(run, "is_cold", lambda *_: False)
+    monkeypatch.setattr(diagnose_preprocess_module, "is_cold", lambda *_: False)
     measured: list[Stage] = []
-    monkeypatch.setattr(run, "parts_of", lambda stages, *rest: measured.extend(stages) or parts_of(stages, *rest))
+    monkeypatch.setattr(
+        diagnose_preprocess_module, "parts_of", lambda stages, *rest: measured.extend(stages) or parts_of(stages, *rest)
+    )
     skewed = files(tmp_path / "skewed", [30_000, 500, 500, 500])
     even = files(tmp_path / "even", [2000] * 4)
     output = tmp_path / "prepared" / "set"

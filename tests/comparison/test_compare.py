@@ -121,7 +121,7 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         assert comparison._payload(comparison.work[0]).run == f"{tmp_path}/.out.next"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sparksplit.comparison.run._fill", killed)
+    monkeypatch.setattr("sparksplit.comparison.compare._fill", killed)
     for epochs in (2, 2, 3):
         with pytest.raises(KeyboardInterrupt):
             compared(digits, tmp_path / "out", Options(overwrite=True), epochs=epochs)
@@ -148,9 +148,9 @@ def small(digits, tmp_path, monkeypatch):
             comparison.output.complete()
             return SimpleNamespace(to_json=lambda: (there, list(comparison.earlier)))
 
-        monkeypatch.setattr("sparksplit.comparison.run._fill", filled)
+        monkeypatch.setattr("sparksplit.comparison.compare._fill", filled)
         read = SimpleNamespace(read=lambda path: SimpleNamespace(finished_with=[7]))
-        monkeypatch.setattr("sparksplit.comparison.run.Results", read)
+        monkeypatch.setattr("sparksplit.comparison.compare.Results", read)
         with pytest.raises(KeyboardInterrupt) if kill else nullcontext():
             return compared(digits, tmp_path / "out", Options(overwrite=overwrite), **keys)
 
@@ -205,7 +205,7 @@ def test_what_another_command_has_finished_meanwhile_is_not_replaced_by_more_see
 
 def test_a_finished_comparison_of_another_format_is_not_extended(small, monkeypatch):
     small(seeds=1)
-    monkeypatch.setattr("sparksplit.comparison.run.FORMAT_VERSION", 0)
+    monkeypatch.setattr("sparksplit.comparison.compare.FORMAT_VERSION", 0)
     with pytest.raises(UsageError, match="another configuration"):
         small(seeds=2)
 
