@@ -36,7 +36,7 @@ from sparksplit.cluster.stuck import ended_without_failures, holders, replace_st
 from sparksplit.network.listening import own_address_towards
 from sparksplit.spark.executors import lost_executors
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import NO_MODULE, is_raised, spark_reason
+from sparksplit.spark.reasons import is_raised, spark_reason
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -117,10 +117,9 @@ class Job:
         error = self._status.get("error")
         if error is None:
             return None
-        hint = "; ship the package with --py-files, or install it on the executors" if NO_MODULE in error else ""
         if is_raised(NotRetried, error):
             return self._lost_executor() or "a task that held a node ended, for an unknown reason"
-        return spark_reason(error) + hint
+        return spark_reason(error)
 
     @property
     def cancelled(self) -> bool:

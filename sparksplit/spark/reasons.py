@@ -17,17 +17,14 @@ NOT_TAKEN = (
 NO_METASTORE = "Unable to instantiate org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
 """Spark's error if Hive's metastore does not answer."""
 
-NO_MODULE = "No module named"
-"""Python's error if an executor lacks a package."""
-
 NO_PYTHON = re.compile(r'Cannot run program "(?P<program>[^"]+)"[^:]*: error=\d+, (?P<why>[^\n]+)')
 """Spark's error if an executor cannot start Python."""
 
 LONGEST = 500
-_LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?:hdfs_io|sparksplit)\b")
+_LACKING = re.compile(r"^ModuleNotFoundError: No module named '(?P<package>\w+)")
 _LACKING_HINT = (
     ": the executors' Python has no sparksplit. Before the Spark session starts, set PYSPARK_PYTHON to a Python that "
-    "has it, or ship sparksplit with --py-files"
+    "has it, or ship sparksplit with --py-files sparksplit.zip (sparksplit package)"
 )
 _OUR_OWN = re.compile(r"^(?:hdfs_io|sparksplit\.base)\.errors\.\w+: ")
 _CALLED = re.compile(r"^An error occurred while calling \S+\s*: ", re.DOTALL)
@@ -74,8 +71,7 @@ def spark_reason(text: str) -> str:
     _, traceback, inner = text.rpartition("Traceback (most recent call last):")
     lines = [line for line in inner.splitlines() if line and not line[0].isspace()]
     if traceback and lines:
-        hint = _LACKING_HINT if _LACKING.match(lines[0]) else ""
-        return f"a task failed: {_OUR_OWN.sub('', lines[0])}{hint}"[:LONGEST]
+        return f"a task failed: {_OUR_OWN.sub('', lines[0])}{_hint(lines[0])}"[:LONGEST]
     if STOPPED in text:
         return "the application ended by itself: its master, or the connection to the master, was lost"
     text = text.partition("\nDriver stacktrace:")[0]
@@ -84,6 +80,15 @@ def spark_reason(text: str) -> str:
         return f"executor {lost['id']} on {lost['host']} was lost{': ' if why else ''}{why}"[:LONGEST]
     text = " ".join(_CALLED.sub("", text).split())
     return _JAVA_CLASS.sub("", text)[:LONGEST] or "no reason was given"
+
+
+def _hint(raised: str) -> str:
+    """What to do about the last line of a Python traceback, if an executor lacks a package."""
+    if (lacking := _LACKING.match(raised)) is None:
+        return ""
+    if lacking["package"] in ("hdfs_io", "sparksplit"):
+        return _LACKING_HINT
+    return "; ship the package with --py-files, or install it on the executors"
 
 
 def is_raised(kind: type[Exception], text: str) -> bool:

@@ -25,7 +25,8 @@ LOST = (
             f"{CALLED}{ABORTED}Task 0 in stage 0.0 failed ...: org.apache.spark.api.python.PythonException: "
             "Traceback (most recent call last):\n  File 'x.py'\nModuleNotFoundError: No module named 'training'\n\n"
             "\tat org.apache.spark.y(Z.scala:1)",
-            "a task failed: ModuleNotFoundError: No module named 'training'",
+            "a task failed: ModuleNotFoundError: No module named 'training'; ship the package with --py-files, or "
+            "install it on the executors",
         ),
         (
             f"{CALLED}{ABORTED}Task 1 in stage 0.0 failed ...: org.apache.spark.api.python.PythonException: "
@@ -33,7 +34,7 @@ LOST = (
             "\tat org.apache.spark.y(Z.scala:1)",
             "a task failed: ModuleNotFoundError: No module named 'hdfs_io': the executors' Python has no sparksplit. "
             "Before the Spark session starts, set PYSPARK_PYTHON to a Python that has it, or ship sparksplit with "
-            "--py-files",
+            "--py-files sparksplit.zip (sparksplit package)",
         ),
         (
             "Traceback (most recent call last):\n  File 'x.py'\n"

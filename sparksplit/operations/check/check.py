@@ -20,7 +20,7 @@ from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.operations_config import CheckConfig
 from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import NO_MODULE, NO_PYTHON, spark_reason
+from sparksplit.spark.reasons import NO_PYTHON, spark_reason
 from sparksplit.spark.session import known_settings, spark_session
 from sparksplit.spark.settings.requirements import Problem, most_executors, start_problems, value_problems
 from sparksplit.spark.waiting import Patience
@@ -153,9 +153,7 @@ def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[
         reason = spark_reason(failures[0])
         if NO_PYTHON.search(failures[0]):
             return [], Problem("spark.pyspark.python", reason)
-        missing = NO_MODULE in reason
-        hint = "; ship the package with --py-files sparksplit.zip (sparksplit package)" if missing else ""
-        return [], Problem("executors", f"{reason}{hint}")
+        return [], Problem("executors", reason)
     by_slot: dict[str, Facts] = {}
     for text in texts:
         try:

@@ -25,7 +25,7 @@ from sparksplit.operations.devices.host import cpu
 from sparksplit.operations.operations_config import DevicesConfig
 from sparksplit.spark.executors import slots_of
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.reasons import NO_MODULE, spark_reason
+from sparksplit.spark.reasons import spark_reason
 from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.spark.waiting import Patience
@@ -165,9 +165,7 @@ def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
     if late:
         raise RunError(f"the executors have not answered within {seconds:g} s; their logs may say why")
     if reasons:
-        missing = NO_MODULE in reasons[0]
-        hint = "; ship the package with --py-files sparksplit.zip (sparksplit package)" if missing else ""
-        raise RunError(f"executors: {reasons[0]}{hint}")
+        raise RunError(f"executors: {reasons[0]}")
     return [json.loads(text) for text in texts]
 
 
