@@ -5,9 +5,12 @@ from __future__ import annotations
 import signal
 from typing import Any
 
+import numpy as np
 import pytest
 
-from tests.training.runs import run
+from sparksplit.base.options import Options
+from sparksplit.strategies import STRATEGIES
+from tests.training.runs import run, weights, without_end
 
 pytestmark = pytest.mark.slow
 
@@ -21,3 +24,19 @@ def test_a_node_that_is_stopped_before_it_has_called_is_started_again(
     assert result["restarts"] == 1 and result["ledger"]["exact"]
     first = result["attempts"][0]["cause"]
     assert first["rank"] == 0 and "has been stopped for 10 s, before it had called" in first["what"]
+
+
+@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+def test_a_node_that_is_killed_before_the_first_update_of_a_run_that_goes_on(
+    zygote: Any, forked: None, digits: Any, tmp_path: Any, strategy: str
+) -> None:
+    """In every strategy the run starts again from its checkpoint, to the same weights."""
+    nodes = 1 if strategy == "single" else 2
+    keys = {"strategy": strategy, "nodes": nodes, "epochs": 4, "batch_size": 325, "checkpoint": {"every": "epoch"}}
+    run(digits, tmp_path / "straight", **keys)
+    without_end(tmp_path / "straight", tmp_path / "resumed", keep=1)
+    with zygote.befalls(nodes - 1, signal.SIGKILL, before="sparksplit.training.node.loop:Loop._train"):
+        result = run(digits, tmp_path / "resumed", Options(resume=True), **keys)
+    assert result["restarts"] == 1 and result["ledger"]["exact"]
+    for resumed, straight in zip(weights(tmp_path / "resumed"), weights(tmp_path / "straight"), strict=True):
+        np.testing.assert_array_equal(resumed, straight)
