@@ -5,13 +5,14 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from sparksplit.base.errors import RunError, UsageError
-from sparksplit.base.progress import say
+from sparksplit.base.progress import say, saying
 from sparksplit.spark import own_session
 from sparksplit.spark.interrupts import (
     interruptible,
@@ -33,6 +34,29 @@ if TYPE_CHECKING:
 _started: list[bool] = []  # not empty once this process has started Spark
 
 
+class _Turn:
+    """The right to start a session in this process. A call has it until its session has stopped.
+
+    pyspark has one session for each process. A call that used the session of a call in another thread would lose the
+    session with that call's end, and would not have its own settings.
+
+    lock: held by the call's thread. A nested call has it too.
+    thread: that thread, once it starts a session; None: no session is sparksplit's own.
+    """
+
+    def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Make the turn free in a forked process. The other threads, which would end their turns, are not there."""
+        self.lock = threading.RLock()
+        self.thread: int | None = None
+
+
+_turn = _Turn()
+os.register_at_fork(after_in_child=_turn.renew)
+
+
 @contextmanager
 def spark_session(
     app_name: str, executors: int, settings: dict[str, str] | None = None, *, nodes: bool = True
@@ -41,7 +65,8 @@ def spark_session(
 
     The session uses the master and settings of spark-submit or of Spark's own configuration files. Without a master, a
     cluster of `executors` processes with one task slot each starts on this machine. It leaves no process and no file.
-    Inside another `spark_session`, the outer session is given, and not stopped.
+    Inside another `spark_session`, the outer session is given, and not stopped. The same holds for a program's own
+    session. But a session that `spark_session` has started in another thread is not shared: wait until it has stopped.
 
     settings: Spark's keys, for a session that this call starts. Keys from spark-submit and the files take precedence.
     nodes: whether the session will hold nodes; some masters and settings do not allow that.
@@ -50,18 +75,33 @@ def spark_session(
     does not start (quickly, if its standalone master cannot be reached). Also turn errors of pyspark and py4j that
     leave the block into RunError, because they cannot be read without their JVM.
     """
-    running = _running_context()
-    if running is not None:
-        from pyspark.sql import SparkSession
+    with ExitStack() as waiting:
+        waiting.enter_context(saying("a call in another thread to stop its Spark session"))
+        with _turn.lock:
+            waiting.close()
+            running = running_context()
+            if running is None:
+                outer, _turn.thread = _turn.thread, threading.get_ident()
+                try:
+                    with _own_session(app_name, executors, settings or {}, nodes) as spark:
+                        yield spark
+                finally:
+                    _turn.thread = outer
+                return
+    from pyspark.sql import SparkSession
 
-        atexit.unregister(_stop_at_exit)  # register only once
-        atexit.register(_stop_at_exit, os.getpid())
-        with interruptible_program(running), asking(running):
-            yield SparkSession.builder.getOrCreate()
-        return
+    atexit.unregister(_stop_at_exit)  # register only once
+    atexit.register(_stop_at_exit, os.getpid())
+    with interruptible_program(running), asking(running):
+        yield SparkSession.builder.getOrCreate()
+
+
+@contextmanager
+def _own_session(app_name: str, executors: int, settings: Mapping[str, str], nodes: bool) -> Iterator[SparkSession]:
+    """Start a session, and stop it at the end of the block."""
     configured, submitted = user_settings.configured(), user_settings.submitted()
     raise_first(start_problems(configured) if nodes else standalone_problems(configured))
-    wanted = own_session.settings_for(app_name, executors, settings or {}, configured, submitted)
+    wanted = own_session.settings_for(app_name, executors, settings, configured, submitted)
     await_master(wanted.get("spark.master", ""))
     check_known(wanted, None if submitted else os.environ)
     handlers = stopping_handlers()
@@ -80,11 +120,14 @@ def spark_session(
                 stack.close()
 
 
-def _running_context() -> SparkContext | None:
-    """Return the context of this process's Spark, without a call into the JVM. None: no Spark is running."""
+def running_context() -> SparkContext | None:
+    """Return the context of the Spark that this thread may use, without a call into the JVM.
+
+    None: no Spark is running, or a call in another thread has started it and will stop it.
+    """
     from pyspark import SparkContext
 
-    return SparkContext._active_spark_context
+    return SparkContext._active_spark_context if _turn.thread in (None, threading.get_ident()) else None
 
 
 @contextmanager
@@ -113,7 +156,7 @@ def satisfy_yarn() -> None:
 
 def known_settings() -> dict[str, str]:
     """Return Spark's configured settings before Spark starts. If Spark is running, return all its settings."""
-    running = _running_context()
+    running = running_context()
     if running is None:
         return user_settings.configured()
     with asking(running):

@@ -131,7 +131,7 @@ def test_yarns_way_to_the_executors_logs_is_said_where_it_is_not_the_users_mista
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty spark-defaults.conf that counts, in a process without a session."""
-    monkeypatch.setattr(session, "_running_context", lambda: None)
+    monkeypatch.setattr(session, "running_context", lambda: None)
     monkeypatch.setattr(
         own_session, "start", lambda settings, folder: pytest.fail(f"Spark was started with {settings}")
     )
