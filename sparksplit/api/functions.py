@@ -3,7 +3,8 @@
 A key within a section may be dotted, as in `**{"optimizer.learning_rate": 0.1}`.
 
 A function does the work of its command. It uses a running Spark session unchanged, and leaves the session running.
-Without a running session, it starts a session for the call. Progress reports go to stderr.
+Without a running session, it starts a session for the call. Such calls in several threads take turns. Progress reports
+go to stderr.
 """
 
 from __future__ import annotations

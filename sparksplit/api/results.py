@@ -178,12 +178,11 @@ class Predictions:
 
         Raise RuntimeError if no session is running. Raise RunError if Spark's JVM does not answer.
         """
-        from pyspark import SparkContext
         from pyspark.sql import SparkSession
 
-        from sparksplit.spark.session import asking
+        from sparksplit.spark.session import asking, running_context
 
-        context = SparkContext._active_spark_context
+        context = running_context()
         if context is None:
             raise RuntimeError("no Spark session is running; start one to read the predictions")
         with asking(context):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sparksplit.spark.session import asking
+from sparksplit.spark.session import asking, running_context
 
 PREFIX = "sparksplit: "
 PARTS = {
@@ -27,9 +27,7 @@ _KEY = "spark.job.description"
 @contextmanager
 def described(part: str) -> Iterator[None]:
     """Inside the block, or the decorated function, this thread's jobs are described as `part`, a key of PARTS."""
-    from pyspark import SparkContext
-
-    context = SparkContext._active_spark_context
+    context = running_context()
     if context is None:
         yield
         return
@@ -40,6 +38,6 @@ def described(part: str) -> Iterator[None]:
         yield
     finally:
         # If Spark has ended meanwhile, report the error that ended Spark.
-        if SparkContext._active_spark_context is context:
+        if running_context() is context:
             with asking(context):
                 context.setLocalProperty(_KEY, before)  # type: ignore[arg-type]

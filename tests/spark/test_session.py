@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import ConfigError, InputError, RunError
-from sparksplit.spark import left, session
+from sparksplit.spark import left, own_session, session
 from sparksplit.spark.interrupts import py4j_quiet
 from sparksplit.spark.reasons import STOPPED
 from sparksplit.spark.session import spark_session
@@ -74,7 +74,7 @@ def test_only_sparks_processes_bear_the_sessions_mark(spark: SparkSession) -> No
 def test_what_the_program_starts_outlives_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_gateway", "_jvm", "_active_spark_context"):  # those of the other tests' session
         monkeypatch.setattr(SparkContext, name, None)
-    with session._own_processes({"spark.master": "local-cluster[1,1,1024]"}):
+    with own_session.processes({"spark.master": "local-cluster[1,1,1024]"}):
         bystander = subprocess.Popen(["sleep", "60"])
     try:
         assert bystander.poll() is None
@@ -91,9 +91,9 @@ def test_the_jvm_is_started_with_variables_of_its_own(monkeypatch: pytest.Monkey
         raise ConnectionError
 
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    monkeypatch.setattr(session.gateway, "launch", launch)
+    monkeypatch.setattr(own_session.gateway, "launch", launch)
     with pytest.raises(RunError, match="its JVM has ended"):
-        session._start({}, tmp_path, {left.MARK: "/a/folder", "SPARK_HOME": "/a/home"})
+        own_session.start({}, tmp_path, {left.MARK: "/a/folder", "SPARK_HOME": "/a/home"})
     assert (seen[left.MARK], seen["SPARK_HOME"]) == ("/a/folder", "/a/home")
     assert dict(os.environ) == before
 
@@ -131,8 +131,10 @@ def test_yarns_way_to_the_executors_logs_is_said_where_it_is_not_the_users_mista
 @pytest.fixture
 def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty spark-defaults.conf that counts, in a process without a session."""
-    monkeypatch.setattr(session, "_running_context", lambda: None)
-    monkeypatch.setattr(session, "_start", lambda settings, folder: pytest.fail(f"Spark was started with {settings}"))
+    monkeypatch.setattr(session, "running_context", lambda: None)
+    monkeypatch.setattr(
+        own_session, "start", lambda settings, folder: pytest.fail(f"Spark was started with {settings}")
+    )
     for name in ("MASTER", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
@@ -204,7 +206,7 @@ def test_a_session_that_a_master_ended_while_it_began_names_the_master(monkeypat
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", stopped)
     refused = r"^Spark did not start: its master spark://h:1 cannot be reached, or refused the application\. If"
     with pytest.raises(RunError, match=refused):
-        session._start({"spark.master": "spark://h:1"}, None, {})
+        own_session.start({"spark.master": "spark://h:1"}, None, {})
 
 
 def test_a_jvm_that_is_slow_to_start_is_not_waited_for_in_silence(
@@ -215,10 +217,10 @@ def test_a_jvm_that_is_slow_to_start_is_not_waited_for_in_silence(
         raise ConnectionError
 
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
-    monkeypatch.setattr(session.gateway, "launch", launch)
+    monkeypatch.setattr(own_session.gateway, "launch", launch)
     monkeypatch.setattr("sparksplit.base.progress.LINE_SECONDS", 0.02)
     with pytest.raises(RunError, match="its JVM has ended"):
-        session._start({"spark.master": "local-cluster[2,1,1024]"}, tmp_path, {})
+        own_session.start({"spark.master": "local-cluster[2,1,1024]"}, tmp_path, {})
     assert "waiting for Spark to start on local-cluster[2,1,1024], 0 s" in capsys.readouterr().err
 
 
@@ -242,8 +244,8 @@ def started(configured: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]
         found.update(settings)
         raise RunError("not started")
 
-    monkeypatch.setattr(session, "_start", start)
-    monkeypatch.setattr(session, "_end", lambda mark: None)  # would end the session of the other tests
+    monkeypatch.setattr(own_session, "start", start)
+    monkeypatch.setattr(own_session, "_end", lambda mark: None)  # would end the session of the other tests
     return found
 
 

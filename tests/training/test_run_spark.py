@@ -193,15 +193,19 @@ def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(fed, sp
     rows = spark.read.parquet(f"{digits}/train")
     frame = rows.repartition(6).mapInArrow(gated(gate, range(1, 6), passed), rows.schema)
     settings = {"input_mode": "spark", "nodes": 2, "epochs": 2, "max_restarts": 1}
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(run, digits, tmp_path / "run", frame, **settings)
+
+    def kill():
         deadline = time.monotonic() + 240
         while not passed.exists():
-            assert time.monotonic() < deadline and not running.done()
+            assert time.monotonic() < deadline
             time.sleep(0.05)
         os.kill(pid_of(1), signal.SIGKILL)
         gate.touch()
-        result = running.result(timeout=120)
+
+    with ThreadPoolExecutor(1) as pool:
+        killing = pool.submit(kill)
+        result = run(digits, tmp_path / "run", frame, **settings)  # in the thread that has the session
+        killing.result()
     assert result["restarts"] == 1
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 2600}
 

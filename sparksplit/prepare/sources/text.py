@@ -272,6 +272,6 @@ def _slices(context: Any, items: Sequence[Any]) -> int:
 
 
 def _spark_context() -> Any:
-    from pyspark import SparkContext
+    from sparksplit.spark.session import running_context
 
-    return SparkContext._active_spark_context
+    return running_context()
