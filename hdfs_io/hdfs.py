@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import socket
 import tempfile
 import uuid
 from collections.abc import Callable
@@ -310,8 +311,8 @@ class _Writer:
         except BaseException as error:  # such as a full disk: closing must not send an incomplete file
             self.drop()
             if isinstance(error, OSError):
-                folder = tempfile.tempdir or "the temporary folder"
-                where = f"{error.strerror} in {folder} of this host, where the file is buffered"
+                folder = f" in {tempfile.tempdir}" if tempfile.tempdir else ""
+                where = f"{error.strerror}{folder} on {socket.gethostname()}, where the file is buffered"
                 # The user did not name that folder: if it is gone or read-only, another host may do better.
                 self._failure = OSError(error.errno if may_pass(error) else errno.EIO, where)
                 raise self._failure from None
