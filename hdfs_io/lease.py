@@ -12,6 +12,7 @@ paused after the check.
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from hdfs_io import filesystem
@@ -36,7 +38,7 @@ WATCH_SECONDS = 15.0
 """Watch an old lease for at least this long. It may be old because a machine slept or a NameNode was not available."""
 _LOOK_SECONDS = 0.5
 _AWAY_SECONDS = 600.0
-"""Extra time to watch a lease, at most, if its file system answers slowly."""
+"""Extra time to watch a lease, at most, if its file system answers slowly again and again."""
 
 _SHORT, _NO_OWNER = 8, "unknown"
 """Characters of an owner's id in a file's name, and the text that replaces an invalid id there."""
@@ -184,15 +186,21 @@ class Lease:
             other,
             patience,
         )
-        end = self._clock() + patience
-        last = end + _AWAY_SECONDS
-        while (left := end - self._clock()) > 0:
-            self._pause(min(_LOOK_SECONDS, left))
+        # A pause counts as long as it should last. If it lasts longer, this process stood still (SIGSTOP, a paused
+        # virtual machine). The owner may have stood still too, so its silence meanwhile means nothing.
+        left, spare = patience, _AWAY_SECONDS
+        while left > 0:
+            pause = min(_LOOK_SECONDS, left)
+            self._pause(pause)
             asked = self._clock()
             now = read(self.file)
-            if self._clock() - asked > _LOOK_SECONDS:
-                # The file system was not available to the lease's owner either: give the owner time to renew.
-                end = min(last, max(end, self._clock() + WATCH_SECONDS))
+            answered = self._clock() - asked
+            left = max(0.0, left - pause - answered)
+            if answered > _LOOK_SECONDS and left < WATCH_SECONDS:
+                # The file system was not available to the owner either, or this process stood still: give the owner
+                # time to renew.
+                more = min(spare, WATCH_SECONDS - left)
+                left, spare = left + more, spare - more
             if now is None or now.gone:
                 return now
             # A lease of another version cannot be read, but its timestamp shows that it is being renewed.
@@ -264,7 +272,9 @@ class Lease:
         self._thread.join(EXPIRE_SECONDS)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._hold, name=f"lease {self.path}", daemon=True)
+        # In this thread's context, so that the tidying of the block that holds the lease has one `ending`.
+        hold = partial(contextvars.copy_context().run, self._hold)
+        self._thread = threading.Thread(target=hold, name=f"lease {self.path}", daemon=True)
         self._thread.start()
 
     def _hold(self) -> None:

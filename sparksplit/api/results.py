@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -13,7 +11,7 @@ from hdfs_io import filesystem
 from hdfs_io.errors import using_own
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
-from sparksplit.base.own_folders import own_folder
+from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.answer.words import words
@@ -101,7 +99,7 @@ class TrainedRun:
         name = str(model.get("build", "")) if isinstance(model, dict) else ""
         path = filesystem.join(self.path, KERAS)
         content = filesystem.read_bytes(path)
-        with own_folder(Path(tempfile.gettempdir()), COPY) as folder:
+        with own_folder(temporary_folder(), COPY) as folder:
             file = folder / KERAS
             with using_own(str(folder)):
                 file.write_bytes(content)

@@ -22,6 +22,15 @@ from hdfs_io.errors import using_own
 _LOCK = ".lock"
 
 
+def temporary_folder() -> Path:
+    """Return this host's folder for temporary files (TMPDIR, usually /tmp).
+
+    Raise Passing, with this host's name, if no such folder can be written to: its disk is full or read-only.
+    """
+    with using_own(f"temporary files on {socket.gethostname()}"):
+        return Path(tempfile.gettempdir())
+
+
 @contextmanager
 def own_folder(parent: Path, prefix: str, end: Callable[[Path], None] = lambda folder: None) -> Iterator[Path]:
     """Yield a new folder `parent`/`prefix`..., removed at the end. Call `sweep` at the beginning and at the end.

@@ -14,7 +14,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hdfs_io.errors import using_own
-from sparksplit.base.own_folders import own_folder
+from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.base.shown import ERR
 from sparksplit.cluster import memory
@@ -243,7 +242,7 @@ def _signals(node: _Node) -> Iterator[set[int]]:
 def _scratch_folder(rank: int) -> Iterator[str]:
     """Yield a new folder on Spark's local disks, removed at the end. Also remove the folders of killed predecessors."""
     # In this variable, Spark gives its Python workers the directories of its own block manager.
-    local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")
+    local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or str(temporary_folder())).split(",")
     with own_folder(Path(local_dirs[rank % len(local_dirs)]), PREFIX) as folder:
         scratch = folder / "scratch"
         with using_own(str(folder)):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import socket
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +20,7 @@ from hdfs_io.marks import SUCCESS
 from sparksplit.base import measures
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, Passing, RunError
-from sparksplit.base.own_folders import own_folder
+from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.dataset.description import Description
 from sparksplit.training.run_record import RUN, RunRecord
 
@@ -141,7 +139,7 @@ def _local(folder: str) -> Iterator[str]:
     if isinstance(source, fs.LocalFileSystem):
         yield inner
         return
-    with own_folder(Path(tempfile.gettempdir()), COPY) as copy:
+    with own_folder(temporary_folder(), COPY) as copy:
         with using_own(folder, f"cannot be copied to {copy} on {socket.gethostname()}"):
             fs.copy_files(inner, str(copy), source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
         yield str(copy)

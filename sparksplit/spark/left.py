@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
 import time
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
-from sparksplit.base.own_folders import own_folder, sweep
+from sparksplit.base.errors import Passing
+from sparksplit.base.own_folders import own_folder, sweep, temporary_folder
 
 MARK = "SPARKSPLIT_SESSION"
 """Environment variable of every process of a local cluster. It holds the cluster's folder and identifies the processes.
@@ -23,12 +23,13 @@ _KILL_SECONDS = 10.0  # a process that waits for a hanging disk ends only when t
 
 def session_folder() -> AbstractContextManager[Path]:
     """Return a temporary folder for a local cluster. The folder is removed at the end."""
-    return own_folder(Path(tempfile.gettempdir()), _PREFIX, kill_all)
+    return own_folder(temporary_folder(), _PREFIX, kill_all)
 
 
 def remove_left() -> None:
     """Remove the remains of killed commands: folders, and processes that survived because they were stopped."""
-    sweep(Path(tempfile.gettempdir()), _PREFIX, kill_all)
+    with suppress(Passing):  # this command may not need temporary files
+        sweep(temporary_folder(), _PREFIX, kill_all)
 
 
 def kill_all(folder: Path) -> None:

@@ -7,13 +7,18 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sparksplit.base.errors import Passing
+from sparksplit.base.errors import Passing, exit_status
 from sparksplit.base.own_folders import own_folder, sweep
+from sparksplit.cluster.launcher import _scratch_folder
+from sparksplit.inference.trained import _local
+from sparksplit.operations.check.probe import local_disks
+from sparksplit.operations.devices.ask import _local_folder
 from sparksplit.spark.left import MARK, remove_left, session_folder
 from tests.disks import make_read_only, small_disk
 
@@ -147,6 +152,24 @@ def test_a_place_that_cannot_be_used_is_the_hosts_failure(tmp_path: Path) -> Non
         line = rf"^{disk} on {socket.gethostname()}: cannot be written: Read-only file system$"
         with pytest.raises(Passing, match=line), own_folder(disk, "ours-"):
             pass
+
+
+def test_a_host_without_a_place_for_temporary_files_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its disks are full or read-only: another attempt may have another host. The user named none of them."""
+    gone = str(tmp_path / "gone")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [gone])
+    monkeypatch.delenv("SPARK_LOCAL_DIRS", raising=False)
+    line = rf"^temporary files on {socket.gethostname()}: cannot be written: No usable temporary .* \['{gone}'\]$"
+    for use in (session_folder, local_disks, lambda: _scratch_folder(0).__enter__(), _local_folder):
+        with pytest.raises(Passing, match=line) as caught:
+            use()
+        assert exit_status(caught.value) == 1
+    with pytest.raises(Passing, match=line), _local("hdfs://nn:8020/run/saved_model"):
+        pass
+    remove_left()
+    monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
+    assert list(local_disks()) == [str(tmp_path)] and _local_folder() == tmp_path
 
 
 def test_an_error_of_the_block_stays_what_it_is(tmp_path: Path) -> None:

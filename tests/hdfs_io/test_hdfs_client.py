@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from hdfs_io.errors import file_error, using
 from hdfs_io.hdfs_client import _Passing, translated
 from sparksplit.base.errors import InputError, Passing, RunError
 from tests.disks import small_disk
+
+HOST = socket.gethostname()
 
 
 def rpc(name: str, line: str) -> RuntimeError:
@@ -143,7 +146,7 @@ def test_a_full_disk_of_this_host_is_not_taken_for_hdfs(tmp_path: Path, monkeypa
     monkeypatch.setattr(hdfs, "SPOOL_BYTES", 1)
     with small_disk(tmp_path / "disk") as disk:
         monkeypatch.setattr(tempfile, "tempdir", str(disk))
-        full = rf"^hdfs://a/x: cannot be written: No space left on device in {disk} of this host, where the file is"
+        full = rf"^hdfs://a/x: cannot be written: No space left on device in {disk} on {HOST}, where the file is"
         with (
             pytest.raises(RunError, match=full),
             using("hdfs://a/x", "cannot be written"),
@@ -162,7 +165,16 @@ def test_a_lost_temporary_folder_of_this_host_is_not_taken_for_a_wrong_path(
 ) -> None:
     monkeypatch.setattr(hdfs, "SPOOL_BYTES", 1)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    lost = rf"^hdfs://a/x: cannot be written: No such file or directory in {tmp_path}/gone of this host"
+    lost = rf"^hdfs://a/x: cannot be written: No such file or directory in {tmp_path}/gone on {HOST}, where"
+    with pytest.raises(Passing, match=lost), using("hdfs://a/x", "cannot be written"):
+        hdfs._Writer(print).write(bytes(2))
+
+
+def test_a_host_without_a_temporary_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hdfs, "SPOOL_BYTES", 1)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: [str(tmp_path / "gone")])
+    lost = rf"^hdfs://a/x: cannot be written: No usable temporary directory found in \['{tmp_path}/gone'\] on {HOST}, "
     with pytest.raises(Passing, match=lost), using("hdfs://a/x", "cannot be written"):
         hdfs._Writer(print).write(bytes(2))
 

@@ -127,6 +127,40 @@ def test_while_the_file_system_is_away_nobody_can_renew_it(tmp_path, monkeypatch
         assert time.now == pytest.approx(2 * EXPIRE_SECONDS + 1.5 + WATCH_SECONDS, abs=1)
 
 
+@pytest.mark.parametrize("renewed", [True, False])
+@pytest.mark.parametrize("within", ["a pause", "a question"])
+def test_its_silence_does_not_count_while_who_watches_it_stands_still(tmp_path, monkeypatch, within, renewed):
+    """For an hour, and its owner with it, as when the machine under two containers sleeps."""
+    file, read, hour, still = tmp_path / ".out.owner", lease.read, 3600.0, []
+
+    def stand_still() -> None:
+        if not still:
+            still.append(time.now)
+            time.now += hour
+
+    def asked(path: str) -> Holder | None:
+        if within == "a question" and time.looks == 100:
+            stand_still()
+        return read(path)
+
+    def renew() -> None:
+        if renewed:
+            write(file, replace(ELSEWHERE, renewed=6))
+
+    time = Time(at100=lambda: within == "a pause" and stand_still(), at118=renew)
+    write(file, ELSEWHERE)
+    monkeypatch.setattr(lease, "read", asked)
+    one = mine(tmp_path, time)
+    if renewed:
+        with pytest.raises(OutputInUse):
+            one.acquire()
+    else:
+        one.acquire()
+        one.release()
+        more = WATCH_SECONDS - 10 if within == "a question" else 0
+        assert time.now == pytest.approx(EXPIRE_SECONDS + hour + more, abs=1)
+
+
 def test_a_file_system_that_answers_late_every_time_is_not_waited_for_without_end(tmp_path, monkeypatch):
     time, read = Time(), lease.read
 

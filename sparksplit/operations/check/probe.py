@@ -9,7 +9,6 @@ import os
 import platform
 import shutil
 import socket
-import tempfile
 import threading
 import time
 import uuid
@@ -24,6 +23,7 @@ from typing import Any
 from pyarrow import fs
 
 from hdfs_io import filesystem
+from sparksplit.base.own_folders import temporary_folder
 from sparksplit.base.shipped import FOLDER
 from sparksplit.base.version import __version__
 from sparksplit.network.listening import own_address_towards
@@ -143,7 +143,7 @@ def _modules(folder: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 def local_disks() -> dict[str, list[int]]:
     """Return `Facts.disks` of an executor's Python: the disks on which nodes spool rows (cluster/launcher.py)."""
     disks = {}
-    for folder in os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(","):
+    for folder in (os.environ.get("SPARK_LOCAL_DIRS") or str(temporary_folder())).split(","):
         there = next(path for path in (Path(folder), *Path(folder).parents) if path.exists())
         disks[folder] = [there.stat().st_dev, shutil.disk_usage(there).free // 2**20]
     return disks

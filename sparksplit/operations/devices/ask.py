@@ -14,7 +14,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
-from sparksplit.base.own_folders import own_folder
+from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.base.records import JsonObject
 from sparksplit.operations.devices import host
@@ -214,7 +213,7 @@ def _local_folder() -> Path:
 
     On the driver, return the system's temporary folder.
     """
-    return Path((os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()).split(",")[0])
+    return Path((os.environ.get("SPARK_LOCAL_DIRS") or str(temporary_folder())).split(",")[0])
 
 
 def _python_path() -> str:
