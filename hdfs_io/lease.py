@@ -12,7 +12,6 @@ paused after the check.
 
 from __future__ import annotations
 
-import contextvars
 import json
 import logging
 import os
@@ -24,7 +23,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from hdfs_io import filesystem
@@ -272,9 +270,7 @@ class Lease:
         self._thread.join(EXPIRE_SECONDS)
 
     def _start(self) -> None:
-        # In this thread's context, so that the tidying of the block that holds the lease has one `ending`.
-        hold = partial(contextvars.copy_context().run, self._hold)
-        self._thread = threading.Thread(target=hold, name=f"lease {self.path}", daemon=True)
+        self._thread = threading.Thread(target=self._hold, name=f"lease {self.path}", daemon=True)
         self._thread.start()
 
     def _hold(self) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hdfs_io import ending
 from hdfs_io.publish import Output
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError
 from sparksplit.base.options import Options
@@ -173,7 +172,6 @@ class _Run:
             self._end_attempt(None)
             return self._publish(trained)
         except BaseException as error:
-            ending.begin()
             self._note_end(error)
             raise
 
