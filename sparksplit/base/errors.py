@@ -104,6 +104,16 @@ class Cancelled(NodeFailed):
         super().__init__(f"someone has cancelled the nodes' Spark job: {reason}", may_pass=False)
 
 
+class SparkStopped(NodeFailed):
+    """Spark as a whole has stopped. The nodes cannot restart. failure: the first failure that the driver saw."""
+
+    def __init__(self, failure: str) -> None:
+        super().__init__(
+            f"Spark has stopped: a signal to spark-submit, a killed application, or a lost master ({failure})",
+            may_pass=False,
+        )
+
+
 class Diverged(NodeFailed):
     """A node's loss is no longer a finite number. Another attempt would have the same result."""
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base import descriptors
-from sparksplit.base.errors import Cancelled, ConfigError, NodeFailed, NotStarted
+from sparksplit.base.errors import Cancelled, ConfigError, NodeFailed, NotStarted, SparkStopped
 from sparksplit.base.progress import Lines, say
 from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.channel.limits import BEAT
@@ -25,6 +25,7 @@ from sparksplit.cluster.faults import Fault, bracketed, culprit, driver_at_fault
 from sparksplit.cluster.last_words import level_of
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.starting import Starting
+from sparksplit.cluster.stuck import has_stopped
 from sparksplit.network.listening import ANY, Network
 
 if TYPE_CHECKING:
@@ -263,8 +264,11 @@ class NodeCluster:
             self._report_states()  # the last states of the nodes
             self._fault = fault
             error = fault.error()
-            if isinstance(error, NodeFailed) and fault.rank is not None and job is not None:
-                error.executor_host = job.host_of(fault.rank)
+            if isinstance(error, NodeFailed) and job is not None:
+                if error.may_pass and has_stopped(self._sc):
+                    raise SparkStopped(str(error))
+                if fault.rank is not None:
+                    error.executor_host = job.host_of(fault.rank)
             raise error
         self._report_states()
         self._looked = time.monotonic()

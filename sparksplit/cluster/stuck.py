@@ -104,6 +104,24 @@ def ended_without_failures(sc: SparkContext, group: str) -> bool:
             time.sleep(POLL)
 
 
+def has_stopped(sc: SparkContext) -> bool:
+    """Return whether Spark as a whole has stopped, so that nothing can start again.
+
+    For example, spark-submit got a signal, somebody killed the application, or its master was lost.
+    """
+    from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]
+
+    try:
+        with limited(sc._gateway):
+            return bool(sc._jsc.sc().isStopped())
+    except (OSError, Py4JNetworkError) as error:
+        log.debug("Spark's JVM has ended: %s", error)
+        return True
+    except Exception as error:
+        log.debug("Spark does not say whether it has stopped: %s", error)
+        return False
+
+
 def _stages(sc: SparkContext, group: str) -> list[SparkStageInfo]:
     tracker = sc.statusTracker()
     jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))

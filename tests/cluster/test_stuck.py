@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
+from sparksplit.base.errors import RunError
 from sparksplit.cluster import stuck
 from tests.jvm import gateway
 
@@ -70,3 +73,20 @@ def test_a_spark_that_has_gone_is_asked_for_nothing() -> None:
 def test_where_the_tasks_of_a_job_are() -> None:
     assert stuck.holders(spark(["3", "1"], [2], []), "ours") == {0: "3", 1: "1"}
     assert stuck.holders(spark(["3"], [0], []), "ours") == {}
+
+
+@pytest.mark.parametrize(
+    ("answer", "stopped"),
+    [
+        (lambda: True, True),
+        (lambda: False, False),
+        (Mock(side_effect=ConnectionRefusedError(111, "Connection refused")), True),
+        (Mock(side_effect=Py4JNetworkError("Answer from Java side is empty")), True),
+        (Mock(side_effect=RunError("the JVM stands still")), False),
+    ],
+)
+def test_whether_spark_as_a_whole_has_stopped(answer: Callable[[], bool], stopped: bool) -> None:
+    """Its JVM answers, refuses connections, breaks off, or stands still."""
+    behind = SimpleNamespace(sc=lambda: SimpleNamespace(isStopped=answer))
+    context: Any = SimpleNamespace(_jsc=behind, _gateway=gateway())
+    assert stuck.has_stopped(context) == stopped
