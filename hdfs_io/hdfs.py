@@ -214,15 +214,18 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             self.move(written, path)
             left.remove(written)
         finally:
-            for temporary in left:
-                self._drop(temporary)
+            self._drop(*left)
 
-    def _drop(self, temporary: str) -> None:
-        """Remove a hidden file that is not needed any more. A failure is only logged."""
-        try:
-            repeat(temporary, partial(client(self.authority).delete, temporary), FIRST_CONTACT)
-        except Exception as error:
-            _log.warning("hdfs://%s%s is left: %s", self.authority, temporary, error)
+    def _drop(self, *temporaries: str) -> None:
+        """Remove hidden files that are not needed any more. A failure is only logged."""
+        for count, temporary in enumerate(temporaries, 1):
+            try:
+                repeat(temporary, partial(client(self.authority).delete, temporary), FIRST_CONTACT)
+            except Exception as error:
+                more = len(temporaries) - count
+                others = f" (and perhaps {more} more beside it)" if more else ""
+                _log.warning("hdfs://%s%s is left%s: %s", self.authority, temporary, others, error)
+                return  # after a long failure there are many, and each would wait as long
 
 
 def _file_info(status: Any, path: str) -> fs.FileInfo:

@@ -2,7 +2,8 @@
 
 If a NameNode restarts or is in safe mode, or a DataNode is lost, an operation is repeated for PATIENCE seconds. The log
 shows lines meanwhile; then the operation fails with `Unavailable`. Only a process's first contact with a NameNode fails
-after FIRST_CONTACT seconds, so that a wrong address is reported at once.
+after FIRST_CONTACT seconds, so that a wrong address is reported at once. At the end of a command, all operations
+together have a short time (`ending`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from typing import Generic, TypeVar
 
 from hdfs_native import Client
 
-from hdfs_io import activity, hadoop_conf
+from hdfs_io import activity, ending, hadoop_conf
+from hdfs_io.ending import Ending
 from hdfs_io.errors import Passing
 
 PATIENCE = 120.0
@@ -44,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class Unavailable(Passing):
-    """HDFS did not complete an operation within PATIENCE seconds. The reason may go away."""
+    """HDFS did not complete an operation in time. The reason may go away."""
 
 
 class _Passing(Exception):
@@ -100,9 +102,9 @@ class _Attempt(threading.Thread, Generic[_T]):
         do not count as time without progress.
     """
 
-    def __init__(self, operation: Callable[[], _T], limit: float) -> None:
+    def __init__(self, operation: Callable[[], _T], limit: float, end: Ending) -> None:
         super().__init__(name="HDFS", daemon=True)
-        self._operation, self._limit = operation, limit
+        self._operation, self._limit, self._end = operation, limit, end
         self._result: list[_T] = []
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -130,12 +132,18 @@ class _Attempt(threading.Thread, Generic[_T]):
             activity.note()
             with self._lock:
                 self._last = min(time.monotonic(), self._last + late)
-                self._given_up = time.monotonic() - self._last > self._limit
+                silent = self.silent
+                self._given_up = silent > self._limit or self._end.gives_up(silent)
             if self._given_up:
-                raise _Passing(f"no answer within {self._limit:.0f} s")
+                raise _Passing(f"no answer within {silent:.0f} s")
         if self._error is not None:
             raise self._error
         return self._result[0]
+
+    @property
+    def silent(self) -> float:
+        """Seconds without progress until now."""
+        return time.monotonic() - self._last
 
     def beat(self) -> None:
         with self._lock:
@@ -156,29 +164,36 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
     OSErrors.
 
     patience: seconds; None means PATIENCE, and only then are the tries logged as warnings. Time for which this process
-        itself stood still does not count, so another try follows.
+        itself stood still does not count, so another try follows. While a command ends, `ending` limits the time.
     """
     level = logging.WARNING if patience is None else logging.DEBUG
     limit = STALL if patience is None else patience
     patience = PATIENCE if patience is None else patience
-    end, next_line = time.monotonic() + patience, 0.0
+    end = ending.current()
+    if end.rest <= 0:
+        raise Unavailable(f"{place}: not tried, because HDFS does not answer and this command ends")
+    begun, next_line = time.monotonic(), 0.0
     while True:
-        attempt = _Attempt(operation, limit)
+        attempt = _Attempt(operation, limit, end)
         try:
             return attempt.result()
         except Exception as error:  # hdfs-native has no own class for most of its errors
             known = translated(error)
             if not isinstance(known, _Passing):
                 raise known from None
-            now, end = time.monotonic(), end + attempt.stood_still
-            if now >= end:
+            now, begun = time.monotonic(), begun + attempt.stood_still
+            end.in_vain(attempt.silent)
+            if now >= begun + patience:
                 raise Unavailable(f"{place}: HDFS has failed for {patience:.0f} s: {known}") from known
+            if now >= end.until:
+                raise Unavailable(f"{place}: HDFS fails, and this command ends: {known}") from known
             if now >= next_line:
                 _log.log(level, "%s: trying again: %s", place, known)
                 next_line = now + _LINE_SECONDS
+            pause = min(_PAUSE, end.until - now)
             began = time.monotonic()
-            time.sleep(_PAUSE)
-            end += time.monotonic() - began - _PAUSE
+            time.sleep(pause)
+            begun += time.monotonic() - began - pause
             activity.note()
 
 

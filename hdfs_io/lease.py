@@ -12,6 +12,7 @@ paused after the check.
 
 from __future__ import annotations
 
+import contextvars
 import json
 import logging
 import os
@@ -23,6 +24,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from hdfs_io import filesystem
@@ -270,7 +272,9 @@ class Lease:
         self._thread.join(EXPIRE_SECONDS)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._hold, name=f"lease {self.path}", daemon=True)
+        # In this thread's context, so that the tidying of the block that holds the lease has one `ending`.
+        hold = partial(contextvars.copy_context().run, self._hold)
+        self._thread = threading.Thread(target=hold, name=f"lease {self.path}", daemon=True)
         self._thread.start()
 
     def _hold(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hdfs_io import filesystem, lease
+from hdfs_io import ending, filesystem, lease
 from hdfs_io.differences import differences, said
 from hdfs_io.errors import InputError, RunError, SparksplitError, UsageError
 from hdfs_io.fence import PREFIX, Fence, check_owner
@@ -98,23 +98,26 @@ class Output:
         If the decision is `done`, write nothing; only remove the remains of a command that was killed at its very end.
         Parent folders made for the output are removed if they are empty at the end.
 
-        Each call takes a new lease. The lease is given back at the block's end, even if a signal comes meanwhile.
+        Each call takes a new lease. The lease is given back at the block's end, even if a signal comes meanwhile. All
+        tidying together has a short time (`ending`): the next command for the output finishes the rest.
 
         Raise OutputInUse if another command that is still running fills the output. Raise the errors of `decide`.
         """
-        self.lease = lease.Lease(self.path, self.command)
-        decision = self.decide(overwrite, going_on)
-        if decision == "done":
-            self._tidy()
-            yield decision
-            return
-        made = filesystem.missing(filesystem.parent(self.path))
-        try:
-            self.lease.acquire()
-            self._mend()
-            yield self.decide(overwrite, going_on)
-        finally:
-            self._leave(made)
+        with ending.block():
+            self.lease = lease.Lease(self.path, self.command)
+            decision = self.decide(overwrite, going_on)
+            if decision == "done":
+                self._tidy()
+                yield decision
+                return
+            made = filesystem.missing(filesystem.parent(self.path))
+            try:
+                self.lease.acquire()
+                self._mend()
+                yield self.decide(overwrite, going_on)
+            finally:
+                ending.begin()
+                self._leave(made)
 
     def _leave(self, made: Sequence[str]) -> None:
         """Give back the fence, the lease and the empty folders among `made`. A signal may end one step, but the other
@@ -262,6 +265,7 @@ class Output:
             self._mark(folder)
             yield folder
         except BaseException:
+            ending.begin()
             try:
                 discard(folder, self.path)
             except (SparksplitError, OSError) as error:  # report the first error

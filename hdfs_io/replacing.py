@@ -10,7 +10,7 @@ import logging
 import uuid
 from collections.abc import Callable, Mapping
 
-from hdfs_io import filesystem
+from hdfs_io import ending, filesystem
 from hdfs_io.errors import SparksplitError
 from hdfs_io.marks import CONFIG
 
@@ -34,6 +34,7 @@ def publish_folder(temporary: str, final: str, look: Callable[[], None], is_own:
         look()
         filesystem.rename(temporary, final)
     except BaseException:
+        ending.begin()
         # Look which renames have happened: a signal, or a disk that cannot sync, may come after a rename.
         try:
             if filesystem.exists(old) and not filesystem.exists(final):

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, get_args
 
+from hdfs_io import ending
 from sparksplit.base.complaints import all_required, missing_keys
 from sparksplit.base.config import Config, documented_keys, load, top_keys
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, exit_status, printable
@@ -74,7 +75,7 @@ class Command:
         given = ("overwrite", "resume", "restart", "debug", "dry_run", "apply")
         options = Options(**{name: getattr(arguments, name, False) for name in given})
         try:
-            with _stopping_signals(), insistent():
+            with ending.block(), _stopping_signals(), insistent():
                 file = arguments.config or (self.default_config() if self.default_config else None)
                 overrides = [*arguments.set, *self._flags_set(arguments)]
                 required = missing_keys(self.config, {})

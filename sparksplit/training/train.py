@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hdfs_io import ending
 from hdfs_io.publish import Output
 from sparksplit.base.errors import NodeFailed, NotStarted, Passing, RunError, SparksplitError
 from sparksplit.base.options import Options
@@ -172,6 +173,7 @@ class _Run:
             self._end_attempt(None)
             return self._publish(trained)
         except BaseException as error:
+            ending.begin()
             self._note_end(error)
             raise
 

@@ -55,6 +55,44 @@ def test_the_exit_status_is_the_commands_though_hdfs_is_away_at_its_end() -> Non
     assert "HDFS has failed for 120 s" in said.stderr and "Fatal" not in said.stderr
 
 
+STOPPED = """
+import os, signal
+import pytest
+from hdfs_io import ending, filesystem, hdfs_client, lease
+from hdfs_io.publish import Output
+from sparksplit.base.config import Config
+from sparksplit.commands.command import Command
+from sparksplit.commands.ending import end
+from tests.hdfs_io.name_node import AWAY, NameNode, use
+
+namenode = NameNode("/runs")
+use(namenode, pytest.MonkeyPatch())
+hdfs_client.PATIENCE = hdfs_client.FIRST_CONTACT = lease.EXPIRE_SECONDS = 3600.0
+ending.SECONDS = 0.3
+
+def run(config, options):
+    output = Output("hdfs://nn:8020/runs/deep/out", "hash", "preprocess")
+    with output.claimed(), output.staging() as folder:
+        filesystem.write_bytes(f"{folder}/part", b"x")
+        namenode.away = AWAY
+        os.kill(os.getpid(), signal.SIGTERM)
+
+class Keys(Config):
+    pass
+
+end(Command("preprocess", "", Keys, run).main([]))
+"""
+"""A command that a scheduler stops while the NameNode is away. Each of its calls alone would try for an hour."""
+
+
+def test_a_command_that_is_stopped_while_hdfs_is_away_ends_soon() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", STOPPED], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert said.returncode == 143, said.stderr
+    assert said.stderr.endswith("sparksplit preprocess: stopped by SIGTERM\n")
+
+
 def test_without_such_a_thread_the_end_is_pythons_own() -> None:
     """In a process of its own: a worker of these tests may have had such a thread before, and would be gone."""
     program = "import atexit; from sparksplit.commands.ending import end; atexit.register(print, 'orderly'); end(3)"
