@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 SECONDS = 20.0
-"""Seconds for all calls together, from the signal or from the first step of the tidying."""
+"""Seconds for all calls together, from the first step of the tidying."""
 LAST_SECONDS = 2.0
 """Seconds for which all later calls together may wait in vain. An HDFS that is not away answers sooner."""
 
@@ -36,6 +36,10 @@ class Ending:
         """Note a failed call, which had made no progress for its last `silent` seconds."""
         self.rest -= max(0.0, min(silent, time.monotonic() - self.until))
 
+    def answered(self) -> None:
+        """Note a call that HDFS has answered: it is there again."""
+        self.rest = LAST_SECONDS
+
 
 _current: ContextVar[Ending | None] = ContextVar("ending", default=None)
 
@@ -48,7 +52,7 @@ def current() -> Ending:
 def begin() -> None:
     """Say that only tidying is left of the innermost block. Do nothing if that was said before, or without a block.
 
-    Signal handlers may call this.
+    Not for signal handlers: Python may drop their exception, and the block's work goes on.
     """
     one = current()
     one.until = min(one.until, time.monotonic() + SECONDS)

@@ -176,10 +176,13 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
     while True:
         attempt = _Attempt(operation, limit, end)
         try:
-            return attempt.result()
+            result = attempt.result()
+            end.answered()
+            return result
         except Exception as error:  # hdfs-native has no own class for most of its errors
             known = translated(error)
             if not isinstance(known, _Passing):
+                end.answered()
                 raise known from None
             now, begun = time.monotonic(), begun + attempt.stood_still
             end.in_vain(attempt.silent)

@@ -220,15 +220,14 @@ def _named(rows: Kept, identify: Identify, ids: set[int]) -> list[Key]:
 def _rename(folder: str, facts: list[FileFacts]) -> None:
     """Give the files of `facts` their final names, and remove the files of failed attempts."""
     kept: dict[str, set[str]] = {}
+    renames = []
+    for fact in facts:
+        temporary, fact.path = fact.path, final_name(fact.path)
+        renames.append((filesystem.join(folder, temporary), filesystem.join(folder, fact.path)))
+        kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
     with ThreadPoolExecutor(_RENAMES) as pool:
-        done = []
-        for fact in facts:
-            temporary, fact.path = fact.path, final_name(fact.path)
-            old, new = filesystem.join(folder, temporary), filesystem.join(folder, fact.path)
-            done.append(pool.submit(filesystem.rename, old, new))
-            kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
-        for each in done:
-            each.result()
+        for _ in pool.map(filesystem.rename, *zip(*renames, strict=True)):  # an error or a signal ends the queue
+            pass
     for split, names in kept.items():
         for name in filesystem.listing(filesystem.join(folder, split)):
             if name not in names:

@@ -14,7 +14,6 @@ from queue import SimpleQueue
 from types import FrameType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from hdfs_io import ending
 from sparksplit.base.errors import Interrupted
 from sparksplit.spark.jvm import limited, limits_of
 
@@ -87,8 +86,8 @@ def starting() -> Iterator[None]:
 def interruptible(handlers: dict[signal.Signals, Any], context: SparkContext) -> Iterator[None]:
     """Make SIGINT and SIGTERM end a call into the JVM. The JVM stays usable for the clean-up.
 
-    After a signal, new connections to the JVM get a time limit, because the JVM itself may hang. All calls to HDFS
-    together get a time limit too. The block always ends with the signal's exception, even if the clean-up fails.
+    After a signal, new connections to the JVM get a time limit, because the JVM itself may hang. The block always ends
+    with the signal's exception, even if the clean-up fails.
 
     handlers: the signals' usual handlers.
     """
@@ -110,7 +109,6 @@ def interruptible(handlers: dict[signal.Signals, Any], context: SparkContext) ->
                 return handler(signum, frame)
             except BaseException as error:
                 raised.append(error)
-                ending.begin()
                 raise
 
         return handle

@@ -226,3 +226,12 @@ def test_files_of_a_write_that_failed_for_long_are_named_in_one_line(namenode, m
         filesystem.write_bytes("hdfs://nn:8020/runs/file", b"x")
     (line,) = (record.getMessage() for record in caplog.records if "is left" in record.getMessage())
     assert line.startswith("hdfs://nn:8020/runs/.file.") and "more beside it): " in line
+
+
+def test_an_hdfs_that_answers_again_is_asked_again(namenode: NameNode) -> None:
+    with ending.block():
+        ending.begin()
+        ending.current().until -= 2 * ending.SECONDS
+        ending.current().rest /= 100
+        assert filesystem.exists(OUT) is False
+        assert ending.current().rest == ending.LAST_SECONDS

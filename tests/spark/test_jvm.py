@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import threading
@@ -18,7 +17,6 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from hdfs_io import ending
 from sparksplit.api.results import Predictions
 from sparksplit.base.errors import InputError, Interrupted, NodeFailed, RunError
 from sparksplit.cluster import stuck
@@ -170,32 +168,6 @@ def test_a_signal_ends_a_call_and_what_cleans_up_where_the_jvm_stands_still(
             assert caught.value.signum == signum
     finally:
         signal.signal(signum, before)
-
-
-@pytest.mark.parametrize("ends", [True, False])
-def test_a_signal_that_ends_the_work_limits_the_tidying_on_hdfs(ends: bool) -> None:
-    """A program's own handler may go on instead."""
-    before = signal.getsignal(signal.SIGINT)
-    seen: list[float] = []
-
-    def handler(number: int, frame: object) -> None:
-        if ends:
-            raise KeyboardInterrupt
-
-    try:
-        with (
-            jvm() as context,
-            suppress(KeyboardInterrupt),
-            ending.block(),
-            interruptible({signal.SIGINT: handler}, cast("Any", context)),
-        ):
-            try:
-                signal.raise_signal(signal.SIGINT)
-            finally:
-                seen.append(ending.current().until)
-        assert [until < math.inf for until in seen] == [ends]
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_after_a_signal_a_jvm_that_answers_may_take_its_time_again() -> None:
