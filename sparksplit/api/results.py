@@ -182,7 +182,10 @@ class Predictions:
 
         context = running_context()
         if context is None:
-            raise RuntimeError("no Spark session is running; start one to read the predictions")
+            raise RuntimeError(
+                "no Spark session of this program is running. Start one to read the predictions, not while a call of "
+                "sparksplit runs in another thread"
+            )
         with asking(context):
             spark = SparkSession.builder.getOrCreate()
             return spark.read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))

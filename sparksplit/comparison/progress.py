@@ -197,10 +197,10 @@ class ComparisonDisplay:
         """Say how long everything takes. Call this just before the first run, when no run has been timed yet."""
         runs, clusters = [*self.runs, *self.later], _clusters(self.runs) + _clusters(self.later)
         start = self._clock() - self._since  # includes Spark's hand-off, if there is one
-        least = duration(clusters * start + estimate(runs, self.rows, rows_per_second))
+        about = duration(clusters * start + estimate(runs, self.rows, rows_per_second))
         say(
-            f"one node trains {rows_per_second:,.0f} rows/s: {len(runs)} runs will take at least {least}, with "
-            f"{clusters} starts of {duration(start)}; validation and busy nodes add to it"
+            f"one node trains {rows_per_second:,.0f} rows/s at first: {len(runs)} runs will take about {about}, with "
+            f"{clusters} starts of {duration(start)}"
         )
 
     def _place(self) -> int:

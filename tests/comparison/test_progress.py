@@ -106,7 +106,7 @@ def test_what_is_announced_has_the_starts_of_all_clusters(capsys):
     display.say_estimate(1e9)  # so that only what each run and each cluster takes besides remains
     clusters = 2 + (2 if later else 0)
     least = duration(60 * clusters + START_SECONDS * len([*runs, *later]))
-    assert f"will take at least {least}, with {clusters} starts of 60 s" in capsys.readouterr().err
+    assert f"will take about {least}, with {clusters} starts of 60 s" in capsys.readouterr().err
 
 
 def test_a_run_that_failed_says_nothing_about_others():
