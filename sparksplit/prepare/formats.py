@@ -78,7 +78,9 @@ FORMATS: Mapping[str, Format] = {
     "hive-text": Format(reader="sources.csv:hive_text", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
     **{name: Format(reader="tables.same_columns:rows", groups=_FILES, shapeless=True) for name in ("parquet", "orc")},
     "json": Format(reader="sources.json_lines:rows", lines=True, groups=_FILES, shapeless=True),
-    "avro": Format(reader="tables.readers:avro", groups=_FILES, shapeless=True, settings={"spark.jars.packages": AVRO}),
+    "avro": Format(
+        reader="tables.avro_files:rows", groups=_FILES, shapeless=True, settings={"spark.jars.packages": AVRO}
+    ),
     "tfrecord": Format(reader="sources.tfrecord:read", groups=_FILES, shapeless=True),
     "images": Format(reader="sources.images:read", groups=("columns", "files")),
     "table": Format(reader="tables.readers:table", groups=_ROWS, shapeless=True, settings=_HIVE),

@@ -18,9 +18,9 @@ from hdfs_io import filesystem
 from hdfs_io.filesystem import FileFacts
 from hdfs_io.listing import Found, alike, check_once, find, folder_columns
 from sparksplit.base.config import digest
-from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.base.errors import InputError
 from sparksplit.prepare.config_checks import check_apart
-from sparksplit.prepare.formats import AVRO, format_of
+from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.folders import EVERY_FOLDER, like_folders, with_folders
 from sparksplit.prepare.tables.input_failures import is_sparks, problem, said
@@ -83,12 +83,6 @@ def read(spark: SparkSession, config: InputConfig, asked: Collection[str] = ()) 
     return Raw(parts, {part: place.files for part, place in places.items()})
 
 
-def files(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Read files whose columns have names and types. The format's name is also Spark's name."""
-    reader = spark.read.format(config.format).options(**EVERY_FOLDER, **as_written(spark, config.format))
-    return RawFrame(reader.load(found.roots), METADATA)
-
-
 def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
     """Return reader options that take old dates and timestamps of Parquet and Avro as they are.
 
@@ -100,22 +94,6 @@ def as_written(spark: SparkSession, kind: str) -> dict[str, str]:
     }.get(kind, {})
     modes = {option: spark.conf.get(f"spark.sql.{kind}.{key}") for option, key in keys.items()}
     return {option: "CORRECTED" for option, mode in modes.items() if mode == "EXCEPTION"}
-
-
-def avro(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
-    """Read Avro files. Raise ConfigError if Spark lacks its package for Avro."""
-    if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
-        error: ConfigError = config.error(
-            "format", f"avro needs a package that this Spark does not have; add --packages {AVRO}"
-        )
-        raise error
-    return files(spark, config, found)
-
-
-def _has_class(spark: SparkSession, name: str) -> bool:
-    jvm: Any = spark._jvm
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return loader.getResource(f"{name.replace('.', '/')}.class") is not None
 
 
 def table(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:

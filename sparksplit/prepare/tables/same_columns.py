@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables import unlike_files
+from sparksplit.prepare.tables.each_file import each_file, in_executors
 from sparksplit.prepare.tables.folders import EVERY_FOLDER
 from sparksplit.prepare.tables.input_failures import is_sparks, problem, said
 from sparksplit.prepare.tables.raw_frame import RawFrame
@@ -27,12 +27,9 @@ from sparksplit.prepare.tables.readers import DATA_FILES, METADATA, as_written, 
 from sparksplit.prepare.tables.unlike_files import Footer
 
 if TYPE_CHECKING:
-    from pyspark import RDD
     from pyspark.sql import SparkSession
 
 _UNLIKE = re.compile(r'\[CANNOT_MERGE_SCHEMAS\][^"]*"(STRUCT<.*?>)"[^"]*"(STRUCT<.*?>)"\.', re.DOTALL)
-_ON_DRIVER, _THREADS = 64, 16
-"""Largest number of files whose footers the driver reads itself, and how many it reads at a time."""
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
@@ -71,7 +68,8 @@ def _meant(
         of_file = _unlike(spark, config.format, known, names) if known and names else None
         return InputError(of_file or f"{config.place}: {kinds or said(error)}")
     if reason and file is None:
-        file = next(iter(_each(spark, config.format, known).filter(lambda of: of[1] is None).keys().take(1)), None)
+        types = in_executors(spark, known, partial(_types, config.format))
+        file = next(iter(types.filter(lambda of: of[1] is None).keys().take(1)), None)
     return InputError(f"{file}: {reason}") if file else error
 
 
@@ -90,7 +88,7 @@ def _unlike(spark: SparkSession, kind: str, paths: Sequence[str], names: Sequenc
 
     names: of the columns, in lower case. kind: parquet or orc
     """
-    files = _each(spark, kind, paths).collect()
+    files = in_executors(spark, paths, partial(_types, kind)).collect()
     return unlike_files.unlike({path: _of(types or {}, names) for path, types in files}, names)
 
 
@@ -106,19 +104,9 @@ def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, 
     """
     if not all(map(filesystem.is_known, paths)):
         return None
-    if len(paths) > _ON_DRIVER:
-        files = _each(spark, kind, paths).collect()
-    else:
-        with ThreadPoolExecutor(_THREADS) as pool:
-            files = list(zip(paths, pool.map(partial(_types, kind), paths), strict=True))
+    files = each_file(spark, paths, partial(_types, kind))
     footers = {path: types for path, types in files if types is not None}
     return footers if len(footers) == len(paths) else None
-
-
-def _each(spark: SparkSession, kind: str, paths: Sequence[str]) -> RDD[tuple[str, Footer | None]]:
-    """Return each file's path and columns with their types, which executors read."""
-    places = spark.sparkContext.parallelize(paths, max(1, min(len(paths), 1000)))
-    return places.map(lambda path: (path, _types(kind, path)))
 
 
 def _types(kind: str, path: str) -> Footer | None:

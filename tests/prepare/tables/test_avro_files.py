@@ -1,0 +1,73 @@
+"""The columns of Avro files, without Spark's package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+
+from sparksplit.base.errors import InputError
+from sparksplit.prepare.tables.avro_files import joined, schema_of
+
+SCHEMA = json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}).encode()
+
+
+def long(value: int) -> bytes:
+    """As Avro's specification writes a number."""
+    value, written = value << 1 ^ value >> 63, b""
+    while value > 0x7F:
+        value, written = value >> 7, written + bytes([value & 0x7F | 0x80])
+    return written + bytes([value])
+
+
+def text(value: bytes) -> bytes:
+    return long(len(value)) + value
+
+
+def header(*blocks: dict[bytes, bytes], sized: bool) -> bytes:
+    """sized: whether each block begins with its size in bytes."""
+    written = b"Obj\x01"
+    for block in blocks:
+        content = b"".join(text(name) + text(value) for name, value in block.items())
+        written += long(-len(block)) + long(len(content)) if sized else long(len(block))
+        written += content
+    return written + long(0) + b"synchronization."
+
+
+@given(
+    before=st.dictionaries(st.binary(max_size=9), st.binary(max_size=300), min_size=1, max_size=3),
+    codec=st.binary(max_size=200),
+    sized=st.booleans(),
+)
+def test_the_schema_is_found_among_other_entries(
+    tmp_path_factory: pytest.TempPathFactory, before: dict[bytes, bytes], codec: bytes, sized: bool
+) -> None:
+    file = tmp_path_factory.mktemp("avro") / "x.avro"
+    file.write_bytes(header(before, {b"avro.codec": codec, b"avro.schema": SCHEMA}, sized=sized))
+    assert schema_of(str(file)) == SCHEMA
+
+
+@pytest.mark.parametrize("cut", [0, 3, 4, 5, 9, 40])
+def test_what_is_no_avro_file_has_no_schema(tmp_path: Path, cut: int) -> None:
+    """Spark reports it."""
+    file = tmp_path / "x.avro"
+    file.write_bytes(header({b"avro.schema": SCHEMA}, sized=False)[:cut])
+    assert schema_of(str(file)) is None
+
+
+def of(**types: object) -> StructType:
+    return StructType([StructField(name, kind) for name, kind in types.items()])
+
+
+def test_all_columns_of_all_files_are_read() -> None:
+    files = {"x": of(a=LongType(), b=StringType()), "y": of(c=DoubleType(), B=StringType())}
+    assert joined(files) == of(a=LongType(), b=StringType(), c=DoubleType())
+
+
+def test_a_column_of_two_types_names_both_files() -> None:
+    with pytest.raises(InputError, match="y: column 'a' is double in this file, but bigint in x"):
+        joined({"x": of(a=LongType()), "y": of(a=DoubleType())})
