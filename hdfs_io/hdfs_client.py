@@ -32,6 +32,7 @@ STALL = 30.0
 _PAUSE = 1.0
 _LOOK_SECONDS = 1.0
 _LINE_SECONDS = 10.0
+"""Seconds between two lines, within an attempt and between attempts."""
 # By default, the client itself would retry a silent NameNode for three minutes, without any message.
 _SETTINGS = {
     "dfs.client.failover.max.attempts": "3",
@@ -96,13 +97,14 @@ class _Attempt(threading.Thread, Generic[_T]):
     silent, and in a write whose DataNode was lost (measured: one in five). After being given up, a call ends at its
     next `beat`, if it reaches one.
 
+    silent: called every _LINE_SECONDS without progress, with these seconds.
     stood_still: seconds for which this process itself stood still meanwhile (SIGSTOP, a paused virtual machine). They
         do not count as time without progress.
     """
 
-    def __init__(self, operation: Callable[[], _T], limit: float) -> None:
+    def __init__(self, operation: Callable[[], _T], limit: float, silent: Callable[[float], None]) -> None:
         super().__init__(name="HDFS", daemon=True)
-        self._operation, self._limit = operation, limit
+        self._operation, self._limit, self._silent = operation, limit, silent
         self._result: list[_T] = []
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -118,6 +120,7 @@ class _Attempt(threading.Thread, Generic[_T]):
     def result(self) -> _T:
         """Return or raise the operation's result. Raise _Passing if it makes no progress within the limit."""
         self.start()
+        next_line = _LINE_SECONDS
         while True:
             began = time.monotonic()
             wait = min(_LOOK_SECONDS, max(0.01, self._last + self._limit - began))
@@ -130,9 +133,15 @@ class _Attempt(threading.Thread, Generic[_T]):
             activity.note()
             with self._lock:
                 self._last = min(time.monotonic(), self._last + late)
-                self._given_up = time.monotonic() - self._last > self._limit
+                silent = time.monotonic() - self._last
+                self._given_up = silent > self._limit
             if self._given_up:
                 raise _Passing(f"no answer within {self._limit:.0f} s")
+            if silent < _LINE_SECONDS:
+                next_line = _LINE_SECONDS
+            elif silent >= next_line:
+                next_line += _LINE_SECONDS
+                self._silent(silent)
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -155,15 +164,17 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
     """Return the operation's result. Repeat the operation while its errors may go away; raise other errors as one-line
     OSErrors.
 
-    patience: seconds; None means PATIENCE, and only then are the tries logged as warnings. Time for which this process
-        itself stood still does not count, so another try follows.
+    patience: seconds; None means PATIENCE, and only then are silence and tries logged as warnings. Time for which this
+        process itself stood still does not count, so another try follows.
     """
     level = logging.WARNING if patience is None else logging.DEBUG
     limit = STALL if patience is None else patience
     patience = PATIENCE if patience is None else patience
     end, next_line = time.monotonic() + patience, 0.0
     while True:
-        attempt = _Attempt(operation, limit)
+        attempt = _Attempt(
+            operation, limit, lambda seconds: _log.log(level, "%s: no answer for %.0f s", place, seconds)
+        )
         try:
             return attempt.result()
         except Exception as error:  # hdfs-native has no own class for most of its errors
