@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import subprocess
 import sys
@@ -110,6 +111,20 @@ def test_a_new_file_is_ones_own_whatever_answer_was_lost(there, before, after, m
     else:
         assert files.move_new("/old", "/new") is made
     assert namenode.files == ({"/new": "mine"} if made else there)
+
+
+def test_a_file_that_the_name_node_has_refused_is_not_said_to_be_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise rpc("org.apache.hadoop.security.AccessControlException", "Permission denied: user=alice")
+
+    refusing = SimpleNamespace(inner=SimpleNamespace(create=refuse), delete=refuse)
+    monkeypatch.setattr(hdfs, "client", lambda authority: refusing)
+    files = cast("fs.PyFileSystem", hdfs.file_system("host:1")).handler
+    with pytest.raises(PermissionError, match="user=alice"):
+        files._send("/runs/x", io.BytesIO(b"x"))
+    assert caplog.text == ""
 
 
 def test_a_file_that_another_replaces_while_it_is_read_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
