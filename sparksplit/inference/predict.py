@@ -28,6 +28,7 @@ from sparksplit.prepare.awaited import await_input
 from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.preprocess import own_frame, own_source
+from sparksplit.prepare.sources import check_paths
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import session_with_executors
 from sparksplit.training.report import finite
@@ -66,6 +67,8 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
     if config.raw is not None:
         check_input(config.raw)
         await_input(config.raw, partition.folder_of(config), options.overwrite)
+        if format_of(config.raw.format).reader:
+            check_paths(config.raw)
     function = None if config.raw is None else own_source(config.raw)
     with ExitStack() as stack:
         spark = None
