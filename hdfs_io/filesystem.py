@@ -328,17 +328,19 @@ def flush(folder: str) -> None:
             disk.sync(posixpath.dirname(inner.rstrip("/")))
 
 
-def create_bytes(path: str, content: bytes) -> bool:
+def create_bytes(path: str, content: bytes, named: str | None = None) -> bool:
     """Create a small file at `path`. Return False and change nothing if something exists there.
 
     If several processes call this at once, on any hosts, exactly one gets True. Only on file systems without hard links
     may readers see the file empty for a moment.
+
+    named: the path that errors name, if the user does not know `path`.
     """
     make_folder(parent(path))
     filesystem, inner = resolve(path)
     folder, _, last = inner.rpartition("/")
     temporary = f"{folder}/.{last}.{uuid.uuid4().hex[:8]}"
-    with _named(path, "cannot be written"):
+    with _named(named or path, "cannot be written"):
         if not isinstance(filesystem, fs.LocalFileSystem):
             with filesystem.open_output_stream(temporary, compression=None) as stream:
                 stream.write(content)

@@ -25,7 +25,7 @@ from pyarrow import fs
 
 from hdfs_io import hadoop_conf
 from hdfs_io.errors import may_pass
-from hdfs_io.hdfs_client import FIRST_CONTACT, beat, client, repeat
+from hdfs_io.hdfs_client import FIRST_CONTACT, beat, client, repeat, translated
 
 SPOOL_BYTES = 32 * 2**20
 _PIECE_BYTES = 4 * 2**20
@@ -200,8 +200,14 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             # Never use the name of an earlier attempt: its writer may still hold that file.
             temporary = f"{folder}/.{name}.{uuid.uuid4().hex[:8]}"
             left.append(temporary)
-            # Use the inner writer: after an error, dropping the outer writer would try for 16 s to complete the file.
-            file = client.inner.create(temporary, options)
+            try:
+                # Use the inner writer: after an error, dropping the outer writer would try for 16 s to complete the
+                # file.
+                file = client.inner.create(temporary, options)
+            except Exception as error:
+                if isinstance(translated(error), PermissionError):  # the NameNode has not made the file
+                    left.remove(temporary)
+                raise
             spool.seek(0)
             while piece := spool.read(_PIECE_BYTES):
                 file.write(piece)

@@ -34,6 +34,7 @@ STALL = 30.0
 _PAUSE = 1.0
 _LOOK_SECONDS = 1.0
 _LINE_SECONDS = 10.0
+"""Seconds between two lines, within an attempt and between attempts."""
 # By default, the client itself would retry a silent NameNode for three minutes, without any message.
 _SETTINGS = {
     "dfs.client.failover.max.attempts": "3",
@@ -98,13 +99,14 @@ class _Attempt(threading.Thread, Generic[_T]):
     silent, and in a write whose DataNode was lost (measured: one in five). After being given up, a call ends at its
     next `beat`, if it reaches one.
 
+    told: called every _LINE_SECONDS without progress, with these seconds.
     stood_still: seconds for which this process itself stood still meanwhile (SIGSTOP, a paused virtual machine). They
         do not count as time without progress.
     """
 
-    def __init__(self, operation: Callable[[], _T], limit: float, end: Ending) -> None:
+    def __init__(self, operation: Callable[[], _T], limit: float, end: Ending, told: Callable[[float], None]) -> None:
         super().__init__(name="HDFS", daemon=True)
-        self._operation, self._limit, self._end = operation, limit, end
+        self._operation, self._limit, self._end, self._told = operation, limit, end, told
         self._result: list[_T] = []
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -120,6 +122,7 @@ class _Attempt(threading.Thread, Generic[_T]):
     def result(self) -> _T:
         """Return or raise the operation's result. Raise _Passing if it makes no progress within the limit."""
         self.start()
+        next_line = _LINE_SECONDS
         while True:
             began = time.monotonic()
             wait = min(_LOOK_SECONDS, max(0.01, self._last + self._limit - began))
@@ -136,6 +139,11 @@ class _Attempt(threading.Thread, Generic[_T]):
                 self._given_up = silent > self._limit or self._end.gives_up(silent)
             if self._given_up:
                 raise _Passing(f"no answer within {silent:.0f} s")
+            if silent < _LINE_SECONDS:
+                next_line = _LINE_SECONDS
+            elif silent >= next_line:
+                next_line += _LINE_SECONDS
+                self._told(silent)
         if self._error is not None:
             raise self._error
         return self._result[0]
@@ -163,8 +171,9 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
     """Return the operation's result. Repeat the operation while its errors may go away; raise other errors as one-line
     OSErrors.
 
-    patience: seconds; None means PATIENCE, and only then are the tries logged as warnings. Time for which this process
-        itself stood still does not count, so another try follows. While a command ends, `ending` limits the time.
+    patience: seconds; None means PATIENCE, and only then are silence and tries logged as warnings. Time for which this
+        process itself stood still does not count, so another try follows. While a command ends, `ending` limits the
+        time.
     """
     level = logging.WARNING if patience is None else logging.DEBUG
     limit = STALL if patience is None else patience
@@ -174,7 +183,9 @@ def repeat(place: str, operation: Callable[[], _T], patience: float | None = Non
         raise Unavailable(f"{place}: not tried, because HDFS does not answer and this command ends")
     begun, next_line = time.monotonic(), 0.0
     while True:
-        attempt = _Attempt(operation, limit, end)
+        attempt = _Attempt(
+            operation, limit, end, lambda seconds: _log.log(level, "%s: no answer for %.0f s", place, seconds)
+        )
         try:
             result = attempt.result()
             end.answered()

@@ -296,7 +296,7 @@ class Lease:
 
     def _create(self, file: str) -> bool:
         """Write the lease to `file` if no file exists there. Return whether the file was created."""
-        return filesystem.create_bytes(file, self._next())
+        return filesystem.create_bytes(file, self._next(), named=self.path)
 
     def _write(self) -> bool:
         """Renew the lease. Return False if another command holds it now."""

@@ -22,6 +22,7 @@ from sparksplit.base.shown import ERR, OUT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.status import SparkStageInfo
 
 LINE_SECONDS = 10.0
 """Seconds between two lines if there is no terminal."""
@@ -224,13 +225,18 @@ class _Tasks:
             stages = [self.tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
             done = sum(stage.numCompletedTasks for stage in stages if stage)
             if info is None or info.status != "RUNNING":
-                # An ended job runs no more tasks. Its skipped stages do not count.
+                # An ended job runs no more tasks.
                 self.running.discard(job)
                 self.ended += done
             else:
                 completed += done
-                known += sum(stage.numTasks for stage in stages if stage)
+                # A stage without tasks so far may be skipped, because an earlier job has its result.
+                known += sum(stage.numTasks for stage in stages if stage and _has_begun(stage))
         return self.ended + completed, self.ended + known
+
+
+def _has_begun(stage: SparkStageInfo) -> bool:
+    return stage.numActiveTasks + stage.numCompletedTasks + stage.numFailedTasks > 0
 
 
 @contextmanager

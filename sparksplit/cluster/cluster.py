@@ -298,14 +298,14 @@ class NodeCluster:
         return Fault(Failure.JOB, end, None, "", f"Spark ended the nodes' job: {reason}")
 
     def _log_last_words(self, channel: Channel) -> None:
-        """Log the last output of the node to blame. If the error already explains a user's mistake, use the debug
-        level."""
+        """Log the last output of the node to blame."""
         fault, self._fault = self._fault, None
         if fault is None or fault.rank is None:
             return
-        explained = fault.failure is Failure.USAGE
-        for line in channel.records[fault.rank].output:
-            log.log(logging.DEBUG if explained else level_of(line), "node %d| %s", fault.rank, line)
+        record = channel.records[fault.rank]
+        for line in record.output:
+            level = level_of(line, fault.failure, reported=record.error is not None)
+            log.log(level, "node %d| %s", fault.rank, line)
 
     def _stop_orderly(self) -> None:
         """Ask the nodes to end, and wait for at most their grace."""

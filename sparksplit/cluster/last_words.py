@@ -1,9 +1,11 @@
-"""How serious a line of a node's output is. A line that a library logs is no error of the run, at any level."""
+"""How serious a failed node's output is. A line that a library logs is no error of the run, at any level."""
 
 from __future__ import annotations
 
 import logging
 import re
+
+from sparksplit.cluster.failures import Failure
 
 _OF_TENSORFLOW = re.compile(
     r"(\d{4}-\d\d-\d\d [\d:.]+: [IWE] |[IWE]\d{4} [\d:.]+ +\d+ )\S+:\d+\] "
@@ -16,6 +18,12 @@ or a fatal line (F)."""
 _OF_PYTHON = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (DEBUG|INFO|WARNING) ")
 
 
-def level_of(line: str) -> int:
-    """The level at which the driver logs a line of a node that has failed."""
+def level_of(line: str, failure: Failure, reported: bool) -> int:
+    """Return the level at which the driver logs a line of a node that has failed.
+
+    reported: whether the node itself reported the failure. The error's one line then explains a user's mistake or a
+    full disk, for example, and the output is only for --debug.
+    """
+    if failure is Failure.USAGE or (failure is Failure.PASSING and reported):
+        return logging.DEBUG
     return logging.INFO if _OF_TENSORFLOW.match(line) or _OF_PYTHON.match(line) else logging.ERROR

@@ -72,7 +72,8 @@ class Member(Protocol):
         """Like `state`, but tell the driver at once."""
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """Declare that no update is expected: start, compiling, feeding, validation, checkpoint, export, measuring.
+        """Declare that no update is expected: start, compiling, feeding, validation, checkpoint, records,
+        export, measuring.
 
         Phases may be nested. The driver decides how long they may take.
         """

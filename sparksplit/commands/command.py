@@ -17,7 +17,7 @@ from sparksplit.base.complaints import all_required, missing_keys
 from sparksplit.base.config import Config, documented_keys, load, top_keys
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, exit_status, printable
 from sparksplit.base.options import Options
-from sparksplit.base.progress import LogHandler
+from sparksplit.base.progress import STAMP, LogHandler
 from sparksplit.base.shown import ERR, finished
 from sparksplit.spark.interrupts import insistent
 from sparksplit.spark.left import remove_left
@@ -67,7 +67,8 @@ class Command:
         """Run the command. Print the line for its error, and return its exit status."""
         logging.basicConfig(
             level=logging.DEBUG if arguments.debug else logging.INFO,
-            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            format=f"%(asctime)s %(levelname)s {'%(name)s: ' if arguments.debug else ''}%(message)s",
+            datefmt=STAMP,
             handlers=[LogHandler()],
         )
         for noisy in ("py4j", "tensorflowonspark", "absl"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from hdfs_io import filesystem
+from sparksplit.base.errors import printable
 from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
@@ -12,6 +13,9 @@ from sparksplit.inference.predict import Result, predict
 from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.prepare.bad_rows import said
 from sparksplit.training.report import written
+
+_CLASSES = 20
+"""Largest number of classes that are named."""
 
 
 def run(config: PredictConfig, options: Options) -> None:
@@ -35,6 +39,9 @@ def summary(result: Result) -> Iterator[str]:
         names = ("accuracy", "log_loss", "auc", "f1", "mean_absolute_error", "mean_squared_error", "r2")
         yield "metrics    " + written({name: result.metrics[name] for name in names if name in result.metrics})
         yield f"           {filesystem.join(result.path, places.metrics)}"
+    if result.classes:
+        more = f", and {len(result.classes) - _CLASSES:,} more" if len(result.classes) > _CLASSES else ""
+        yield f"classes    {printable(', '.join(result.classes[:_CLASSES]))}{more}: the order of `probabilities`"
     yield f"predicted  {places.folder(result.path)}"
 
 

@@ -28,6 +28,7 @@ from sparksplit.prepare.awaited import await_input
 from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.preprocess import own_frame, own_source
+from sparksplit.prepare.sources import check_paths
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import session_with_executors
 from sparksplit.training.report import finite
@@ -42,7 +43,8 @@ class Result:
 
     rows: number of rows, by split. bad_rows: number of bad rows, by reason. metrics: the content of metrics.json; None
     without labels. places: names of the parts in the folder. done: whether the whole output already existed. split:
-    whether the names of splits mean something for these rows.
+    whether the names of splits mean something for these rows. classes: names of the classes in the order of the column
+    `probabilities`, if there are this column and names.
     """
 
     path: str
@@ -53,6 +55,7 @@ class Result:
     places: Places = WHOLE
     done: bool = False
     split: bool = True
+    classes: Sequence[str] = ()
 
 
 def predict(config: PredictConfig, options: Options, frame: DataFrame | None = None) -> Result:
@@ -66,6 +69,8 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
     if config.raw is not None:
         check_input(config.raw)
         await_input(config.raw, partition.folder_of(config), options.overwrite)
+        if format_of(config.raw.format).reader:
+            check_paths(config.raw)
     function = None if config.raw is None else own_source(config.raw)
     with ExitStack() as stack:
         spark = None
@@ -112,7 +117,8 @@ def _predict(
     output = Output(partition.folder_of(config), digest(values), "predict", inputs, input_hash, keys)
     with output.claimed(options.overwrite) as decision:
         if decision == "done":
-            return Result(output.path, {}, 0, {}, _metrics_of(output.path, places), places, done=True)
+            metrics = _metrics_of(output.path, places)
+            return Result(output.path, {}, 0, {}, metrics, places, done=True, classes=columns.in_order)
         # Publish or remove the folder only after Spark has stopped. Until then, tasks of an ended job may still write.
         with output.staging() as folder:
             result = _fill(folder, output, config, trained, rows, columns, places)
@@ -157,7 +163,7 @@ def _fill(
         filesystem.rename(filesystem.join(folder, bad_rows.FOLDER), filesystem.join(folder, places.bad_rows))
     # Raw rows without splits are called train, because they have no other name.
     split = config.raw is None or config.split is not None or len(counted) > 1
-    return Result(output.path, counted, files, rows.bad, metrics, places, split=split)
+    return Result(output.path, counted, files, rows.bad, metrics, places, split=split, classes=columns.in_order)
 
 
 def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> Columns:

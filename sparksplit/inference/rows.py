@@ -155,7 +155,6 @@ class RawRows(InputRows):
             source = sources.open_frame(frame, raw, trained.description)
         elif format_of(raw.format).reader:
             assert spark is not None
-            sources.check_paths(raw)
             source = sources.open_with_spark(spark, raw, trained.description)
         else:
             source = sources.open_source(raw, trained.description)

@@ -92,6 +92,13 @@ class Columns:
         more = [(PROBABILITIES, whole), (TOP, top), (TOP_NAMES, top and self.named), (TOP_PROBABILITIES, top)]
         return [name for name, there in [*listed, *more] if there]
 
+    @property
+    def in_order(self) -> Sequence[str]:
+        """The names of the classes in the order of `probabilities`. Empty without this column, or without names."""
+        if self.label is None or not self.named or PROBABILITIES not in self.own:
+            return ()
+        return self.label.classes or ()
+
     def table(
         self, row_ids: npt.NDArray[np.int64], split: str, kept: Mapping[str, pa.Array], found: Predictions
     ) -> pa.Table:

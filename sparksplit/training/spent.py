@@ -22,8 +22,8 @@ Spent = dict[str, float]
 
 _SHARE, _WORTH = 1 / 3, 1.0
 """Smallest share of the time, and smallest number of seconds, that are worth a line."""
-_SHORT = 60.0
-"""Seconds. A shorter run may spend most of its time on its start."""
+_SHORT = 300.0
+"""Seconds. On a healthy cluster, a start takes about a minute, which may be most of a shorter run."""
 
 
 def total(spent: Mapping[str, float]) -> float:

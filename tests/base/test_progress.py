@@ -9,6 +9,8 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -152,6 +154,24 @@ def test_skipped_stages_and_failing_jobs_do_not_confuse_the_count(
     with pytest.raises(Exception, match="ZeroDivisionError"), spark_progress(spark, "broken"):
         spark.sparkContext.parallelize([0], 1).map(lambda row: 1 // row).count()
     assert capsys.readouterr().err.endswith("stopped\n")
+
+
+def test_a_skipped_stage_never_counts() -> None:
+    """Otherwise, the total would shrink when its job ends."""
+    stages = {
+        0: SimpleNamespace(numTasks=4, numActiveTasks=0, numCompletedTasks=0, numFailedTasks=0),  # to be skipped
+        1: SimpleNamespace(numTasks=3, numActiveTasks=2, numCompletedTasks=1, numFailedTasks=0),
+    }
+    jobs: dict[int, SimpleNamespace] = {}
+    tracker = SimpleNamespace(
+        getActiveJobsIds=list, getJobIdsForGroup=list, getJobInfo=jobs.get, getStageInfo=stages.get
+    )
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
+    tasks = progress._Tasks(spark)
+    jobs[0] = SimpleNamespace(status="RUNNING", stageIds=[0, 1])
+    assert tasks.count() == (1, 3)
+    stages[1].numCompletedTasks, jobs[0].status = 3, "SUCCEEDED"
+    assert tasks.count() == (3, 3)
 
 
 def test_a_wait_that_cannot_be_looked_into_is_said_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from sparksplit.cluster import NodeCluster
+from sparksplit.cluster.failures import Failure
+from sparksplit.cluster.faults import Fault
 from sparksplit.cluster.last_words import level_of
+from sparksplit.cluster.node_record import NodeRecord
 
 
 @pytest.mark.parametrize(
@@ -23,7 +29,7 @@ from sparksplit.cluster.last_words import level_of
     ],
 )
 def test_what_a_library_logs_is_no_error(line: str) -> None:
-    assert level_of(line) == logging.INFO
+    assert level_of(line, Failure.OWN, True) == logging.INFO
 
 
 @pytest.mark.parametrize(
@@ -39,4 +45,26 @@ def test_what_a_library_logs_is_no_error(line: str) -> None:
     ],
 )
 def test_all_else_may_be_why_it_failed(line: str) -> None:
-    assert level_of(line) == logging.ERROR
+    assert level_of(line, Failure.OWN, True) == logging.ERROR
+
+
+@pytest.mark.parametrize(
+    ("failure", "reported", "level"),
+    [
+        (Failure.USAGE, True, logging.DEBUG),
+        (Failure.PASSING, True, logging.DEBUG),
+        (Failure.PASSING, False, logging.ERROR),  # it ended without a result, and nothing else says why
+        (Failure.KILLED, False, logging.ERROR),
+    ],
+)
+def test_a_traceback_is_for_debug_where_the_error_says_it_all(failure: Failure, reported: bool, level: int) -> None:
+    assert level_of("Traceback (most recent call last):", failure, reported) == level
+
+
+def test_the_driver_logs_no_traceback_of_a_full_disk(caplog: pytest.LogCaptureFixture) -> None:
+    record = NodeRecord(0, error=(1.0, Failure.PASSING, "/x: No space left on device"), output=["Traceback"])
+    cluster: Any = SimpleNamespace(_fault=Fault(Failure.PASSING, 1.0, 0, "host", "/x: No space left on device"))
+    channel: Any = SimpleNamespace(records=[record])
+    with caplog.at_level(logging.DEBUG):
+        NodeCluster._log_last_words(cluster, channel)
+    assert [(each.levelno, each.getMessage()) for each in caplog.records] == [(logging.DEBUG, "node 0| Traceback")]

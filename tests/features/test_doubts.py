@@ -22,16 +22,18 @@ def test_values_are_counted():
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (DAYS, "looks like dates: features.c: {format: M/d/yyyy} reads them"),
+        (DAYS, "looks like dates: --set 'features.c={format: M/d/yyyy}' reads them"),
         ([f"{day % 9 + 1}.{day % 9 + 1}.1999 7:05" for day in range(60)],
-         "looks like dates: features.c: {format: d.M.yyyy H:mm} reads them, or M.d.yyyy H:mm if day and month "
+         "looks like dates: --set 'features.c={format: d.M.yyyy H:mm}' reads them, or M.d.yyyy H:mm if day and month "
          "are swapped"),
-        ([*DAYS, None, "?"], "looks like dates: features.c: {format: M/d/yyyy} reads them"),
-        ([20240101 + day % 28 for day in range(60)], "looks like dates: features.c: {format: yyyyMMdd} reads them"),
-        ([f"2024-05-{day % 28 + 1:02}" for day in range(60)], "looks like dates: features.c: date reads them"),
-        (IDS, "looks like an id, "),
+        ([*DAYS, None, "?"], "looks like dates: --set 'features.c={format: M/d/yyyy}' reads them"),
+        ([20240101 + day % 28 for day in range(60)],
+         "looks like dates: --set 'features.c={format: yyyyMMdd}' reads them"),
+        ([f"2024-05-{day % 28 + 1:02}" for day in range(60)], "looks like dates: --set features.c=date reads them"),
+        (IDS, "looks like an id, from which a model learns nothing: --set 'input.keep=[c]' copies it to the output, "
+         "--set features.c=ignore leaves it out"),
         ([float(number) for number in range(1000, 1060)], "looks like an id, "),
-        (NOTES, "looks like free text: features.c: text reads its words"),
+        (NOTES, "looks like free text: --set features.c=text reads its words"),
     ],
 )  # fmt: skip
 def test_what_is_doubted(values, said):

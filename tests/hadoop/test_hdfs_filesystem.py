@@ -100,6 +100,7 @@ def test_without_permission(folder: str) -> None:
     ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     last = ran.stderr.strip().splitlines()[-1]
     assert "InputError" in last and "/a: cannot be written: Permission denied: user=stranger, access=WRITE" in last
+    assert "is left" not in ran.stderr
     assert filesystem.listing(folder) == {}
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import subprocess
 import sys
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import fs
 
-from hdfs_io import hdfs
+from hdfs_io import hdfs, hdfs_client
 from hdfs_io.errors import file_error, using
 from hdfs_io.hdfs_client import _Passing, translated
 from sparksplit.base.errors import InputError, Passing, RunError
@@ -111,6 +113,20 @@ def test_a_new_file_is_ones_own_whatever_answer_was_lost(there, before, after, m
     assert namenode.files == ({"/new": "mine"} if made else there)
 
 
+def test_a_file_that_the_name_node_has_refused_is_not_said_to_be_left(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise rpc("org.apache.hadoop.security.AccessControlException", "Permission denied: user=alice")
+
+    refusing = SimpleNamespace(inner=SimpleNamespace(create=refuse), delete=refuse)
+    monkeypatch.setattr(hdfs, "client", lambda authority: refusing)
+    files = cast("fs.PyFileSystem", hdfs.file_system("host:1")).handler
+    with pytest.raises(PermissionError, match="user=alice"):
+        files._send("/runs/x", io.BytesIO(b"x"))
+    assert caplog.text == ""
+
+
 def test_a_file_that_another_replaces_while_it_is_read_is_not_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     class File(bytes):
         def read_range(self, start: int, count: int) -> bytes:
@@ -177,6 +193,22 @@ def test_a_host_without_a_temporary_folder_is_named(tmp_path: Path, monkeypatch:
     lost = rf"^hdfs://a/x: cannot be written: No usable temporary directory found in \['{tmp_path}/gone'\] on {HOST}, "
     with pytest.raises(Passing, match=lost), using("hdfs://a/x", "cannot be written"):
         hdfs._Writer(print).write(bytes(2))
+
+
+def test_a_name_node_that_stands_still_is_told_of_within_an_attempt(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hdfs_client, "_LINE_SECONDS", 0.2)
+    monkeypatch.setattr(hdfs_client, "_LOOK_SECONDS", 0.05)
+    end = time.monotonic() + 60
+
+    def operation() -> str:
+        while caplog.text.count("hdfs://a/x: no answer for ") < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+        return "an answer"
+
+    assert hdfs_client.repeat("hdfs://a/x", operation) == "an answer"
+    assert [record.levelname for record in caplog.records[:2]] == ["WARNING", "WARNING"]
 
 
 STOPPED = """

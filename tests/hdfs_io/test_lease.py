@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 
 from hdfs_io import filesystem, lease
 from hdfs_io.lease import EXPIRE_SECONDS, Holder, Lease
-from sparksplit.base.errors import OutputInUse, Passing, RunError
+from sparksplit.base.errors import InputError, OutputInUse, Passing, RunError
 from tests.disks import small_disk
 from tests.hdfs_io.leases import ELSEWHERE, Time, mine, seize, write
 
@@ -22,6 +23,17 @@ from tests.hdfs_io.leases import ELSEWHERE, Time, mine, seize, write
 def test_it_lies_hidden_beside_what_it_stands_for() -> None:
     assert lease.file_of("/a/run") == "/a/.run.owner"
     assert lease.file_of("hdfs://h:1/run") == "hdfs://h:1/.run.owner"
+
+
+def test_a_folder_of_another_user_is_told_of_the_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user does not know the lease's hidden file."""
+
+    def refuse(*_: object) -> bool:
+        raise PermissionError(errno.EACCES, "Permission denied: user=alice")
+
+    monkeypatch.setattr(filesystem, "_link_new", refuse)
+    with pytest.raises(InputError, match=f"^{tmp_path}/out: cannot be written: Permission denied: user=alice$"):
+        mine(tmp_path).acquire()
 
 
 def test_taken_held_and_given_back(tmp_path: Path) -> None:
@@ -140,10 +152,10 @@ def test_one_renewed_after_the_last_look_is_not_taken_over(tmp_path, monkeypatch
     file, create, time = tmp_path / ".out.owner", filesystem.create_bytes, Time()
     write(file, ELSEWHERE)
 
-    def renewed(path: str, content: bytes) -> bool:
+    def renewed(path: str, content: bytes, named: str) -> bool:
         monkeypatch.setattr(filesystem, "create_bytes", create)
         write(file, replace(ELSEWHERE, renewed=6))
-        return create(path, content)
+        return create(path, content, named)
 
     monkeypatch.setattr(filesystem, "create_bytes", renewed)
     with pytest.raises(OutputInUse, match="train on node7"):

@@ -10,6 +10,7 @@ import pytest
 from hdfs_io.marks import CONFIG
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.description import (
     Description,
@@ -19,6 +20,7 @@ from sparksplit.dataset.description import (
     TensorSpec,
     Windows,
 )
+from sparksplit.inference import predict as predict_module
 from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import PreparedRows, RawRows
 from sparksplit.inference.trained import TrainedModel
@@ -40,6 +42,14 @@ def trained(tmp_path, prepared):
     prepared.description.write(str(run))
     make_complete(run)
     return TrainedModel.open(str(run))
+
+
+def test_a_missing_path_is_seen_before_spark_starts(tmp_path, trained, monkeypatch):
+    monkeypatch.setattr(predict_module, "session_with_executors", lambda *_, **__: pytest.fail("Spark was started"))
+    rows = {"format": "csv", "path": f"{tmp_path}/gone.csv"}
+    config = parse(PredictConfig, {"model": trained.path, "output": f"{tmp_path}/out", "input": rows})
+    with pytest.raises(InputError, match=f"^{tmp_path}/gone.csv: does not exist"):
+        predict_module.predict(config, Options())
 
 
 def test_other_kept_columns_are_other_rows(tmp_path, prepared, trained):

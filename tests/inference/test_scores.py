@@ -130,6 +130,18 @@ def test_metrics_that_are_no_finite_numbers_are_null(tmp_path):
     assert "metrics    mean_absolute_error not finite, mean_squared_error not finite, r2 not finite" in lines
 
 
+def test_the_order_of_the_probabilities_is_said():
+    from sparksplit.commands.predict import summary
+    from sparksplit.inference.predict import Result
+
+    few, many = (
+        list(summary(Result("out", {"train": 2}, 1, {}, None, classes=names)))[1]
+        for names in (["high", "low"], [f"c{number}" for number in range(22)])
+    )
+    assert few == "classes    high, low: the order of `probabilities`"
+    assert many.endswith(", c18, c19, and 2 more: the order of `probabilities`")
+
+
 # Against formulas that look at every row, and every pair of rows.
 
 

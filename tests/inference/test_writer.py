@@ -24,6 +24,19 @@ def test_a_class_has_its_name_beside_it_where_that_says_more():
     ]
 
 
+@pytest.mark.parametrize(
+    ("label", "top", "names"),
+    [
+        (_label("high", "low"), None, ["high", "low"]),
+        (_label("high", "low"), 1, []),  # the rows name their classes
+        (_label("0", "1"), None, []),
+        (LabelSpec(dtype="float32", kind="number"), None, []),
+    ],
+)
+def test_the_order_of_the_probabilities(label, top, names):
+    assert list(Columns(label, False, (), top).in_order) == names
+
+
 def test_names_that_are_the_indices_are_left_out():
     table = Columns(_label("0", "1"), True, ()).table(IDS, "train", {}, CLASSES)
     assert table.column_names == ["row_id", "split", "prediction", "probabilities"]

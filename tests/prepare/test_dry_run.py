@@ -243,7 +243,7 @@ def test_each_column_of_a_table_is_told_with_its_values() -> None:
         f"id (string): {vocabulary}", "40 different in 40 rows, none missing: c0, c1, c2",
         doubts._id("id"),
         f"day (string): {vocabulary}", "1 different in 40 rows, 2.5% missing: 9/18/2024",
-        "looks like dates: features.day: {format: M/d/yyyy} reads them",
+        "looks like dates: --set 'features.day={format: M/d/yyyy}' reads them",
         "age (int): number, missing: mean", "7 different in 40 rows, 2.5% missing: 1, 2, 3",
         "since (date): date: month, weekday",
         "39 different in 40 rows, 2.5% missing: 1970-01-02, 1970-01-03, 1970-01-04",

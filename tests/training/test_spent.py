@@ -95,9 +95,9 @@ def taken(**values):
         ({"feed": 3.0, "validation": 4.0}, "validation took 50%"),
         ({"handoff": 40.0}, "nodes waited 40% of the time for Spark"),
         ({"lost": 40.0}, "40% of the time was lost in failed attempts"),
-        ({"start": 40.0}, "starting took 40%"),
-        ({"start": 30.0}, None),
-        ({"start": 40.0, "total": 50.0}, None),
+        ({"start": 160.0, "total": 400.0}, "starting took 40%"),
+        ({"start": 120.0, "total": 400.0}, None),
+        ({"start": 60.0, "total": 80.0}, None),
         ({"feed": 0.5}, None),
         ({"feed": 0.9, "compute": 0.1}, None),
         ({"compute": 90.0}, None),
@@ -109,4 +109,4 @@ def test_there_is_advice_on_what_takes_most_of_the_time_and_need_not(values, say
 
 
 def test_what_started_on_this_machine_waited_for_no_cluster():
-    assert advice(taken(start=40.0), False) is None
+    assert advice(taken(start=160.0, total=400.0), False) is None

@@ -262,7 +262,7 @@ class Worker:
         if not self._publishes or len(history) == self._published:
             return
         began = time.monotonic()
-        with self._clock.spent_on("records"), self._member.phase("checkpoint"):
+        with self._clock.spent_on("records"), self._member.phase("records"):
             from sparksplit.training.node import publishing
 
             publishing.publish_history(self._process.payload.fence, history, self._member.local_dir)

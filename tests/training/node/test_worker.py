@@ -321,6 +321,26 @@ def test_a_test_loss_that_is_no_finite_number_is_null():
     assert in_threads(1, work)[0].test == {"loss": None, "accuracy": None}
 
 
+def test_a_progress_line_tells_records_from_checkpoints(monkeypatch):
+    """A NameNode that stands still holds training while records are published, unlike checkpoints."""
+    phases = []
+
+    def work(rank, gather):
+        member = Member(rank, 1, gather)
+        publishing = SimpleNamespace(
+            publish_history=lambda fence, history, scratch: phases.append((len(history), member.phases[-1])),
+            publish_model=lambda process, scratch: None,
+        )
+        monkeypatch.setattr("sparksplit.training.node.publishing", publishing, raising=False)
+        worker = Worker(process_of(member, "single", LANES), member, Alone())
+        worker._publishes = True
+        worker.begin()
+        worker.train(Rows(LANES), {}, Clock(time.perf_counter()))
+
+    in_threads(1, work)
+    assert phases[0] == (1, "records") and phases[-1] == (EPOCHS, "records")
+
+
 def test_weights_that_differ_end_the_run():
     def work(rank, gather):
         member = Member(rank, 2, gather)
