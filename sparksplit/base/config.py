@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from types import UnionType
@@ -18,7 +19,7 @@ import pydantic
 import yaml
 
 from sparksplit.base.complaints import all_required, first_complaint, missing_keys
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, did_you_mean
 from sparksplit.base.passwords import keys_with_passwords
 
 Key = tuple[str, ...]
@@ -229,7 +230,7 @@ def _read(file: str, origin: Origin) -> dict[str, Any]:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}{_near(Path(file))}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: is not UTF-8 text (byte {error.start})") from None
     try:
@@ -247,6 +248,14 @@ def _read(file: str, origin: Origin) -> dict[str, Any]:
         raise ConfigError(f"{file}:1: must be a mapping of keys to values")
     _places(root, (), lambda node: f"{file}:{node.start_mark.line + 1}", origin)
     return values
+
+
+def _near(file: Path) -> str:
+    """Return `; did you mean 'NAME'?` if the folder of the missing `file` has a file of nearly the same name."""
+    with suppress(OSError):
+        if not file.exists():
+            return did_you_mean(file.name, sorted(each.name for each in file.parent.iterdir()), cutoff=0.8)
+    return ""
 
 
 def parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
