@@ -25,6 +25,9 @@ from sparksplit.base.passwords import keys_with_passwords
 Key = tuple[str, ...]
 """The path of a key. An entry of a list is named by its position."""
 
+_SET = "--set "
+"""How the place of a key begins that a --set has set."""
+
 
 class Origin:
     """Where each key of a configuration, or of its section `prefix`, was set: a line of the file, or a --set."""
@@ -39,6 +42,10 @@ class Origin:
             if key[:length] in self.places:
                 return self.places[key[:length]]
         return self.file or ""
+
+    def overridden(self, key: Key) -> bool:
+        """Return whether a --set has set `key`, or its nearest ancestor."""
+        return self.place(key).startswith(_SET)
 
     def section(self, prefix: Key) -> Origin:
         """Return the origin of the section `prefix`, with keys relative to the section."""
@@ -137,7 +144,7 @@ def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = 
     origin = origin or Origin(None)
     for key in keys_with_passwords(values):
         place = origin.place(key)
-        if place.startswith("--set "):
+        if origin.overridden(key):
             place = place.partition("=")[0]  # hide the value
         raise ConfigError(": ".join(filter(None, (place, ".".join(origin.prefix + key), _PASSWORD))))
     try:
@@ -298,7 +305,7 @@ def _places(node: yaml.Node | None, key: Key, place_of: Callable[[yaml.Node], st
 
 def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
     dotted, equals, text = override.partition("=")
-    place = f"--set {override}"
+    place = f"{_SET}{override}"
     key = tuple(dotted.split("."))
     if not equals or not all(key):
         raise ConfigError(f"{place}: must have the form key.path=value")
