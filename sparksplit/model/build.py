@@ -139,10 +139,12 @@ def build_loss(config: ModelKeys, data: DataDescription, model: Any, inputs: Inp
     try:
         by_row = losses_by_row(per_row, *some_rows(label, outputs.shape[1:], outputs.dtype))
     except Exception as error:
-        why = "does not take this model's outputs"
+        why = f"does not take this model's outputs ({_first_line(error)})"
         if data.classes is not None:
             why = "does not take class numbers as labels; sparse_categorical_crossentropy does"
-        raise config.error("loss", f"{why} ({_first_line(error)})") from error
+            if isinstance(wanted, dict) or not loss.__module__.startswith("keras."):
+                why = f"{why} ({_first_line(error)})"  # an argument, or the user's own code, may be the reason
+        raise config.error("loss", why) from error
     if not by_row:
         raise config.error("loss", "must give one value per row that depends only on that row")
     return per_row
