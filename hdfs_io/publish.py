@@ -57,6 +57,7 @@ class Output:
         a function if hashing takes long. It is called only if there is a hash to compare with; the caller then records
         the hash with `made_of`
     keys: the values behind `config_hash`, so that the next command can name the differences; see `differences`
+    otherwise: what else the user can do if a complete output was made differently, for the message
     extends: whether a complete output with these keys and this hash is a part of this one. This output then begins with
         its content, and replaces it when complete
     folder: the folder of an output that is filled in place. Usually `path`; a folder beside it while a complete output
@@ -74,12 +75,14 @@ class Output:
         input_hash: str | Callable[[], str] | None = None,
         keys: Mapping[str, Any] | None = None,
         extends: Callable[[Mapping[str, Any], str | None], bool] = lambda keys, config_hash: False,
+        otherwise: str = "",
     ) -> None:
         self.path = filesystem.followed(path).rstrip("/")
         if not filesystem.name(self.path or "/"):
             raise UsageError(f"{path}: is the root of a file system; choose a folder in it")
         self.config_hash, self.command, self.inputs = config_hash, command, inputs or {}
         self.input_hash, self.keys = input_hash, keys or {}
+        self._otherwise = f"; {otherwise}" if otherwise else ""
         self._extends, self.extending = extends, False
         """Whether a complete output is extended, as the last `decide` has found."""
         self.folder = self.path
@@ -181,7 +184,7 @@ class Output:
         if self._extends(existing.keys, existing.config_hash):
             return self._extended()
         other = ", but its input has changed since it was made" if same else self._other(existing, ", made ")
-        raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it")
+        raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it{self._otherwise}")
 
     def _unfinished(self, existing: _Found, overwrite: bool, going_on: Collection[str] | None) -> Decision:
         """Return the decision for the unfinished output at `path`; see `decide`."""

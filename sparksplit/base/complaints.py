@@ -86,7 +86,7 @@ def _message(model: type[pydantic.BaseModel], key: tuple[str, ...], problems: Se
             wanted.append(_TYPES[kind])
             continue
         if problem["type"] == "extra_forbidden":
-            return _unknown(key[-1], _classes(model, key[:-1]))
+            return _unknown(key, _classes(model, key[:-1]), model)
         # The bound of a float field is a float, but people write 0, not 0.0.
         context = {
             name: int(bound) if isinstance(bound, float) and bound.is_integer() else bound
@@ -134,11 +134,28 @@ def _written(location: Sequence[str | int], values: Any, absent: bool) -> tuple[
     return tuple(key)
 
 
-def _unknown(name: str, models: Sequence[type[pydantic.BaseModel]]) -> str:
-    for model in models:
-        if why := getattr(model, "refused", {}).get(name):
+def _unknown(
+    key: tuple[str, ...], sections: Sequence[type[pydantic.BaseModel]], model: type[pydantic.BaseModel]
+) -> str:
+    """Return the message about the unknown `key` of a section. sections: the section's classes. model: the whole."""
+    name = key[-1]
+    for section in sections:
+        if why := getattr(section, "refused", {}).get(name):
             return str(why)
-    return "unknown key" + did_you_mean(name, [known for model in models for known in model.model_fields])
+    if elsewhere := [repr(".".join(place)) for place in _places(model, name)]:
+        return f"unknown key; did you mean {' or '.join(elsewhere)}?"
+    return "unknown key" + did_you_mean(name, [known for section in sections for known in section.model_fields])
+
+
+def _places(model: type[pydantic.BaseModel], name: str) -> Iterator[tuple[str, ...]]:
+    """Yield every key of `model` and its sections whose last part is `name`, without sections in lists and mappings."""
+    for key, field in model.model_fields.items():
+        if key == name:
+            yield (key,)
+        kinds = (field.annotation, *get_args(field.annotation))
+        for kind in kinds if get_origin(field.annotation) not in (list, tuple, dict) else ():
+            if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+                yield from ((key, *inner) for inner in _places(kind, name))
 
 
 def _classes(model: type[pydantic.BaseModel], key: Sequence[str]) -> list[type[pydantic.BaseModel]]:

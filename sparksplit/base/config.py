@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from pathlib import Path
 from types import UnionType
@@ -18,11 +19,14 @@ import pydantic
 import yaml
 
 from sparksplit.base.complaints import all_required, first_complaint, missing_keys
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, did_you_mean
 from sparksplit.base.passwords import keys_with_passwords
 
 Key = tuple[str, ...]
 """The path of a key. An entry of a list is named by its position."""
+
+_SET = "--set "
+"""How the place of a key begins that a --set has set."""
 
 
 class Origin:
@@ -38,6 +42,10 @@ class Origin:
             if key[:length] in self.places:
                 return self.places[key[:length]]
         return self.file or ""
+
+    def overridden(self, key: Key) -> bool:
+        """Return whether a --set has set `key`, or its nearest ancestor."""
+        return self.place(key).startswith(_SET)
 
     def section(self, prefix: Key) -> Origin:
         """Return the origin of the section `prefix`, with keys relative to the section."""
@@ -136,7 +144,7 @@ def parse(model: type[ConfigT], values: dict[str, Any], origin: Origin | None = 
     origin = origin or Origin(None)
     for key in keys_with_passwords(values):
         place = origin.place(key)
-        if place.startswith("--set "):
+        if origin.overridden(key):
             place = place.partition("=")[0]  # hide the value
         raise ConfigError(": ".join(filter(None, (place, ".".join(origin.prefix + key), _PASSWORD))))
     try:
@@ -229,7 +237,7 @@ def _read(file: str, origin: Origin) -> dict[str, Any]:
     try:
         text = Path(file).read_text(encoding="utf-8")
     except OSError as error:
-        raise ConfigError(f"{file}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{file}: cannot be read: {error.strerror}{_near(Path(file))}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{file}: is not UTF-8 text (byte {error.start})") from None
     try:
@@ -247,6 +255,14 @@ def _read(file: str, origin: Origin) -> dict[str, Any]:
         raise ConfigError(f"{file}:1: must be a mapping of keys to values")
     _places(root, (), lambda node: f"{file}:{node.start_mark.line + 1}", origin)
     return values
+
+
+def _near(file: Path) -> str:
+    """Return `; did you mean 'NAME'?` if the folder of the missing `file` has a file of nearly the same name."""
+    with suppress(OSError):
+        if not file.exists():
+            return did_you_mean(file.name, sorted(each.name for each in file.parent.iterdir()), cutoff=0.8)
+    return ""
 
 
 def parse_yaml(text: str) -> tuple[yaml.Node | None, Any]:
@@ -289,7 +305,7 @@ def _places(node: yaml.Node | None, key: Key, place_of: Callable[[yaml.Node], st
 
 def _override(values: dict[str, Any], override: str, origin: Origin) -> None:
     dotted, equals, text = override.partition("=")
-    place = f"--set {override}"
+    place = f"{_SET}{override}"
     key = tuple(dotted.split("."))
     if not equals or not all(key):
         raise ConfigError(f"{place}: must have the form key.path=value")

@@ -6,16 +6,13 @@ import importlib
 import signal
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 from sparksplit.base.errors import Interrupted, did_you_mean
 from sparksplit.base.shown import ERR, OUT, finished
 from sparksplit.base.version import __version__
 from sparksplit.commands.ending import end
 from sparksplit.spark.interrupts import insistent
-
-if TYPE_CHECKING:
-    from sparksplit.commands.command import Command
 
 COMMANDS = {
     "quickstart": "try preprocess, train, predict and compare on a small real data set, on this machine",
@@ -53,12 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return finished(2)
     try:
         with insistent():
-            command: Command = importlib.import_module(f"sparksplit.commands.{name}").COMMAND
+            command = importlib.import_module(f"sparksplit.commands.{name}").COMMAND
     except KeyboardInterrupt:
         stopped = Interrupted(signal.SIGINT)
         print(f"sparksplit {name}: {stopped}", file=ERR)
         return finished(stopped.exit_status)
-    return command.main(arguments[1:])
+    status: int = command.main(arguments[1:])
+    return status
 
 
 def program() -> NoReturn:

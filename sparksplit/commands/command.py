@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import logging
 import signal
@@ -19,6 +20,7 @@ from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, ex
 from sparksplit.base.options import Options
 from sparksplit.base.progress import STAMP, LogHandler
 from sparksplit.base.shown import ERR, finished
+from sparksplit.commands.cli import COMMANDS
 from sparksplit.spark.interrupts import insistent
 from sparksplit.spark.left import remove_left
 from sparksplit.spark.session import satisfy_yarn
@@ -55,7 +57,12 @@ class Command:
     def main(self, argv: Sequence[str] | None = None) -> int:
         """Run the command with `argv` (sys.argv's by default) and return its exit status: 0 to 3, or 128 + signal."""
         try:
-            arguments = self._parser().parse_args(argv)
+            parser = self._parser()
+            arguments, others = parser.parse_known_args(argv)
+            if others:
+                file = next((each for each in others if each.endswith((".yaml", ".yml"))), None)
+                hint = f"; did you mean --config {file}?" if file else ""
+                parser.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         except SystemExit:  # --help has printed its text
             return finished(0, only_text=True)
         except ConfigError as error:
@@ -84,7 +91,7 @@ class Command:
                     raise ConfigError(f"{all_required(required)}: give --config FILE, or --set KEY=VALUE for each")
                 remove_left()
                 kind = self.config if self.config_of is None else self.config_of(top_keys(file, overrides))
-                self.run(load(kind, file, overrides), options)
+                self.run(self._load(kind, file, overrides), options)
                 satisfy_yarn()
         except SparksplitError as error:
             if arguments.debug:
@@ -104,6 +111,22 @@ class Command:
             print(f"sparksplit {self.name}: {type(error).__name__}: {text[:500]} (--debug shows where)", file=ERR)
             return 1
         return 0
+
+    def _load(self, kind: type[Config], file: str | None, overrides: Sequence[str]) -> Config:
+        """Return the configuration. Raise ConfigError if it is wrong, or if the file is for another command."""
+        try:
+            return load(kind, file, overrides)
+        except ConfigError:
+            keys: set[str] = set() if file is None else top_keys(file)
+            known = len(keys & {*kind.model_fields, *kind.refused})
+            if len(keys) - known < 2:  # a single unknown key is probably a typing error
+                raise
+            others = {name: importlib.import_module(f"sparksplit.commands.{name}").COMMAND.config for name in COMMANDS}
+            fitting = {name: len(keys & {*other.model_fields}) for name, other in others.items()}
+            best = max(fitting, key=lambda name: fitting[name])
+            if fitting[best] < known + 2 or 2 * fitting[best] <= len(keys):
+                raise
+            raise ConfigError(f"{file}: this file is for `{best}`, not for `{self.name}`") from None
 
     def _parser(self) -> argparse.ArgumentParser:
         parser = _Parser(

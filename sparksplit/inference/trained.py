@@ -16,13 +16,12 @@ from pyarrow import fs
 
 from hdfs_io import filesystem
 from hdfs_io.errors import using_own
-from hdfs_io.marks import SUCCESS
 from sparksplit.base import measures
 from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, Passing, RunError
 from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.dataset.description import Description
-from sparksplit.training.run_record import RUN, RunRecord
+from sparksplit.training.run_record import RunRecord, check_complete
 
 Array = npt.NDArray[Any]
 Model = Callable[[Mapping[str, Array]], Array]
@@ -54,9 +53,7 @@ class TrainedModel:
         path = filesystem.absolute(path)
         if not filesystem.is_folder(path):
             raise InputError(f"{path}: folder not found. `model` must be the output folder of a `train` run")
-        for name in (RUN, SUCCESS):
-            if not filesystem.exists(filesystem.join(path, name)):
-                raise InputError(f"{path}: not a complete run of train: no {name} file")
+        check_complete(path)
         description = Description.read(path)
         run = RunRecord.read(path)
         saved = filesystem.join(path, *SAVED_MODEL, "saved_model.pb")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
+import tensorflow as tf
 
 from sparksplit.base.user_functions import FunctionError
 from sparksplit.dataset.description import WEIGHT
@@ -47,13 +48,20 @@ def build_model(
     except Exception as error:
         raise config.error("model.params", f"{name} failed: {type(error).__name__}: {_first_line(error)}") from error
     if not isinstance(model, keras.Model):
-        raise config.error("model.build", f"{name} returned {type(model).__name__}, not a Keras model")
+        hint = "; does it end with `return model`?" if model is None else ""
+        raise config.error("model.build", f"{name} returned {type(model).__name__}, not a Keras model{hint}")
     example, _ = inputs.examples()
     try:
         output = model(example, training=False)
     except Exception as error:
         shapes = ", ".join(f"{key}: {list(shape)}" for key, shape in data.inputs.items())
-        raise config.error("model.build", f"{name} does not take rows of {shapes}: {_first_line(error)}") from error
+        begin = "begin with keras.layers.Input(data.input_shape)"
+        if len(data.inputs) > 1:
+            begin = "give it a keras.layers.Input for each of data.inputs, by name"
+        # Other errors come from the model's own code, not from its shapes.
+        hint = f"; {begin}" if isinstance(error, (ValueError, tf.errors.InvalidArgumentError)) else ""
+        why = _first_line(error).rstrip(".")
+        raise config.error("model.build", f"{name} does not take rows of {shapes}: {why}{hint}") from error
     if isinstance(output, list | tuple | dict):
         raise config.error("model.build", f"{name} has {len(output)} outputs; exactly one is supported")
     if scratch is not None:
@@ -131,10 +139,12 @@ def build_loss(config: ModelKeys, data: DataDescription, model: Any, inputs: Inp
     try:
         by_row = losses_by_row(per_row, *some_rows(label, outputs.shape[1:], outputs.dtype))
     except Exception as error:
-        why = "does not take this model's outputs"
+        why = f"does not take this model's outputs ({_first_line(error)})"
         if data.classes is not None:
             why = "does not take class numbers as labels; sparse_categorical_crossentropy does"
-        raise config.error("loss", f"{why} ({_first_line(error)})") from error
+            if isinstance(wanted, dict) or not loss.__module__.startswith("keras."):
+                why = f"{why} ({_first_line(error)})"  # an argument, or the user's own code, may be the reason
+        raise config.error("loss", why) from error
     if not by_row:
         raise config.error("loss", "must give one value per row that depends only on that row")
     return per_row
@@ -262,11 +272,16 @@ def _known(config: ModelKeys, key: str, module: Any, name: str) -> Any:
         raise config.error(key, unknown(name, known)) from None
 
 
-_GRAPH_NAMES = re.compile(r"\{\{[^{}]*\}\} ?| \[Op:\w+\] name: ?")
-"""Names of TensorFlow's graph in error messages. They mean nothing to a user."""
+_NOISE = re.compile(
+    r"\{\{[^{}]*\}\} ?| \[Op:\w+\] name: ?|\x1b\[[\d;]*m|^Exception encountered when calling .*", re.MULTILINE
+)
+"""Parts of error messages that mean nothing to a user: names of TensorFlow's graph, codes of a terminal, and the header
+that Keras puts before the reason."""
+_ARRAY = re.compile(r"\[\[[-+.\de\s\[\]]*\]\]")
+"""An array in an error message. Keras writes the values of the input, in many lines, before the shapes that differ."""
 
 
 def _first_line(error: BaseException) -> str:
-    text = _GRAPH_NAMES.sub("", str(error))
+    text = _ARRAY.sub("[...]", _NOISE.sub("", str(error)))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:300]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Protocol
 
 import pydantic
 
-from sparksplit.base.config import Config
+from sparksplit.base.config import Config, Origin
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.user_functions import FunctionError
 from sparksplit.model.builders import check_short_name
@@ -60,4 +60,6 @@ class ModelKeys(Protocol):
     def class_weights(self) -> str | Mapping[str, float] | None: ...
     @property
     def dtype(self) -> str: ...
+    @property
+    def origin(self) -> Origin: ...
     def error(self, key: str, message: str) -> ConfigError: ...

@@ -117,7 +117,10 @@ def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
         for given in config.model.params:
             if given not in builder.arguments:
                 hint = did_you_mean(given, builder.arguments)
-                raise config.error(f"model.params.{given}", f"{name} has no such argument{hint}; it has {known}")
+                raise config.error(
+                    f"model.params.{given}",
+                    f"{name} has no such argument{hint}; it has {known}{_left_over(config, given)}",
+                )
         for needed in builder.required:
             if needed not in config.model.params:
                 raise config.error("model.params", f"{name} needs {needed}")
@@ -130,4 +133,16 @@ def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
         "model.build",
         f"{name} needs {builder.need.said}, but the data set has {inputs}{more}; use model.build: "
         + " or ".join(others),
+    )
+
+
+def _left_over(config: ModelKeys, given: str) -> str:
+    """Return what to do if the command line changed the builder, but the argument `given` comes from the file."""
+    origin = config.origin
+    if not origin.overridden(("model", "build")) or origin.overridden(("model", "params", given)):
+        return ""
+    section = ".".join((*origin.prefix, "model"))
+    return (
+        f"; the file's params are for its own model: --set '{section}={{build: {config.model.build}}}' replaces the "
+        "whole section"
     )

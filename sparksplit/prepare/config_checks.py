@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from sparksplit.base.config import Config
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.base.keys import keys_of, mark_of
 from sparksplit.dataset.description import Description
 from sparksplit.prepare.cut_config import CutConfig, moment
-from sparksplit.prepare.formats import DATAFRAME, PATHS, format_of, table_name, users
+from sparksplit.prepare.formats import DATAFRAME, FORMATS, PATHS, format_of, table_name, users
 from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 
 AnyPreprocess = TypeVar("AnyPreprocess", bound=PreprocessConfig)
@@ -35,10 +35,12 @@ def check(config: PreprocessConfig) -> None:
         if key in config.model_fields_set and getattr(config, key) not in (None, {}, "none"):
             raise config.error(key, f"must be left out, because it comes from {config.fitted} (fitted)")
     if config.features is not None and not format_of(config.input.format).columns:
-        raise config.error("features", f"needs rows with columns; input.format {config.input.format} has none")
+        raise _unfit(
+            config, "features", f"needs rows with columns; input.format {config.input.format} has none", config.input
+        )
     no_numbers = config.input.label is None or config.input.label_type in ("integer", "text")
     config.check_label_scaling(None if no_numbers else "number")
-    _check_used(config, config.input.format)
+    _check_used(config, config.input)
     no_classes = config.input.label is None or config.input.label_type == "number"
     if no_classes and "unseen_labels" in config.model_fields_set:
         raise config.error("unseen_labels", "needs labels that are classes")
@@ -66,19 +68,38 @@ def effective(config: AnyPreprocess) -> AnyPreprocess:
     )
 
 
-def _check_used(config: Config, format_name: str) -> None:
-    """Raise ConfigError if a key is set (even to its default) that the format does not use."""
-    name = table_name(format_name)
-    for key in type(config).model_fields:
-        formats = users(mark_of(type(config), key))
-        if key in config.model_fields_set and name not in formats:
+def _unfit(section: Config, key: str, message: str, config: InputConfig) -> ConfigError:
+    """Return the error about `key` of `section`, which does not fit the format of `config`. If the user gave no format,
+    the error is about the missing format, because the user never named the default.
+    """
+    default = InputConfig.model_fields["format"].default
+    if "format" in config.model_fields_set or config.format != default:
+        return section.error(key, message)
+    names = [name for name in FORMATS if name not in (default, DATAFRAME)]
+    todo = f"set it to {', '.join(names)} or your own function"
+    for path in config.paths_of("path")[:1]:
+        suffix = path.lower().removesuffix(".gz").rpartition(".")[2]
+        if suffix in names:
+            todo = f"for {path} set input.format={suffix}"
+    whole = ".".join((*section.origin.prefix, key))
+    return config.error(
+        "format", f"is not set, and its default {default} (MNIST's files) does not go with {whole}; {todo}"
+    )
+
+
+def _check_used(section: Config, config: InputConfig) -> None:
+    """Raise ConfigError if a key of `section` is set (even to its default) that the format of `config` does not use."""
+    name = table_name(config.format)
+    for key in type(section).model_fields:
+        formats = users(mark_of(type(section), key))
+        if key in section.model_fields_set and name not in formats:
             known = " and ".join("DataFrames" if each == DATAFRAME else each for each in formats)
-            raise config.error(key, f"is for {known}; the format is {format_name}")
+            raise _unfit(section, key, f"is for {known}; the format is {config.format}", config)
 
 
 def check_input(config: InputConfig) -> None:
     """Raise ConfigError for input keys that the format does not use, or that contradict each other."""
-    _check_used(config, config.format)
+    _check_used(config, config)
     for key in ("path", "table", "query"):
         if config.uses(key) and getattr(config, key) is None:
             raise config.error(key, "is required")
@@ -127,7 +148,7 @@ def check_input(config: InputConfig) -> None:
     ]
     for wrong, key, message in problems:
         if wrong:
-            raise config.error(key, message)
+            raise _unfit(config, key, message, config)
 
 
 def check_apart(config: InputConfig, files: Mapping[str, Iterable[str]]) -> None:
@@ -177,7 +198,7 @@ def check_cut(config: PreprocessConfig, *, tokens: bool, columns: bool) -> None:
         if key in cut.model_fields_set and cut.by not in kinds:
             raise cut.error(key, f"is for cut.by: {' and '.join(kinds)} ({by})")
     if cut.by in ("key", "time", "column") and not columns:
-        raise cut.error("by", f"{cut.by} needs columns, which {config.input.format} does not have")
+        raise _unfit(cut, "by", f"{cut.by} needs columns, which {config.input.format} does not have", config.input)
     if cut.by == "key" and not cut.columns:
         raise cut.error("columns", f"must name the columns whose rows stay together ({by})")
     if cut.by in ("time", "column") and cut.column is None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hdfs_io import filesystem
-from hdfs_io.marks import SUCCESS
-from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import Description
 from sparksplit.model import initial_weights
-from sparksplit.training.run_record import RUN
+from sparksplit.training.run_record import check_complete
 from sparksplit.training.train_config import TrainConfig
 
 # As in sparksplit.model.export. That module needs Keras, but a driver that trains does not.
@@ -40,9 +38,7 @@ class Initial:
         path = filesystem.absolute(config.init)
         if not filesystem.is_folder(path):
             return cls(path, initial_weights.digest_of(initial_weights.weights_in(path)), None)
-        for name in (RUN, SUCCESS):
-            if not filesystem.exists(filesystem.join(path, name)):
-                raise InputError(f"{path}: not a complete run of train: no {name} file")
+        check_complete(path)
         file = filesystem.join(path, KERAS)
         return cls(file, initial_weights.digest_of(initial_weights.weights_in(file)), Description.read(path))
 

@@ -7,10 +7,24 @@ from typing import ClassVar, Self
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
+from hdfs_io.marks import CONFIG, SUCCESS, mark_of
+from sparksplit.base.errors import InputError
 from sparksplit.base.records import Json, Record
 from sparksplit.training.progress_record import Resumed, Values
 
 RUN = "run.json"
+
+
+def check_complete(folder: str) -> None:
+    """Raise InputError if `folder` is not a complete run."""
+    missing = [name for name in (RUN, SUCCESS) if not filesystem.exists(filesystem.join(folder, name))]
+    if not missing:
+        return
+    mark = filesystem.join(folder, CONFIG)
+    begun = SUCCESS in missing and filesystem.exists(mark)
+    unfinished = begun and mark_of(filesystem.read_bytes(mark)).get("command") == "train"
+    todo = "; it is unfinished: repeat its train command to finish it" if unfinished else ""
+    raise InputError(f"{folder}: not a complete run of train: no {missing[0]} file{todo}")
 
 
 @dataclass(frozen=True)

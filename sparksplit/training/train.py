@@ -61,7 +61,8 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
 
         check_columns(frame, data)
     inputs = RunInputs.of(config, data, frame is not None)
-    output = Output(config.output, inputs.hash(), "train", inputs.paths, keys=inputs.keys)
+    further = f"to train on from its weights, set init={config.output} and another output"
+    output = Output(config.output, inputs.hash(), "train", inputs.paths, keys=inputs.keys, otherwise=further)
     with output.claimed(options.overwrite, going_on(output, inputs, options)) as decision:
         if decision == "done":
             say(f"{output.path} is up to date: it was made from the same input and configuration")

@@ -87,6 +87,9 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], st
     [
         ("epochs: 2\nepocs: 3\n", "c.yaml:2: epocs: unknown key; did you mean 'epochs'?"),
         ("zzz: 3\n", "c.yaml:1: zzz: unknown key"),
+        ("learning_rate: 3\n", "c.yaml:1: learning_rate: unknown key; did you mean 'optimizer.learning_rate'?"),
+        ("nodes: {virtual: 2, epochs: 3}\n", "c.yaml:1: nodes.epochs: unknown key; did you mean 'epochs'?"),
+        ("split: batch\n", "c.yaml:1: split: unknown key"),
         ("\n\nepochs: 0\n", "c.yaml:3: epochs: must be at least 1 (is 0)"),
         ("epochs: 101\n", "c.yaml:1: epochs: must be at most 100 (is 101)"),
         ("epochs: two\n", 'c.yaml:1: epochs: must be a whole number (is "two")'),
@@ -163,11 +166,24 @@ def test_the_first_of_several_errors_is_named(write: Callable[[str], str]) -> No
         load(Train, write("shuffle: maybe\nepochs: 0\nzzz: 1\n"))
 
 
+def test_a_key_of_several_sections_is_named_with_all_of_them() -> None:
+    class Two(Config):
+        one: Train = Train()
+        other: Train = Train()
+
+    expected = "^learning_rate: unknown key; did you mean 'one.optimizer.learning_rate' or 'other.optimizer."
+    with pytest.raises(ConfigError, match=expected):
+        parse(Two, {"learning_rate": 1})
+
+
 def test_files_that_cannot_be_read(write: Callable[[str], str], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^missing.yaml: cannot be read: No such file or directory$"):
         load(Train, "missing.yaml")
     with pytest.raises(ConfigError, match=r"cannot be read: Is a directory$"):
         load(Train, str(tmp_path))
+    Path("train-table.yaml").touch()
+    with pytest.raises(ConfigError, match=r"^train-tabel.yaml: cannot be read: .*; did you mean 'train-table.yaml'\?$"):
+        load(Train, "train-tabel.yaml")
     Path("latin.yaml").write_bytes(b"name: caf\xe9\n")
     with pytest.raises(ConfigError, match=r"^latin.yaml: is not UTF-8 text \(byte 9\)$"):
         load(Train, "latin.yaml")

@@ -15,6 +15,7 @@ import pytest
 from sparksplit.base.config import Config
 from sparksplit.base.errors import ConfigError, InputError, NodeFailed, RunError
 from sparksplit.base.options import Options
+from sparksplit.commands import cli
 from sparksplit.commands.command import Command
 from tests.logs import without_times
 
@@ -96,6 +97,47 @@ def test_an_error_is_one_line_and_a_status(
 ) -> None:
     assert command(fails_with(error)).main([]) == status
     assert capsys.readouterr() == ("", line)
+
+
+def test_a_configuration_file_without_its_flag_is_recognized(capsys: pytest.CaptureFixture[str]) -> None:
+    tried = command(lambda config, options: None)
+    assert tried.main(["--overwrite", "conf/a.yaml", "x"]) == tried.main(["--bogus"]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "sparksplit try: unrecognized arguments: conf/a.yaml x; did you mean --config conf/a.yaml? "
+        "(--help lists the arguments)",
+        "sparksplit try: unrecognized arguments: --bogus (--help lists the arguments)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "owner"),
+    [
+        ("train", "preprocess-table.yaml", "preprocess"),
+        ("train", "compare-mlp.yaml", "compare"),
+        ("train", "predict.yaml", "predict"),
+        ("preprocess", "train-table.yaml", "train"),
+        ("predict", "quickstart.yaml", "quickstart"),
+        ("check", "train-mlp.yaml", "train"),
+    ],
+)
+def test_a_file_for_another_command_is_named(
+    name: str, file: str, owner: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = str(Path(__file__).parent.parent.parent / "conf" / file)
+    assert cli.main([name, "--config", path]) == 2
+    expected = f"sparksplit {name}: {path}: this file is for `{owner}`, not for `{name}`\n"
+    assert capsys.readouterr() == ("", expected)
+
+
+def test_a_file_with_an_unknown_key_is_still_the_commands_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "t.yaml").write_text("data: d\noutput: o\nstrategies: batch\n")
+    assert cli.main(["train", "--config", f"{tmp_path}/t.yaml"]) == 2
+    assert "t.yaml:3: strategies: unknown key; did you mean 'strategy'?" in capsys.readouterr().err
+    (tmp_path / "c.yaml").write_text("data: d\noutput: o\nstrategy: batch\ninit: x\n")
+    assert cli.main(["compare", "--config", f"{tmp_path}/c.yaml"]) == 2
+    assert "c.yaml:3: strategy: unknown key; did you mean 'strategies'?" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [ConfigError("no"), KeyError("x"), KeyboardInterrupt()])

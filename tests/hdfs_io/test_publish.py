@@ -90,6 +90,8 @@ def test_the_keys_that_differ_are_named(tmp_path: Path) -> None:
     expected = r"out: exists, made with another configuration \(epochs was 3, is 4\); --overwrite replaces it$"
     with pytest.raises(UsageError, match=expected):
         made(4).decide(going_on={"hash of 4"})
+    with pytest.raises(UsageError, match=r"--overwrite replaces it; or leave it$"):
+        Output(f"{tmp_path}/out", "b", "train", otherwise="or leave it").decide()
 
 
 @pytest.mark.parametrize("in_place", [True, False])

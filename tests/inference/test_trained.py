@@ -42,6 +42,13 @@ def test_a_run_without_one_of_its_files_is_refused_by_name(run, file):
         TrainedModel.open(str(run))
 
 
+def test_an_unfinished_run_is_to_be_finished_first(run):
+    (run / "_SUCCESS").unlink()
+    (run / "_CONFIG").write_text('{"command": "train"}')
+    with pytest.raises(InputError, match=r"no _SUCCESS file; it is unfinished: repeat its train command to finish it$"):
+        TrainedModel.open(str(run))
+
+
 def test_a_folder_that_is_not_there(tmp_path):
     with pytest.raises(InputError, match="folder not found"):
         TrainedModel.open(str(tmp_path / "nothing"))

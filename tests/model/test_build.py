@@ -34,6 +34,7 @@ def test_parameters_reach_the_builder(tmp_path):
     [
         ("return 3", "model.build: m.py:build returned int, not a Keras model"),
         ("return params['units']", "model.params: m.py:build failed: KeyError: 'units'"),
+        ("model = 3", "model.build: m.py:build returned NoneType, not a Keras model; does it end with `return model`?"),
         (
             "return keras.Sequential([keras.layers.Input((5,)), keras.layers.Dense(3)])",
             "model.build: m.py:build does not take rows of x: [4]: ",
@@ -50,6 +51,23 @@ def test_models_that_will_not_do(tmp_path, body, message):
         built(tmp_path, body)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("shape", "wanted"), [("5,", "value 5"), ("2, 5", "(None, 2, 5)")])
+def test_a_wrong_input_shape_is_said_with_both_shapes_and_what_to_do(tmp_path, shape, wanted):
+    """Keras puts a header, codes of a terminal and the values of the rows around the reason."""
+    with pytest.raises(ConfigError) as caught:
+        built(tmp_path, f"return keras.Sequential([keras.layers.Input(({shape})), keras.layers.Dense(3)])")
+    text = str(caught.value)
+    assert "[4]: Exception" not in text and "\x1b" not in text and "0. 0." not in text
+    assert wanted in text and "(2, 4)" in text
+    assert text.endswith("; begin with keras.layers.Input(data.input_shape)")
+
+
+def test_a_mistake_in_the_models_own_code_is_no_wrong_shape(tmp_path):
+    body = "M = type('M', (keras.Model,), {'call': lambda self, x: self.dens(x)}); return M()"
+    with pytest.raises(ConfigError, match=r"x: \[4\]: '?M'? object has no attribute 'dens'"):
+        built(tmp_path, body)
 
 
 @pytest.mark.parametrize("name", ["sgd", "SGD", "adam", "Adam", "rmsprop", "adadelta", "ADAMW", "lion"])

@@ -94,9 +94,10 @@ CLASS_NUMBERS = "loss: does not take class numbers as labels; sparse_categorical
             "loss: sparse_categorical_crossentropy needs a unit for each class",
         ),
         (TWO, 2, {"name": "BinaryCrossentropy"}, "loss: BinaryCrossentropy needs a last layer with one unit"),
-        (CLASSES, 3, "categorical_crossentropy", f"{CLASS_NUMBERS} ("),
-        (TWO, 2, "mean_squared_error", f"{CLASS_NUMBERS} (Incompatible shapes: [3] vs. [3,2])"),
-        (TWO, 2, "hinge", f"{CLASS_NUMBERS} ("),
+        (CLASSES, 3, "categorical_crossentropy", CLASS_NUMBERS),
+        (TWO, 2, "mean_squared_error", CLASS_NUMBERS),
+        (TWO, 2, "hinge", CLASS_NUMBERS),
+        (TWO, 2, {"name": "Huber", "delta": 2.0}, f"{CLASS_NUMBERS} (Incompatible shapes: "),
         (TWO, 2, {"name": "Circle"}, "loss: must give one value per row that depends only on that row"),
         (NUMBER, 1, "CategoricalCrossentropy", "loss: CategoricalCrossentropy needs a unit for each class; for one"),
         (TWO, 1, {"name": "Dice"}, "loss: must give one value per row that depends only on that row"),
@@ -106,5 +107,6 @@ def test_losses_that_will_not_do(label, units, loss, message):
     config, data, inputs = parts(label, **({} if loss is None else {"loss": loss}))
     with pytest.raises(ConfigError) as caught:
         build.build_loss(config, data, dense(units), inputs)
-    assert str(caught.value).startswith(message)
-    assert "\n" not in str(caught.value)
+    text = str(caught.value)
+    assert text == message if message == CLASS_NUMBERS else text.startswith(message)
+    assert "\n" not in text

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sparksplit.base.config import parse
+from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.model.builders import models
 from sparksplit.model.description import DataDescription
@@ -114,8 +114,24 @@ def test_a_function_in_a_package_is_read_there(tmp_path, monkeypatch):
 
 
 def test_the_place_in_the_configuration_is_named(tmp_path):
-    from sparksplit.base.config import load
-
     (tmp_path / "t.yaml").write_text("data: d\noutput: o\nmodel:\n  build: mlp\n  params: {hiden: [3]}\n")
     with pytest.raises(ConfigError, match=r"t.yaml:5: model.params.hiden: mlp has no .*; it has hidden, activation$"):
         check(load(TrainConfig, str(tmp_path / "t.yaml")), None, DATA["flat"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "ending"),
+    [
+        (
+            ["model.build=m.py:build"],
+            "; the file's params are for its own model: --set 'model={build: m.py:build}' replaces the whole section",
+        ),
+        (["model={build: m.py:build, params: {hidden: 3}}"], "it has width, deep, wide"),
+        (["model.build=m.py:build", "model.params.hidden=3"], "it has width, deep, wide"),
+    ],
+)
+def test_params_of_the_file_for_a_model_of_the_command_line(tmp_path, overrides, ending):
+    (tmp_path / "t.yaml").write_text("data: d\noutput: o\nmodel:\n  build: mlp\n  params: {hidden: [3]}\n")
+    with pytest.raises(ConfigError) as caught:
+        check(load(TrainConfig, str(tmp_path / "t.yaml"), overrides), SOURCE, DATA["flat"])
+    assert str(caught.value).endswith(ending)

@@ -85,7 +85,10 @@ def test_a_dataframe_reads_no_path() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("input:\n  path: x\n  delimiter: ;\n", ":3: input.delimiter: is for csv and hive-text; the format"),
+        (
+            "input:\n  path: x\n  format: idx\n  delimiter: ;\n",
+            ":4: input.delimiter: is for csv and hive-text; the format",
+        ),
         ("input:\n  format: csv\n  path: x\n  unit: words\n", ":4: input.unit: is for text; the format is csv"),
         (
             "input: {format: idx, path: x}\nscaling_by: tensor\n",
@@ -95,14 +98,26 @@ def test_a_dataframe_reads_no_path() -> None:
             "input: {format: text, path: x}\nseed: 1\n",
             ":2: seed: is for idx and csv and hive-text and parquet",
         ),
-        ("input:\n  path: x\n  label: -1\n", ":3: input.label: must be left out or null for idx, which has no columns"),
+        (
+            "input:\n  format: idx\n  path: x\n  label: -1\n",
+            ":4: input.label: must be left out or null for idx, which has no columns",
+        ),
+        (
+            "# no format\ninput:\n  path: days/clients.csv.gz\n  label: -1\n",
+            ":2: input.format: is not set, and its default idx (MNIST's files) does not go with input.label; "
+            "for days/clients.csv.gz set input.format=csv",
+        ),
+        ("input: {path: [a.orc, b.orc], header: true}\n", ":1: input.format: NO input.header; for a.orc set ITorc"),
+        ("input: {path: mnist}\nfeatures: {}\n", ":1: input.format: NO features; set it to csv, hive-text, parquet"),
+        ("input: {path: a.json}\ncut: {by: time, column: t}\n", ":1: input.format: NO cut.by; for a.json set ITjson"),
     ],
 )
 def test_the_place_of_a_key_that_is_not_used_is_named(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "c.yaml").write_text(f"{text}output: y\n")
     with pytest.raises(ConfigError) as caught:
         check(load(PreprocessConfig, f"{tmp_path}/c.yaml"))
-    assert str(caught.value).startswith(f"{tmp_path}/c.yaml{message}")
+    message = message.replace("NO", "is not set, and its default idx (MNIST's files) does not go with")
+    assert str(caught.value).startswith(f"{tmp_path}/c.yaml{message.replace('IT', 'input.format=')}")
 
 
 def delimiter(text: str) -> str:

@@ -1,5 +1,6 @@
 """The weights that a run begins with, as the driver checks and counts them."""
 
+import json
 import shutil
 import zipfile
 
@@ -67,6 +68,16 @@ def test_an_incomplete_run_is_refused(data, tmp_path, name):
         inputs_of(data, init=f"{tmp_path}/run")
     with pytest.raises(InputError, match="gone: does not exist"):
         inputs_of(data, init=f"{tmp_path}/gone")
+
+
+@pytest.mark.parametrize(
+    ("command", "ending"), [("train", "; it is unfinished: repeat its train command to finish it"), ("compare", "")]
+)
+def test_an_unfinished_run_is_to_be_finished_first(data, tmp_path, command, ending):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "_CONFIG").write_text(json.dumps({"command": command}))
+    with pytest.raises(InputError, match=f"no run.json file{ending}$"):
+        inputs_of(data, init=f"{tmp_path}/run")
 
 
 def test_other_fitted_numbers_are_worth_a_word(data, tmp_path):

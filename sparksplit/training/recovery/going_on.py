@@ -7,6 +7,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from hdfs_io import filesystem
+from hdfs_io.marks import SUCCESS
 from hdfs_io.publish import OtherUnfinished, Output
 from sparksplit.base.errors import InputError, UsageError
 from sparksplit.base.options import Options
@@ -48,13 +50,14 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
 
 def _what_to_do(error: OtherUnfinished, inputs: RunInputs, options: Options) -> str:
     anew = "--restart starts from the beginning, without its checkpoints"
+    back = f"change the configuration back to go on from the last checkpoint; {anew}"
     if options.resume:
-        return anew
+        return back
     if inputs.has_frame and error.config_hash == inputs.hash():
         return f"if it began with the same rows, --resume goes on with it; {anew}"
     if error.config_hash in inputs.hashes():
         return f"--resume goes on with it on the new number of nodes; {anew}"
-    return anew
+    return back
 
 
 @contextmanager
@@ -75,10 +78,16 @@ def told_how(output: Output, reached: Callable[[], int] = lambda: 0, unit: str =
             if checkpoint is None and isinstance(error, UsageError):
                 output.abandon()
             elif not isinstance(error, UsageError):
-                say(_left(checkpoint, reached(), unit))
+                say(_left(checkpoint, reached(), unit) + _kept(output))
         except Exception as other:
             log.debug("%s: could not be looked at: %s", output.folder, other)
         raise
+
+
+def _kept(output: Output) -> str:
+    """Return the message on the complete output that this run was to replace; empty if there is none."""
+    beside = output.folder != output.path and filesystem.exists(filesystem.join(output.path, SUCCESS))
+    return f"; the finished run in {output.path} is unchanged" if beside else ""
 
 
 def _left(checkpoint: str | None, reached: int, unit: str) -> str:

@@ -15,6 +15,7 @@ from sparksplit.training import checkpoints
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery.going_on import going_on, told_how
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 
 DECIDED = {
@@ -29,27 +30,28 @@ DECIDED = {
     "the same, asked for": ({}, {"resume": True}, "resume"),
 }
 LOST = "--restart starts from the beginning, without its checkpoints"
+BACK = f"change the configuration back to go on from the last checkpoint; {LOST}"
 REFUSED = {
     "another configuration": (
         {"epochs": 5, "optimizer": {"learning_rate": 0.5}},
         {},
-        f"with another configuration (optimizer.learning_rate was 0.01, is 0.5; epochs was 4, is 5); {LOST}",
+        f"with another configuration (optimizer.learning_rate was 0.01, is 0.5; epochs was 4, is 5); {BACK}",
     ),
     "another configuration, to be resumed": (
         {"epochs": 5},
         {"resume": True},
-        f"with another configuration (epochs was 4, is 5); {LOST}",
+        f"with another configuration (epochs was 4, is 5); {BACK}",
     ),
     "other nodes": (
         {"nodes": 3},
         {},
         "with another configuration (nodes was 2, is 3); --resume goes on with it on the new number of nodes; " + LOST,
     ),
-    "other data": ({"data": "other"}, {}, f"with another configuration (data has changed); {LOST}"),
+    "other data": ({"data": "other"}, {}, f"with another configuration (data has changed); {BACK}"),
     "another file": (
         {"transform": "mine.py:f"},
         {},
-        f"with another configuration (transform was null, is mine.py:f; transform's file has changed); {LOST}",
+        f"with another configuration (transform was null, is mine.py:f; transform's file has changed); {BACK}",
     ),
 }
 
@@ -180,6 +182,34 @@ def test_what_is_lost_is_said(monkeypatch, name, error):
             write(output, number, number)
         raise error
     assert said == [line.format(checkpoints.latest(output.folder)) for line in expected]
+
+
+@pytest.mark.parametrize("number", [None, 7])
+def test_a_finished_run_that_was_not_replaced_yet_is_said_to_be_unchanged(monkeypatch, number):
+    said = []
+    monkeypatch.setattr("sparksplit.training.recovery.going_on.say", said.append)
+    _, output = given()
+    with output.claimed():
+        output.begin()
+        output.complete()
+    _, output = given(epochs=5)
+    with pytest.raises(RunError), output.claimed(overwrite=True, going_on=set()), told_how(output):
+        output.begin()
+        if number:
+            write(output, number, number)
+        raise RunError("a node's")
+    assert said[0].endswith(f"; the finished run in {output.path} is unchanged") and said[0].count("unchanged") == 1
+
+
+def test_a_finished_run_of_another_configuration_can_be_trained_on():
+    inputs, output = given()
+    with output.claimed():
+        output.begin()
+        output.complete()
+    config = inputs.config.model_copy(update={"epochs": 5})
+    expected = r"was 4, is 5\); --overwrite replaces it; to train on from its weights, set init=run and another output$"
+    with pytest.raises(UsageError, match=expected):
+        train(config, Options())
 
 
 def test_of_the_users_mistake_nothing_is_said(monkeypatch):
