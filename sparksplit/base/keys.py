@@ -27,6 +27,7 @@ class Mark:
 
 
 SAFE = Mark(hashed=False, safe=True)
+SAFE_SHARED = Mark(hashed=False, safe=True, shared=True)
 
 
 def used_by(*users: str) -> Mark:

@@ -17,6 +17,7 @@ from hdfs_io import ending
 from sparksplit.base.complaints import all_required, missing_keys
 from sparksplit.base.config import Config, documented_keys, load, top_keys
 from sparksplit.base.errors import ConfigError, Interrupted, SparksplitError, exit_status, printable
+from sparksplit.base.keys import keys_of
 from sparksplit.base.options import Options
 from sparksplit.base.progress import STAMP, LogHandler
 from sparksplit.base.shown import ERR, finished
@@ -118,10 +119,12 @@ class Command:
             return load(kind, file, overrides)
         except ConfigError:
             keys: set[str] = set() if file is None else top_keys(file)
-            known = len(keys & {*kind.model_fields, *kind.refused})
-            if len(keys) - known < 2:  # a single unknown key is probably a typing error
+            if len(keys - {*kind.model_fields}) < 2:  # a single unknown key is probably a typing error
                 raise
             others = {name: importlib.import_module(f"sparksplit.commands.{name}").COMMAND.config for name in COMMANDS}
+            # A key that no run of a comparison has speaks for a file of `train`, although `compare` knows the key.
+            foreign = {key for other in others.values() for key in keys_of(other, lambda mark: mark.refused)}
+            known = len(keys & {*kind.model_fields, *(kind.refused.keys() - foreign)})
             fitting = {name: len(keys & {*other.model_fields}) for name, other in others.items()}
             best = max(fitting, key=lambda name: fitting[name])
             if fitting[best] < known + 2 or 2 * fitting[best] <= len(keys):

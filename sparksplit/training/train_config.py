@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import pydantic
 
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.keys import SAFE, Mark
+from sparksplit.base.keys import SAFE, SAFE_SHARED, Mark
 from sparksplit.base.user_functions import is_own
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
@@ -21,6 +22,8 @@ from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.sync_config import SyncConfig
 
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
+_ALL_NODES = "is for train: a run of a comparison always has all of its nodes"
+_NO_CHECKPOINTS = "is for train: a run of a comparison writes no checkpoints, and restarts from its beginning"
 
 
 def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
@@ -156,29 +159,29 @@ class Training(Config):
     """Maximum number of automatic restarts from the last checkpoint, after a node, disk or network failure. A run of
     `compare` restarts from its beginning. The counter resets after ten minutes without a failure, if there is a new
     checkpoint. Errors in your code or configuration are never retried."""
-    queue_timeout: Annotated[pydantic.PositiveFloat, SAFE] = QUEUE_SECONDS
+    queue_timeout: Annotated[pydantic.PositiveFloat, SAFE_SHARED] = QUEUE_SECONDS
     """Seconds to wait until the cluster has granted all executors, for example in a busy queue."""
-    start_timeout: Annotated[pydantic.PositiveFloat, SAFE] = START_SECONDS
+    start_timeout: Annotated[pydantic.PositiveFloat, SAFE_SHARED] = START_SECONDS
     """Seconds to wait for executors and nodes to start, after the cluster has granted the executors. A host without a
     copy of the environment's archive takes minutes to fetch the archive. The limit also ends a node that makes no
     progress during its start."""
-    stall_timeout: Annotated[pydantic.PositiveFloat | None, SAFE] = None
+    stall_timeout: Annotated[pydantic.PositiveFloat | None, SAFE_SHARED] = None
     """Seconds without progress in training after which a node counts as hanging. Updates, rows read and attempts to
     reach HDFS are progress. null: 60 s or 20 median steps, whichever is longer. Before the first steps, null means
     `phase_timeout`."""
-    phase_timeout: Annotated[pydantic.PositiveFloat, SAFE] = 1800
+    phase_timeout: Annotated[pydantic.PositiveFloat, SAFE_SHARED] = 1800
     """Seconds without progress after which a node counts as hanging outside training steps. The limit covers building
     graphs, validation, writing a checkpoint or the model, and waiting for Spark's rows."""
 
-    ports: Annotated[Annotated[str, pydantic.AfterValidator(_ports)] | None, SAFE] = None
+    ports: Annotated[Annotated[str, pydantic.AfterValidator(_ports)] | None, SAFE_SHARED] = None
     """Ports that the driver and the nodes may listen on, such as 40000-40100. Each process takes the first free ports.
     A host needs three ports for each of its nodes, and one port for the driver. null: free ports that the system
     picks."""
-    bind: Annotated[Annotated[str, pydantic.AfterValidator(check_bind)] | None, SAFE] = None
+    bind: Annotated[Annotated[str, pydantic.AfterValidator(check_bind)] | None, SAFE_SHARED] = None
     """Network that the driver and the nodes listen on: a subnet such as 10.1.0.0/16, or an interface such as eth1. Each
     host needs an address in this network. null: the driver uses spark.driver.bindAddress, and a node uses its address
     that leads to the driver. The server of `collective: tensorflow` always listens on all interfaces."""
-    tls: Annotated[bool, SAFE] = False
+    tls: Annotated[bool, SAFE_SHARED] = False
     """Encrypt the traffic between driver and nodes, and the rows that Spark sends to the nodes. Each run makes its own
     certificates. `collective: tensorflow` is never encrypted."""
 
@@ -213,7 +216,7 @@ class TrainConfig(Training):
     """Number of nodes (N). A node is one TensorFlow process, on one Spark executor. `strategy: single` needs 1 node.
     {virtual: N} plays N nodes in one process, to show what N nodes would learn. The process takes the time of all N
     nodes."""
-    min_nodes: Annotated[pydantic.PositiveInt | None, SAFE] = None
+    min_nodes: Annotated[pydantic.PositiveInt | None, replace(SAFE, refused=_ALL_NODES)] = None
     """Smallest number of nodes that a run may use. If executors are missing after `start_timeout`, the run goes on with
     fewer nodes, from its last checkpoint. All nodes join again once their executors are there and a new checkpoint is
     written. null: never fewer than `nodes`. With `strategy: batch`, the result stays the same up to rounding. With
@@ -232,7 +235,7 @@ class TrainConfig(Training):
     """Initial weights: the output folder of a completed run, or a .keras file. Layers with the same name and shapes
     take these weights. Other layers and the optimizer start fresh."""
     sync: Annotated[SyncConfig, Mark(within=True)] = SyncConfig()
-    checkpoint: Annotated[CheckpointConfig, SAFE] = CheckpointConfig()
+    checkpoint: Annotated[CheckpointConfig, replace(SAFE, refused=_NO_CHECKPOINTS)] = CheckpointConfig()
     early_stop: Annotated[EarlyStopConfig | None, Mark(refused=_EQUAL_PASSES)] = None
     """Early stopping: end the run when the validation metric no longer improves. All nodes stop after the same update.
     {} uses the defaults of all `early_stop` keys. null: no early stopping."""
@@ -240,7 +243,7 @@ class TrainConfig(Training):
     """Use the weights of the best validation, instead of the last weights, for the test and the exported model.
     `early_stop.metric` decides which validation is best; without `early_stop`, the loss decides. null: true with
     `early_stop`, otherwise false."""
-    input_mode: Annotated[Literal["spark", "tensorflow"], Mark(hashed=False, safe=True, shared=True)] = "tensorflow"
+    input_mode: Annotated[Literal["spark", "tensorflow"], SAFE_SHARED] = "tensorflow"
     """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
     spark: Spark reads the training split and sends the rows once, to the nodes' local disks. spark needs at least one
     executor more than there are nodes. Further executors make sending faster."""

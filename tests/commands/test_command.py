@@ -118,6 +118,7 @@ def test_a_configuration_file_without_its_flag_is_recognized(capsys: pytest.Capt
         ("preprocess", "train-table.yaml", "train"),
         ("predict", "quickstart.yaml", "quickstart"),
         ("check", "train-mlp.yaml", "train"),
+        ("compare", "train-mlp.yaml", "train"),
     ],
 )
 def test_a_file_for_another_command_is_named(

@@ -268,6 +268,19 @@ def test_what_all_runs_share_and_what_a_strategy_says():
         ("early_stop: {patience: 3}", ":3: early_stop: is for train: runs are compared at equal passes, by their last"),
         ("keep_best: true", ":3: keep_best: is for train: runs are compared at equal passes, by their last weights"),
         ("strategies: [{strategy: batch, early_stop: {}}]", ":3: strategies.0.early_stop: is for train: runs are"),
+        (
+            "strategies:\n  - single\n  - strategy: local\n    tls: true",
+            ":6: strategies.1.tls: is the same for all strategies; give it beside `strategies`",
+        ),
+        (
+            "strategies: [{strategy: batch, min_nodes: 1}]",
+            ":3: strategies.0.min_nodes: is for train: a run of a comparison always has all of its nodes",
+        ),
+        (
+            "strategies: [{strategy: local, checkpoint: {seconds: 5}}]",
+            ":3: strategies.0.checkpoint: is for train: a run of a comparison writes no checkpoints",
+        ),
+        ("checkpoint: {seconds: 5}", ":3: checkpoint: is for train: a run of a comparison writes no checkpoints"),
         ("strategies: [{strategy: batch, sync: {every: 3}}]", "sync needs strategy: local"),
         ("strategies: [batch, none.py:vote]", ":3: strategies.1.strategy: none.py"),
         ("strategies: [single]\nnodes: [2]", ":4: nodes: no strategy of single runs on so many: add 1"),
@@ -290,6 +303,27 @@ def test_a_mistake_is_one_line_with_its_place(tmp_path, text, problem):
         plan(load(CompareConfig, str(file)))
     assert str(file) in str(caught.value) and problem in str(caught.value), str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+CLUSTER = {
+    "tls": True, "ports": "40000-40100", "bind": "10.1.0.0/16", "queue_timeout": 601.0, "start_timeout": 602.0,
+    "stall_timeout": 603.0, "phase_timeout": 604.0,
+}  # fmt: skip
+"""Keys of a cluster, which the runs of several strategies share, with values that are no defaults."""
+
+
+@pytest.mark.parametrize("key", CLUSTER)
+def test_a_key_of_the_cluster_is_not_a_strategys_own(key):
+    """Was accepted and ignored: a cluster has the keys of its first run."""
+    with pytest.raises(ConfigError) as caught:
+        planned(strategies=["batch", {"strategy": "local", key: CLUSTER[key]}], nodes=[2])
+    assert str(caught.value) == f"strategies.1.{key}: is the same for all strategies; give it beside `strategies`"
+
+
+def test_the_keys_of_the_cluster_beside_the_strategies_are_those_of_all_runs():
+    runs = planned(strategies=["batch", "local"], nodes=[1, 2], seeds=1, **CLUSTER)
+    assert {run.name for run in runs} == {"single", "single, batch_size = 32", "batch", "local, H = 32"}
+    assert all({key: getattr(run.config, key) for key in CLUSTER} == CLUSTER for run in runs)
 
 
 def test_neither_the_folder_nor_what_only_costs_time_makes_another_comparison() -> None:
