@@ -93,7 +93,8 @@ class Row:
     seconds_high: float | None = None
     """The upper end of the 95 % confidence interval of the geometric mean of the seconds."""
     settings: JsonObject = field(default_factory=dict)
-    """The keys of `train` that make this line, by dotted key. Keys that all lines share are left out."""
+    """The keys of `train` that make this line, by dotted key. Keys with the value of the comparison's configuration are
+    left out."""
     handoff: float | None = None
     """Mean seconds until Spark had handed over the rows; None where nodes read the rows themselves.
 

@@ -101,9 +101,11 @@ def results(
 
 
 def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
-    """Return the keys of `train` that a run does not share with all runs of the comparison, by dotted key. `strategy`
-    and `nodes` are always included."""
-    settings = dict(_dotted(run.model_dump(mode="json", exclude={"seed", "epochs", "output"})))
+    """Return the keys of `train` in which a run differs from the comparison's configuration, by dotted key.
+
+    `strategy` and `nodes` are always included. `epochs` is included if the comparison raised it for equal passes.
+    """
+    settings = dict(_dotted(run.model_dump(mode="json", exclude={"seed", "output"})))
     defaults = {
         key: field.get_default(call_default_factory=True)
         for key, field in TrainConfig.model_fields.items()
@@ -114,7 +116,8 @@ def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
     }
     shared = dict(_dotted(merged(plain, config.model_dump(mode="json", exclude={"nodes"}))))
     always = ("strategy", "nodes", "nodes.virtual")
-    return {key: value for key, value in settings.items() if key in always or value != shared.get(key)}
+    # A null that replaces a mapping is a difference, although `shared` has only the keys within the mapping.
+    return {key: value for key, value in settings.items() if key in always or key not in shared or value != shared[key]}
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -20,7 +20,8 @@ class Option:
     nodes: int
     """The row's number of nodes."""
     settings: JsonObject
-    """The keys of `train` that make the row, by dotted key. Keys that all rows share are left out."""
+    """The keys of `train` that make the row, by dotted key. Keys with the value of the comparison's configuration are
+    left out."""
     seconds: float | None
     """The row's seconds: to the target or in all, as the answer's `goal` says."""
     metric: float | None
