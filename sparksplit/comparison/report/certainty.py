@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.answer.content import Question
 from sparksplit.comparison.answer.words import named, needed, noted
 from sparksplit.comparison.content import Results
+from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.pages import sentence
 
 _DEPENDENT = {
@@ -22,24 +23,37 @@ _DEPENDENT = {
 
 def how_sure(results: Results) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each fact."""
-    seeds = len(results.seeds)
-    verdicts = [*(pair.verdict for pair in results.pairs), *(pair.verdict for pair in results.times)]
-    yield "seeds", f"{seeds} for each row, the same seeds for all rows"
+    seeds, virtual = len(results.seeds), [row for row in results.table if row.virtual]
+    real = " on real nodes" if virtual else ""
+    yield "seeds", f"{seeds} for each row{real}, the same for all of them"
     if len(results.looks) > 1:
         looks = ", ".join(map(str, results.looks))
         yield "looks", f"planned after {looks} seeds; the verdicts are those after {seeds}"
-    decided = sum(verdict != UNDECIDED for verdict in verdicts)
+    judged: list[Pair | TimePair] = [*(pair for pair in results.pairs if not pair.virtual), *results.times]
     yield (
         "decided",
-        f"{decided} of {len(verdicts)} differences, judged together: of 100 such pages at most {results.wrong_of_100} "
-        "call a row wrongly better, worse, faster or slower",
+        f"{_decided(judged)} differences{real}, judged together: of 100 such pages at most {results.wrong_of_100} "
+        f"call a row{real} wrongly better, worse, faster or slower",
     )
+    if virtual:
+        runs = max(row.runs + row.diverged for row in virtual)
+        decided = _decided([pair for pair in results.pairs if pair.virtual])
+        yield (
+            "virtual nodes",
+            f"{runs} seed{'s' if runs > 1 else ''} for each row; {decided} differences, judged apart from the others: "
+            f"of 100 such pages at most {results.wrong_of_100} call a row on virtual nodes wrongly better or worse",
+        )
     if seeds > 1:
         yield "rows", _rows(results)
     for place, question in enumerate(results.answer.open):
         yield "" if place else "open", f"{asked(question)} {needed(question)}"
     for place, note in enumerate(note for note in results.answer.notes if noted(note, results.answer)):
         yield "" if place else "notes", sentence(noted(note, results.answer))
+
+
+def _decided(pairs: Sequence[Pair | TimePair]) -> str:
+    """How many of the differences are decided, such as `4 of 5`."""
+    return f"{sum(pair.verdict != UNDECIDED for pair in pairs)} of {len(pairs)}"
 
 
 def asked(question: Question) -> str:

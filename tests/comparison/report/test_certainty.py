@@ -1,0 +1,42 @@
+"""How sure the page says that it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sparksplit.comparison.content import Results
+from sparksplit.comparison.report.certainty import how_sure
+from tests.comparison import sample
+
+
+def told(results: dict[str, Any], **parts: Any) -> dict[str, str]:
+    """The facts by their names."""
+    return dict(how_sure(Results.from_json({**results, **parts}, "a test")))
+
+
+def test_virtual_nodes_have_their_own_seeds_and_their_own_chance_of_being_wrong() -> None:
+    """Were counted among the differences of which at most 5 of 100 pages call any wrongly."""
+    results = sample.results(seeds=3)
+    for row in results["table"]:
+        row["runs"] = 1 if row["virtual"] else row["runs"]
+    pairs = results["pairs"]
+    far = [{**pair, "nodes": 4, "virtual": True, "against": "single", "against_nodes": 1} for pair in pairs[:3]]
+    assert [pair["verdict"] for pair in far] == ["better", "no difference", "undecided"]
+    found = told(results, pairs=[*pairs, *far])
+    assert found["seeds"] == "3 for each row on real nodes, the same for all of them"
+    assert found["decided"] == (
+        "8 of 11 differences on real nodes, judged together: of 100 such pages at most 5 call a row on real nodes "
+        "wrongly better, worse, faster or slower"
+    )
+    assert found["virtual nodes"] == (
+        "1 seed for each row; 2 of 3 differences, judged apart from the others: of 100 such pages at most 5 call a row "
+        "on virtual nodes wrongly better or worse"
+    )
+
+
+def test_without_virtual_nodes_there_is_no_word_of_them() -> None:
+    results = sample.results(seeds=3)
+    found = told(results, virtual=[], table=[row for row in results["table"] if not row["virtual"]], earlier=[2])
+    assert found["seeds"] == "3 for each row, the same for all of them"
+    assert found["decided"].startswith("8 of 11 differences, judged together: of 100 such pages at most 10 call a row ")
+    assert "virtual nodes" not in found
