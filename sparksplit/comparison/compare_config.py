@@ -101,9 +101,9 @@ class CompareConfig(Training):
     `single`. Strategies with an outer optimiser, and controls, also run on 1 node. A control gives 1 node the keys and
     the batch size of a strategy on several nodes."""
     virtual: list[pydantic.PositiveInt] = pydantic.Field(default_factory=list)
-    """Numbers of virtual nodes, to show what the strategies would learn on more nodes than you have. The time on
-    virtual nodes is not measured. Strategies with the same result on any number of nodes, such as batch, do not run on
-    virtual nodes."""
+    """Numbers of virtual nodes, each at least 2, to show what the strategies would learn on more nodes than you have.
+    The time on virtual nodes is not measured. Strategies with the same result on any number of nodes, such as batch, do
+    not run on virtual nodes."""
     virtual_seeds: pydantic.PositiveInt = 1
     """Runs of each strategy and number of virtual nodes, each with its own seed."""
     tune: Annotated[int, pydantic.Field(ge=0)] | TuneConfig = 0
@@ -165,6 +165,13 @@ class CompareConfig(Training):
         if tries == 1:
             raise ValueError("must be 0 or at least 2 (is 1): with one there is nothing to choose from")
         return tries
+
+    @pydantic.field_validator("virtual")
+    @classmethod
+    def _one_is_real(cls, numbers: list[int]) -> list[int]:
+        if 1 in numbers:
+            raise ValueError(f"must be numbers from 2 on (is {numbers}): give 1 in `nodes`")
+        return numbers
 
     @pydantic.field_validator("nodes", "virtual")
     @classmethod

@@ -40,12 +40,15 @@ def controls(values: dict[str, Any], strategy: Strategy, run: TrainConfig) -> li
     """Return the keys of each control of a strategy on several nodes. A control may equal the comparison's `single`.
 
     values: the strategy's keys. run: one run of the strategy. If the strategy's learning rate grows with the nodes, the
-    control's learning rate does too, but without warm-up.
+    control's learning rate does too, but without warm-up. A mini-batch with fewer rows than `accumulate` has a
+    micro-batch for each row.
     """
     control = alone(values)
     rows = rows_of_update(run, strategy)
     if rows != run.batch_size:
         control["batch_size"] = rows
+        if run.accumulate > rows:
+            control["accumulate"] = rows
         rate = run.optimizer.learning_rate
         if strategy.scaled_rate and isinstance(rate, float):
             control["optimizer"] = {**control.get("optimizer", {}), "learning_rate": rate * run.node_count}

@@ -183,7 +183,7 @@ def plan(config: CompareConfig) -> list[Run]:
             for said in controls(values[place], strategies[place], run):
                 add(said, _config(config, place, {**said, **point, "nodes": 1}))
         if number == 1 or is_controlled:  # a run that equals `single` gets this name
-            base = {"strategy": SINGLE, **point, "nodes": nodes if number == 1 else 1}
+            base = {"strategy": SINGLE, **point, "nodes": 1}
             add({"strategy": SINGLE}, _config(config, place, base), asked=False)
     if not planned:
         asked = ", ".join(keys["strategy"] for keys in values)

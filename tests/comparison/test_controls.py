@@ -59,6 +59,24 @@ def test_the_mini_batch_of_a_strategys_own_updates_on_one_node():
     ]  # fmt: skip
 
 
+def test_a_control_has_at_most_a_micro_batch_for_each_row():
+    """Was refused as an error of the strategy, which accepts these keys."""
+    keys = {"strategy": "local", "sync": {"every": 8}}
+    found = [controls_of(keys, nodes, accumulate=16) for nodes in (2, 4, 8)]
+    assert found == [
+        [{"strategy": "single", "batch_size": 32}],
+        [{"strategy": "single", "batch_size": 16}],
+        [{"strategy": "single", "batch_size": 8, "accumulate": 8}],
+    ]
+    own = {"strategy": "local", "local_batch_size": 4, "accumulate": 16}
+    assert controls_of(own, 8) == [{"strategy": "single", "batch_size": 4, "accumulate": 4}]
+    runs = planned(strategies=["batch", "local"], nodes=[1, 8], accumulate=16)
+    assert {(run.name, run.config.batch_size, run.config.accumulate) for run in runs} == {
+        ("single", 64, 16), ("single, batch_size = 8, accumulate = 8", 8, 8), ("batch", 64, 16),
+        ("local, H = 32", 64, 16),
+    }  # fmt: skip
+
+
 def test_a_rate_that_grows_with_the_nodes_grows_on_one_node_too():
     large = {"strategy": "single", "batch_size": 256}
     rate = {"name": "adam", "learning_rate": 0.01}

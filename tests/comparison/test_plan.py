@@ -285,6 +285,8 @@ def test_what_all_runs_share_and_what_a_strategy_says():
         ("strategies: [batch, none.py:vote]", ":3: strategies.1.strategy: none.py"),
         ("strategies: [single]\nnodes: [2]", ":4: nodes: no strategy of single runs on so many: add 1"),
         ("nodes: [2, 2]", ":3: nodes: has a number twice (is [2, 2])"),
+        ("virtual: [4, 4]", ":3: virtual: has a number twice (is [4, 4])"),
+        ("virtual: [1, 4]", ":3: virtual: must be numbers from 2 on (is [1, 4]): give 1 in `nodes`"),
         ("seeds: 0", "seeds: must be"),
         ("margin: 1", "margin: must be below 1"),
         ("seeds: 5\nmax_seeds: 4", ":4: max_seeds: must be at least seeds, 5 (is 4)"),
