@@ -178,6 +178,13 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
     return spark
 
 
+def _cluster_of(spark: SparkSession) -> str:
+    """Return the name of the Spark session's cluster."""
+    context = spark.sparkContext
+    is_yarn = context.master == "yarn"
+    return cluster_name(context.master or "", context._jsc.hadoopConfiguration().get("fs.defaultFS") if is_yarn else "")
+
+
 def _samples_rows(run: Run, manifest: Manifest) -> bool:
     """Whether a run measures how much its metric depends on the choice of rows.
 
@@ -299,7 +306,7 @@ class _Comparison:
             runs=[self._payload(one) for one in work],
             threads=threads(first, spark),
             application_id=str(spark.sparkContext.applicationId),
-            cluster=cluster_name(spark.sparkContext.master or ""),
+            cluster=_cluster_of(spark),
             probe=self.measured.probe is None and nodes == 1,
             sweep=str(nodes) not in (self.measured.sweeps or {}),
             handed=self.handed,

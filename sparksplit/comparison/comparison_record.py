@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from hdfs_io import filesystem
@@ -49,21 +49,30 @@ class ClusterPayload(Record):
 
 @dataclass(frozen=True)
 class Place:
-    """Where times were measured. Times are comparable only if their places are equal."""
+    """Where times were measured, and with which software. `holds` says which times may be compared."""
 
     cluster: str
-    """Spark's master; for a local master also the host."""
+    """Spark's master, with the host for a local master, and with the file system for YARN."""
     hosts: tuple[str, ...]
     """The kinds of hosts that the nodes ran on, each kind once: processor, cores and GPUs."""
     threads: int
     """TensorFlow's threads per operation on each node."""
     input_mode: str = "tensorflow"
     """How the nodes got their rows: tensorflow (each node read them) or spark (Spark handed them over)."""
+    versions: tuple[str, ...] = ()
+    """The versions that a run's speed depends on, such as `tensorflow 2.21.0`. Earlier records have none."""
+
+    def holds(self, other: Place) -> bool:
+        """Whether times from `other` may be compared with times from this place.
+
+        `other` may lack some kinds of hosts: on a cluster with several kinds, fewer nodes run on fewer kinds.
+        """
+        return set(other.hosts) <= set(self.hosts) and replace(other, hosts=self.hosts) == self
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} a node"
         handed = ["rows handed over by Spark"] if self.input_mode == "spark" else []
-        return f"{self.cluster} ({'; '.join([*self.hosts, threads, *handed])})"
+        return f"{self.cluster} ({'; '.join([*self.hosts, threads, *handed, *self.versions])})"
 
 
 @dataclass(frozen=True)
@@ -182,6 +191,12 @@ class ComparedRun(RunRecord):
     """The cluster's hand-off, where Spark handed over the rows. The run's seconds do not include the hand-off."""
     diverged: str | None = None
     """Why the finished run counts as diverged: its metric was not a finite number. Only results.json has the reason."""
+
+    def is_timed_in(self, place: Place | None) -> bool:
+        """Whether the run's times count among the times of `place`."""
+        if self.place is None or place is None:
+            return self.place is place
+        return place.holds(self.place)
 
 
 @dataclass(frozen=True, kw_only=True)

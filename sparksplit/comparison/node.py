@@ -56,6 +56,7 @@ def work(member: Member) -> JsonObject:
     collective: Collective | None = None
     rows: RowSource | None = None
     handoff: HandOff | None = None
+    place: Place | None = None
     for number, run in enumerate(payload.runs):
         run_member = RunMember(member, run.key)
         config = run.train_config()
@@ -63,6 +64,7 @@ def work(member: Member) -> JsonObject:
             if collective is None:
                 configure(config, payload.threads)
                 collective = connect(member, config, run.sources)
+                place = _place(payload, run_member, config)
                 if config.input_mode == "spark":
                     rows, handoff = _handed_over(payload, run_member, config)
                 with member.phase("measuring"):
@@ -73,14 +75,20 @@ def work(member: Member) -> JsonObject:
         member.announce(run=number, update=0, steps=0)
         result = train_once(run_member, run, config, collective, began, rows)
         briefs = run_member.gather("result", result.in_brief().to_json())
-        hosts = run_member.gather("host", kind_of_host(_gpus()))
         if member.rank == 0:
-            place = Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads, config.input_mode)
             results = [result, *(NodeResult.from_json(each, "a node's result") for each in briefs[1:])]
             _record(payload, run, config, results, place, handoff, began)
     if collective is not None:
         collective.close()
     return {}
+
+
+def _place(payload: ClusterPayload, member: RunMember, config: TrainConfig) -> Place:
+    """Return where the cluster's times are measured. It is the same on all nodes."""
+    hosts = member.gather("host", kind_of_host(_gpus()))
+    known = report.versions()
+    versions = tuple(f"{name} {known[name]}" for name in ("sparksplit", "tensorflow"))
+    return Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads, config.input_mode, versions)
 
 
 def _handed_over(payload: ClusterPayload, member: RunMember, config: TrainConfig) -> tuple[RowSource, HandOff]:
@@ -111,7 +119,7 @@ def _record(
     run: RunPayload,
     config: TrainConfig,
     results: list[NodeResult],
-    place: Place,
+    place: Place | None,
     handoff: HandOff | None,
     began: float,
 ) -> None:
