@@ -104,17 +104,12 @@ def _hash_with(config: CompareConfig, data: PreparedDataSet, then: Mapping[str, 
 
 
 def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
-    """Return the hash of everything that can change a comparison's results.
-
-    `input_mode` changes the times, but no run's result. Its default is not hashed, so comparisons from before this key
-    keep their hash.
-    """
+    """Return the hash of everything that can change a comparison's results. Times are results, too."""
     return digest(
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
          "looks": config.looks, "metric": config.metric,
          "metric_better": config.metric_better, "target": config.target,
-         **({"tries": [one.hash for one in search.work]} if search.work else {}),
-         **({"input_mode": config.input_mode} if config.input_mode != "tensorflow" else {})}
+         **({"tries": [one.hash for one in search.work]} if search.work else {})}
     )  # fmt: skip
 
 
@@ -196,7 +191,10 @@ def _samples_rows(run: Run, manifest: Manifest) -> bool:
 
 @dataclass
 class _Work:
-    """A run, with its inputs for the nodes, its hash and its restarts."""
+    """A run, with its inputs for the nodes, its hash and its restarts.
+
+    hash: the hash of everything that can change the run's record, times included.
+    """
 
     run: Run
     inputs: RunInputs
@@ -206,7 +204,9 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         inputs = RunInputs.of(run.config, data)
-        run_hash = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION})
+        # Default values are left out, so runs from before a timed key keep their hash.
+        timing = {"timing": run.timing} if run.timing else {}
+        run_hash = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION, **timing})
         return cls(run, inputs, run_hash, Restarts(run.config.max_restarts))
 
 
