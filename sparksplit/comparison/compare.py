@@ -247,8 +247,9 @@ class _Comparison:
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
-        if self.measured.probe is not None:
-            self.pace.rate = self.measured.probe.rows_per_second
+        probes = [one.probe for one in self.measured.clusters if one.probe is not None]
+        if probes:
+            self.pace.rate = probes[-1].rows_per_second
 
     def planned(self) -> Sequence[_Work]:
         """Return the runs of the seeds so far."""
@@ -307,8 +308,7 @@ class _Comparison:
             threads=threads(first, spark),
             application_id=str(spark.sparkContext.applicationId),
             cluster=_cluster_of(spark),
-            probe=self.measured.probe is None and nodes == 1,
-            sweep=str(nodes) not in (self.measured.sweeps or {}),
+            measured=[one for one in self.measured.clusters if one.nodes == nodes],
             handed=self.handed,
         )
         with NodeCluster(
@@ -344,11 +344,10 @@ class _Comparison:
         display.state(rank, state)
 
     def _keep(self, new: NodeMeasured, display: ComparisonDisplay) -> None:
-        probed = self.measured.probe
         if not self.measured.add(new):
             return
-        if probed is None and self.measured.probe is not None:
-            self.pace.rate = self.measured.probe.rows_per_second
+        if new.probe is not None:
+            self.pace.rate = new.probe.rows_per_second
             display.say_estimate(self.pace.rate)
         self.measured.write(self.output.fence)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from hdfs_io import filesystem
@@ -39,10 +39,8 @@ class ClusterPayload(Record):
     """The id of the Spark application."""
     cluster: str
     """The cluster's name, as in Place."""
-    probe: bool
-    """Whether to measure training alone."""
-    sweep: bool
-    """Whether to measure sums over the nodes."""
+    measured: list[NodeMeasured]
+    """What the comparison has measured on clusters with as many nodes. It is not measured again in the same place."""
     handed: bool
     """Whether Spark has handed over rows before in this application."""
 
@@ -115,6 +113,10 @@ class SweepPoint:
 class NodeMeasured(Record):
     """The measurements of a cluster's first node, before the runs."""
 
+    place: Place
+    """Where they were measured."""
+    nodes: int
+    """The number of the cluster's nodes."""
     gpus: list[str]
     """The names of the node's GPUs."""
     probe: Probe | None = None
@@ -131,12 +133,8 @@ class Measured(Record):
     REMEDY: ClassVar[str] = "remove it, and it is measured again"
     FILE: ClassVar[str] = "measured.json"
 
-    gpus: list[str] | None = None
-    """The names of a node's GPUs."""
-    probe: Probe | None = None
-    """Training alone on one node."""
-    sweeps: dict[str, list[SweepPoint]] | None = None
-    """Sums over the nodes, by the number of nodes."""
+    clusters: list[NodeMeasured] = field(default_factory=list)
+    """The measurements of each cluster that has measured anything, in the order of time."""
 
     @classmethod
     def read(cls, folder: str) -> Measured:
@@ -149,17 +147,20 @@ class Measured(Record):
         comparison.write_json(filesystem.join(comparison.folder, self.FILE), self.to_json())
 
     def add(self, new: NodeMeasured) -> bool:
-        """Add the measurements of `new` that are missing here. Return whether there were any."""
-        nodes = str(new.sweep[0].nodes) if new.sweep else None
-        if self.gpus is None:
-            self.gpus = new.gpus
-        if new.probe is not None and self.probe is None:
-            self.probe = new.probe
-        elif new.sweep and nodes not in (self.sweeps or {}):
-            self.sweeps = {**(self.sweeps or {}), str(nodes): new.sweep}
-        else:
+        """Add `new` if it has measurements that are missing here. Return whether it has."""
+        if new in self.clusters or (new.probe is None and new.sweep is None):
             return False
+        self.clusters.append(new)
         return True
+
+    def at(self, place: Place | None) -> list[NodeMeasured]:
+        """Return the measurements that may be used with times of `place`; all of them if it is None."""
+        return [one for one in self.clusters if place is None or place.holds(one.place)]
+
+    def sums(self, place: Place | None) -> list[SweepPoint]:
+        """Return the sums over the nodes in `place`. The latest count for each number of nodes."""
+        by_nodes = {one.nodes: one.sweep for one in self.at(place) if one.sweep is not None}
+        return [point for sweep in by_nodes.values() for point in sweep]
 
 
 _RUN = "the record of a run of compare"

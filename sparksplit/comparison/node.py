@@ -68,7 +68,8 @@ def work(member: Member) -> JsonObject:
                 if config.input_mode == "spark":
                     rows, handoff = _handed_over(payload, run_member, config)
                 with member.phase("measuring"):
-                    member.announce(measured=_measure(payload, run_member, config, collective, rows).to_json())
+                    measured = _measure(payload, place, run_member, config, collective, rows)
+                    member.announce(measured=measured.to_json())
             else:
                 _forget(config)
         began = time.perf_counter()  # work that is done once per cluster is no part of its first run
@@ -156,13 +157,23 @@ def _record(
 
 
 def _measure(
-    payload: ClusterPayload, member: RunMember, config: TrainConfig, collective: Collective, rows: RowSource | None
+    payload: ClusterPayload,
+    place: Place,
+    member: RunMember,
+    config: TrainConfig,
+    collective: Collective,
+    rows: RowSource | None,
 ) -> NodeMeasured:
-    probed = None
-    if payload.probe:
-        probed = probe(member, payload.runs[0], config, rows)
-        _forget(config)
-    return NodeMeasured(_gpus(), probed, sweep(collective) if payload.sweep and member.size > 1 else None)
+    """Measure training alone on one node, or sums over several, unless that was measured in this place before."""
+    probed: Probe | None = None
+    swept: list[SweepPoint] | None = None
+    if not any((one.place, one.nodes) == (place, member.size) for one in payload.measured):
+        if member.size > 1:
+            swept = sweep(collective)
+        else:
+            probed = probe(member, payload.runs[0], config, rows)
+            _forget(config)
+    return NodeMeasured(place, member.size, _gpus(), probed, swept)
 
 
 def _gpus() -> list[str]:

@@ -27,7 +27,7 @@ from sparksplit.comparison.analysis.runs import (
 from sparksplit.comparison.analysis.table import geometric
 from sparksplit.comparison.analysis.table import row as line_of
 from sparksplit.comparison.calibration import cost_model
-from sparksplit.comparison.comparison_record import DivergedRun, Measured, Place
+from sparksplit.comparison.comparison_record import DivergedRun, Place
 from sparksplit.comparison.content import Deciding, Metric, MetricRange, Target
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.intervals import interval
@@ -181,7 +181,7 @@ def test_a_strategy_on_several_nodes_is_compared_with_all_on_one_node_of_which_n
     assert {one.against for one in (*pairs, *times) if one.name == "local"} == {"single"}
 
 
-NOTHING = cost_model([], [record()], [], Measured())
+NOTHING = cost_model([], [record()], [], [])
 """A model that nothing was measured for."""
 
 
@@ -344,8 +344,8 @@ def test_times_that_were_measured_elsewhere_do_not_count():
     assert [one.to_target for one in rows] == [ToTarget(8.0, 1, 5, 5)] * 2
     gone = [line_of(group, groups, ACCURACY, target(0.85), grid(groups), replace(HERE, threads=3)) for group in groups]
     assert [(one.seconds, one.efficiency, one.timed) for one in gone] == [(None, None, 0)] * 2
-    model = cost_model(gone, [], [], Measured())
-    assert model is None and cost_model([rows[0], gone[1]], records[:3], [], Measured()).predictions
+    model = cost_model(gone, [], [], [])
+    assert model is None and cost_model([rows[0], gone[1]], records[:3], [], []).predictions
 
 
 MIXED = Place("yarn with hdfs://a", ("EPYC, 2 cores", "Xeon, 2 cores"), 1, versions=("tensorflow 2.21.0",))
