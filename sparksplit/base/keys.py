@@ -16,6 +16,9 @@ class Mark:
     """Whether the key enters the config hash. A path does not: only the content of its files does."""
     safe: bool = False
     """Whether `diagnose` may write the key, which does not change the result of the run."""
+    timed: bool = False
+    """Whether the key changes how long a run takes, although the result may be the same. `compare` makes a run again if
+    one of these keys has changed."""
     users: tuple[str, ...] = ()
     """The formats, groups of formats, kinds of features or rules of the cut that use the key. Empty: all of them."""
     shared: bool = False
@@ -28,6 +31,8 @@ class Mark:
 
 SAFE = Mark(hashed=False, safe=True)
 SAFE_SHARED = Mark(hashed=False, safe=True, shared=True)
+SAFE_TIMED = Mark(hashed=False, safe=True, timed=True)
+SAFE_TIMED_SHARED = Mark(hashed=False, safe=True, timed=True, shared=True)
 
 
 def used_by(*users: str) -> Mark:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from sparksplit.comparison.comparison_record import ComparedRun, HandOff, Measured, SweepPoint
+from sparksplit.comparison.comparison_record import ComparedRun, HandOff, SweepPoint
 from sparksplit.comparison.content_costs import Check, CostModel, HandOffCheck, Prediction
 from sparksplit.comparison.content_table import Row
 from sparksplit.comparison.costs import (
@@ -229,12 +229,11 @@ def handoff_checks(records: Sequence[ComparedRun]) -> list[HandOffCheck]:
 
 
 def cost_model(
-    table: Sequence[Row], real: Sequence[ComparedRun], virtual: Sequence[ComparedRun], measured: Measured
+    table: Sequence[Row], real: Sequence[ComparedRun], virtual: Sequence[ComparedRun], sweep: Sequence[SweepPoint]
 ) -> CostModel | None:
-    """Return the `cost_model` of results.json; None if `real` is empty."""
+    """Return the `cost_model` of results.json; None if `real` is empty. sweep: sums over the nodes where `real` ran."""
     if not real:
         return None
-    sweep = [point for sizes in (measured.sweeps or {}).values() for point in sizes]
     costs = fitted(real, sweep)
     checked = checks([row for row in table if row.timed], real, sweep)
     handoff, handed = fit_handoff(real), handoff_checks(real)
@@ -246,7 +245,7 @@ def cost_model(
         seconds_per_exchange_in_graph=costs.compute.per_inside,
         seconds_per_exchange_between=costs.compute.per_between,
         contention=costs.compute.contention,
-        sweep=sweep,
+        sweep=list(sweep),
         latency_seconds=costs.network.latency,
         seconds_per_byte=costs.network.per_byte,
         seconds_per_meeting=costs.meeting.per_sync,

@@ -104,17 +104,12 @@ def _hash_with(config: CompareConfig, data: PreparedDataSet, then: Mapping[str, 
 
 
 def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
-    """Return the hash of everything that can change a comparison's results.
-
-    `input_mode` changes the times, but no run's result. Its default is not hashed, so comparisons from before this key
-    keep their hash.
-    """
+    """Return the hash of everything that can change a comparison's results. Times are results, too."""
     return digest(
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
          "looks": config.looks, "metric": config.metric,
          "metric_better": config.metric_better, "target": config.target,
-         **({"tries": [one.hash for one in search.work]} if search.work else {}),
-         **({"input_mode": config.input_mode} if config.input_mode != "tensorflow" else {})}
+         **({"tries": [one.hash for one in search.work]} if search.work else {})}
     )  # fmt: skip
 
 
@@ -178,6 +173,13 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
     return spark
 
 
+def _cluster_of(spark: SparkSession) -> str:
+    """Return the name of the Spark session's cluster."""
+    context = spark.sparkContext
+    is_yarn = context.master == "yarn"
+    return cluster_name(context.master or "", context._jsc.hadoopConfiguration().get("fs.defaultFS") if is_yarn else "")
+
+
 def _samples_rows(run: Run, manifest: Manifest) -> bool:
     """Whether a run measures how much its metric depends on the choice of rows.
 
@@ -189,7 +191,10 @@ def _samples_rows(run: Run, manifest: Manifest) -> bool:
 
 @dataclass
 class _Work:
-    """A run, with its inputs for the nodes, its hash and its restarts."""
+    """A run, with its inputs for the nodes, its hash and its restarts.
+
+    hash: the hash of everything that can change the run's record, times included.
+    """
 
     run: Run
     inputs: RunInputs
@@ -199,7 +204,9 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         inputs = RunInputs.of(run.config, data)
-        run_hash = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION})
+        # Default values are left out, so runs from before a timed key keep their hash.
+        timing = {"timing": run.timing} if run.timing else {}
+        run_hash = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION, **timing})
         return cls(run, inputs, run_hash, Restarts(run.config.max_restarts))
 
 
@@ -240,8 +247,9 @@ class _Comparison:
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
-        if self.measured.probe is not None:
-            self.pace.rate = self.measured.probe.rows_per_second
+        probes = [one.probe for one in self.measured.clusters if one.probe is not None]
+        if probes:
+            self.pace.rate = probes[-1].rows_per_second
 
     def planned(self) -> Sequence[_Work]:
         """Return the runs of the seeds so far."""
@@ -299,9 +307,8 @@ class _Comparison:
             runs=[self._payload(one) for one in work],
             threads=threads(first, spark),
             application_id=str(spark.sparkContext.applicationId),
-            cluster=cluster_name(spark.sparkContext.master or ""),
-            probe=self.measured.probe is None and nodes == 1,
-            sweep=str(nodes) not in (self.measured.sweeps or {}),
+            cluster=_cluster_of(spark),
+            measured=[one for one in self.measured.clusters if one.nodes == nodes],
             handed=self.handed,
         )
         with NodeCluster(
@@ -337,11 +344,10 @@ class _Comparison:
         display.state(rank, state)
 
     def _keep(self, new: NodeMeasured, display: ComparisonDisplay) -> None:
-        probed = self.measured.probe
         if not self.measured.add(new):
             return
-        if probed is None and self.measured.probe is not None:
-            self.pace.rate = self.measured.probe.rows_per_second
+        if new.probe is not None:
+            self.pace.rate = new.probe.rows_per_second
             display.say_estimate(self.pace.rate)
         self.measured.write(self.output.fence)
 

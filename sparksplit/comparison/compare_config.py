@@ -51,6 +51,8 @@ _Ends = Annotated[list[float], pydantic.Field(min_length=2, max_length=2), pydan
 
 
 _SEEDS = ("seeds", "max_seeds")
+_TIMED = {key: Training.model_fields[key].default for key in keys_of(Training, lambda mark: mark.timed)}
+"""The defaults of the keys that change only times. Comparisons from before these keys were kept have these values."""
 
 
 def adds_seeds(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -58,7 +60,8 @@ def adds_seeds(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
     A comparison with the keys `now` can then use all runs of a comparison with the keys `then`.
     """
-    before, after = ({key: value for key, value in keys.items() if key not in _SEEDS} for keys in (then, now))
+    whole = {**_TIMED, **then}
+    before, after = ({key: value for key, value in keys.items() if key not in _SEEDS} for keys in (whole, now))
     first, most = ([keys.get("seeds") or 0, max(keys.get(key) or 0 for key in _SEEDS)] for keys in (then, now))
     known = bool(then.get("seeds")) and before == json.loads(json.dumps(after))
     return known and first != most and all(map(le, first, most))
@@ -143,9 +146,8 @@ class CompareConfig(Training):
 
     @property
     def keys(self) -> dict[str, Any]:
-        """The keys that can change the results of a comparison, with their values. Times are results too, so
-        `input_mode`, which changes only times, is among the keys."""
-        return self.model_dump(mode="json", exclude=unhashed(CompareConfig))
+        """The keys that can change the results of a comparison, with their values. Times are results, too."""
+        return self.model_dump(mode="json", exclude=unhashed(CompareConfig) - _TIMED.keys())
 
     @property
     def looks(self) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from hdfs_io import filesystem
@@ -39,31 +39,38 @@ class ClusterPayload(Record):
     """The id of the Spark application."""
     cluster: str
     """The cluster's name, as in Place."""
-    probe: bool
-    """Whether to measure training alone."""
-    sweep: bool
-    """Whether to measure sums over the nodes."""
+    measured: list[NodeMeasured]
+    """What the comparison has measured on clusters with as many nodes. It is not measured again in the same place."""
     handed: bool
     """Whether Spark has handed over rows before in this application."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where times were measured. Times are comparable only if their places are equal."""
+    """Where times were measured, and with which software. `holds` says which times may be compared."""
 
     cluster: str
-    """Spark's master; for a local master also the host."""
+    """Spark's master, with the host for a local master, and with the file system for YARN."""
     hosts: tuple[str, ...]
     """The kinds of hosts that the nodes ran on, each kind once: processor, cores and GPUs."""
     threads: int
     """TensorFlow's threads per operation on each node."""
     input_mode: str = "tensorflow"
     """How the nodes got their rows: tensorflow (each node read them) or spark (Spark handed them over)."""
+    versions: tuple[str, ...] = ()
+    """The versions that a run's speed depends on, such as `tensorflow 2.21.0`. Earlier records have none."""
+
+    def holds(self, other: Place) -> bool:
+        """Whether times from `other` may be compared with times from this place.
+
+        `other` may lack some kinds of hosts: on a cluster with several kinds, fewer nodes run on fewer kinds.
+        """
+        return set(other.hosts) <= set(self.hosts) and replace(other, hosts=self.hosts) == self
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''} a node"
         handed = ["rows handed over by Spark"] if self.input_mode == "spark" else []
-        return f"{self.cluster} ({'; '.join([*self.hosts, threads, *handed])})"
+        return f"{self.cluster} ({'; '.join([*self.hosts, threads, *handed, *self.versions])})"
 
 
 @dataclass(frozen=True)
@@ -106,6 +113,10 @@ class SweepPoint:
 class NodeMeasured(Record):
     """The measurements of a cluster's first node, before the runs."""
 
+    place: Place
+    """Where they were measured."""
+    nodes: int
+    """The number of the cluster's nodes."""
     gpus: list[str]
     """The names of the node's GPUs."""
     probe: Probe | None = None
@@ -122,12 +133,8 @@ class Measured(Record):
     REMEDY: ClassVar[str] = "remove it, and it is measured again"
     FILE: ClassVar[str] = "measured.json"
 
-    gpus: list[str] | None = None
-    """The names of a node's GPUs."""
-    probe: Probe | None = None
-    """Training alone on one node."""
-    sweeps: dict[str, list[SweepPoint]] | None = None
-    """Sums over the nodes, by the number of nodes."""
+    clusters: list[NodeMeasured] = field(default_factory=list)
+    """The measurements of each cluster that has measured anything, in the order of time."""
 
     @classmethod
     def read(cls, folder: str) -> Measured:
@@ -140,17 +147,20 @@ class Measured(Record):
         comparison.write_json(filesystem.join(comparison.folder, self.FILE), self.to_json())
 
     def add(self, new: NodeMeasured) -> bool:
-        """Add the measurements of `new` that are missing here. Return whether there were any."""
-        nodes = str(new.sweep[0].nodes) if new.sweep else None
-        if self.gpus is None:
-            self.gpus = new.gpus
-        if new.probe is not None and self.probe is None:
-            self.probe = new.probe
-        elif new.sweep and nodes not in (self.sweeps or {}):
-            self.sweeps = {**(self.sweeps or {}), str(nodes): new.sweep}
-        else:
+        """Add `new` if it has measurements that are missing here. Return whether it has."""
+        if new in self.clusters or (new.probe is None and new.sweep is None):
             return False
+        self.clusters.append(new)
         return True
+
+    def at(self, place: Place | None) -> list[NodeMeasured]:
+        """Return the measurements that may be used with times of `place`; all of them if it is None."""
+        return [one for one in self.clusters if place is None or place.holds(one.place)]
+
+    def sums(self, place: Place | None) -> list[SweepPoint]:
+        """Return the sums over the nodes in `place`. The latest count for each number of nodes."""
+        by_nodes = {one.nodes: one.sweep for one in self.at(place) if one.sweep is not None}
+        return [point for sweep in by_nodes.values() for point in sweep]
 
 
 _RUN = "the record of a run of compare"
@@ -182,6 +192,12 @@ class ComparedRun(RunRecord):
     """The cluster's hand-off, where Spark handed over the rows. The run's seconds do not include the hand-off."""
     diverged: str | None = None
     """Why the finished run counts as diverged: its metric was not a finite number. Only results.json has the reason."""
+
+    def is_timed_in(self, place: Place | None) -> bool:
+        """Whether the run's times count among the times of `place`."""
+        if self.place is None or place is None:
+            return self.place is place
+        return place.holds(self.place)
 
 
 @dataclass(frozen=True, kw_only=True)

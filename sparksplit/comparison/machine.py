@@ -37,10 +37,16 @@ def cores_of(kind: str) -> int | None:
     return int(match[1]) if match else None
 
 
-def cluster_name(master: str) -> str:
+def cluster_name(master: str, file_system: str = "") -> str:
     """Return the cluster's name: Spark's master, without the number of executors. A local master's name includes the
-    driver's host."""
+    driver's host.
+
+    file_system: the default file system of a YARN cluster. It is added to `yarn`, which is the master of every YARN
+    cluster.
+    """
     kind = master.partition("[")[0]
+    if kind == "yarn" and file_system:
+        return f"{kind} with {file_system}"
     return f"{kind} on {socket.gethostname()}" if kind in ("local", "local-cluster") else master
 
 

@@ -56,6 +56,7 @@ def work(member: Member) -> JsonObject:
     collective: Collective | None = None
     rows: RowSource | None = None
     handoff: HandOff | None = None
+    place: Place | None = None
     for number, run in enumerate(payload.runs):
         run_member = RunMember(member, run.key)
         config = run.train_config()
@@ -63,24 +64,32 @@ def work(member: Member) -> JsonObject:
             if collective is None:
                 configure(config, payload.threads)
                 collective = connect(member, config, run.sources)
+                place = _place(payload, run_member, config)
                 if config.input_mode == "spark":
                     rows, handoff = _handed_over(payload, run_member, config)
                 with member.phase("measuring"):
-                    member.announce(measured=_measure(payload, run_member, config, collective, rows).to_json())
+                    measured = _measure(payload, place, run_member, config, collective, rows)
+                    member.announce(measured=measured.to_json())
             else:
                 _forget(config)
         began = time.perf_counter()  # work that is done once per cluster is no part of its first run
         member.announce(run=number, update=0, steps=0)
         result = train_once(run_member, run, config, collective, began, rows)
         briefs = run_member.gather("result", result.in_brief().to_json())
-        hosts = run_member.gather("host", kind_of_host(_gpus()))
         if member.rank == 0:
-            place = Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads, config.input_mode)
             results = [result, *(NodeResult.from_json(each, "a node's result") for each in briefs[1:])]
             _record(payload, run, config, results, place, handoff, began)
     if collective is not None:
         collective.close()
     return {}
+
+
+def _place(payload: ClusterPayload, member: RunMember, config: TrainConfig) -> Place:
+    """Return where the cluster's times are measured. It is the same on all nodes."""
+    hosts = member.gather("host", kind_of_host(_gpus()))
+    known = report.versions()
+    versions = tuple(f"{name} {known[name]}" for name in ("sparksplit", "tensorflow"))
+    return Place(payload.cluster, tuple(sorted(set(hosts))), payload.threads, config.input_mode, versions)
 
 
 def _handed_over(payload: ClusterPayload, member: RunMember, config: TrainConfig) -> tuple[RowSource, HandOff]:
@@ -111,7 +120,7 @@ def _record(
     run: RunPayload,
     config: TrainConfig,
     results: list[NodeResult],
-    place: Place,
+    place: Place | None,
     handoff: HandOff | None,
     began: float,
 ) -> None:
@@ -148,13 +157,23 @@ def _record(
 
 
 def _measure(
-    payload: ClusterPayload, member: RunMember, config: TrainConfig, collective: Collective, rows: RowSource | None
+    payload: ClusterPayload,
+    place: Place,
+    member: RunMember,
+    config: TrainConfig,
+    collective: Collective,
+    rows: RowSource | None,
 ) -> NodeMeasured:
-    probed = None
-    if payload.probe:
-        probed = probe(member, payload.runs[0], config, rows)
-        _forget(config)
-    return NodeMeasured(_gpus(), probed, sweep(collective) if payload.sweep and member.size > 1 else None)
+    """Measure training alone on one node, or sums over several, unless that was measured in this place before."""
+    probed: Probe | None = None
+    swept: list[SweepPoint] | None = None
+    if not any((one.place, one.nodes) == (place, member.size) for one in payload.measured):
+        if member.size > 1:
+            swept = sweep(collective)
+        else:
+            probed = probe(member, payload.runs[0], config, rows)
+            _forget(config)
+    return NodeMeasured(place, member.size, _gpus(), probed, swept)
 
 
 def _gpus() -> list[str]:

@@ -63,6 +63,13 @@ class Run:
         return self.name, self.config.node_count, self.config.virtual
 
     @property
+    def timing(self) -> dict[str, Any]:
+        """The keys that change the run's times, except keys that have their default value; empty if no times of the run
+        are compared."""
+        is_timed = not (self.reference or self.tried or self.config.virtual)
+        return self.config.timing if is_timed else {}
+
+    @property
     def processes(self) -> int:
         """The number of TensorFlow processes that the run takes."""
         return self.config.processes

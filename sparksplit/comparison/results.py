@@ -55,7 +55,8 @@ def results(
     settings = {run.group: settings_of(run.config, config) for run in planned if not run.reference}
     table = [replace(row, settings=settings.get((row.name, row.nodes, row.virtual), {})) for row in analysis.table]
     epochs = planned[0].config.epochs
-    model = calibration.cost_model(analysis.table, timed(real, analysis.place), virtual, measured)
+    here, sums = measured.at(analysis.place), measured.sums(analysis.place)
+    model = calibration.cost_model(analysis.table, timed(real, analysis.place), virtual, sums)
     whole = Results(
         format_version=FORMAT_VERSION,
         command="compare",
@@ -82,7 +83,7 @@ def results(
         target=analysis.target,
         grid=analysis.grid,
         place=analysis.place,
-        machine=machine(measured.gpus or []),
+        machine=machine(here[0].gpus if here else []),
         versions=report.versions(),
         runs=real,
         virtual=virtual,

@@ -10,7 +10,7 @@ import pydantic
 
 from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
-from sparksplit.base.keys import SAFE, SAFE_SHARED, Mark
+from sparksplit.base.keys import SAFE, SAFE_SHARED, SAFE_TIMED, SAFE_TIMED_SHARED, Mark, keys_of
 from sparksplit.base.user_functions import is_own
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.collectives import COLLECTIVES
@@ -124,7 +124,7 @@ class Training(Config):
     epochs: Annotated[pydantic.PositiveInt, Mark(shared=True)] = 10
     """Number of epochs (E): passes over the training split. Strategies epoch and epoch-delayed round up to a multiple
     of the number of nodes."""
-    readers: Annotated[pydantic.NonNegativeInt, SAFE] = 1
+    readers: Annotated[pydantic.NonNegativeInt, SAFE_TIMED] = 1
     """Data loader threads per node. They read ahead and assemble mini-batches. 0: no threads, and each step waits for
     its rows."""
     transform: str | None = None
@@ -134,7 +134,7 @@ class Training(Config):
     window: pydantic.PositiveInt | None = None
     """Shuffle window: the rows of this many blocks per lane are shuffled together. A node holds two windows of each of
     its lanes in memory. null: 4, or fewer if a node with all lanes would need more than 384 MiB, but at least 1."""
-    cache_mb: Annotated[pydantic.NonNegativeInt, SAFE] = 512
+    cache_mb: Annotated[pydantic.NonNegativeInt, SAFE_TIMED] = 512
     """Memory of each node for rows, in MiB. A node whose rows fit keeps its rows in memory. Otherwise the node reads
     its rows again in every epoch."""
     dtype: Literal["float32", "float64", "mixed_bfloat16", "mixed_float16"] = "float32"
@@ -177,11 +177,11 @@ class Training(Config):
     """Ports that the driver and the nodes may listen on, such as 40000-40100. Each process takes the first free ports.
     A host needs three ports for each of its nodes, and one port for the driver. null: free ports that the system
     picks."""
-    bind: Annotated[Annotated[str, pydantic.AfterValidator(check_bind)] | None, SAFE_SHARED] = None
+    bind: Annotated[Annotated[str, pydantic.AfterValidator(check_bind)] | None, SAFE_TIMED_SHARED] = None
     """Network that the driver and the nodes listen on: a subnet such as 10.1.0.0/16, or an interface such as eth1. Each
     host needs an address in this network. null: the driver uses spark.driver.bindAddress, and a node uses its address
     that leads to the driver. The server of `collective: tensorflow` always listens on all interfaces."""
-    tls: Annotated[bool, SAFE_SHARED] = False
+    tls: Annotated[bool, SAFE_TIMED_SHARED] = False
     """Encrypt the traffic between driver and nodes, and the rows that Spark sends to the nodes. Each run makes its own
     certificates. `collective: tensorflow` is never encrypted."""
 
@@ -243,15 +243,21 @@ class TrainConfig(Training):
     """Use the weights of the best validation, instead of the last weights, for the test and the exported model.
     `early_stop.metric` decides which validation is best; without `early_stop`, the loss decides. null: true with
     `early_stop`, otherwise false."""
-    input_mode: Annotated[Literal["spark", "tensorflow"], SAFE_SHARED] = "tensorflow"
+    input_mode: Annotated[Literal["spark", "tensorflow"], SAFE_TIMED_SHARED] = "tensorflow"
     """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
     spark: Spark reads the training split and sends the rows once, to the nodes' local disks. spark needs at least one
     executor more than there are nodes. Further executors make sending faster."""
-    collective: Annotated[str, _one_of(COLLECTIVES, "a collective"), Mark(within=True)] = "auto"
+    collective: Annotated[str, _one_of(COLLECTIVES, "a collective"), Mark(within=True, timed=True)] = "auto"
     """How the nodes sum gradients and weights. auto: the first of shared, mixed and ring that the nodes can use.
     shared: shared memory, for nodes on one host. mixed: shared memory within each host, TCP between hosts. ring: TCP
     only. All of these give the same bits. tensorflow: TensorFlow's own collectives (NCCL on GPUs). Your own:
     `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
+
+    @property
+    def timing(self) -> dict[str, Any]:
+        """The keys that change how long the run takes, except keys that have their default value."""
+        keys = set(keys_of(TrainConfig, lambda mark: mark.timed))
+        return self.model_dump(mode="json", include=keys, exclude_defaults=True)
 
     @property
     def virtual(self) -> bool:

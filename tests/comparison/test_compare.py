@@ -171,6 +171,36 @@ def test_more_seeds_begin_with_a_copy_and_the_finished_comparison_stays_until_th
         small(seeds=1, max_seeds=4)
 
 
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"readers": 4}, "readers was 1, is 4"),
+        ({"cache_mb": 0}, "cache_mb was 512, is 0"),
+        ({"tls": True}, "tls was false, is true"),
+        ({"input_mode": "spark"}, "input_mode was tensorflow, is spark"),
+        ({"strategies": [{"strategy": "batch", "collective": "shared"}]}, "strategies has changed"),
+        ({"seeds": 2, "readers": 4}, "seeds was 1, is 2; readers was 1, is 4"),
+    ],
+)
+def test_times_with_other_keys_are_not_there_already(small, changed, said):
+    """Was: "is up to date", and seeds with other readers were averaged with the first."""
+    given = {"seeds": 1, "strategies": [{"strategy": "batch", "collective": "ring"}]}
+    small(**given)
+    with pytest.raises(UsageError, match="made with another configuration") as caught:
+        small(**{**given, **changed})
+    assert set(said.split("; ")) == set(str(caught.value).partition("(")[2].partition(")")[0].split("; "))
+
+
+def test_a_finished_comparison_from_before_timed_keys_were_kept_takes_more_seeds(small, tmp_path):
+    small(seeds=1)
+    mark = tmp_path / "out" / "_CONFIG"
+    content = json.loads(mark.read_text())
+    for key in ("readers", "cache_mb", "bind", "tls"):
+        del content["keys"][key]
+    mark.write_text(json.dumps(content))
+    assert small(seeds=2) == ({"0.json": "{'seeds': 1}"}, [7])
+
+
 def test_with_overwrite_nothing_of_a_finished_comparison_is_taken_over(small):
     small(seeds=1)
     small(kill=True, seeds=2)

@@ -21,7 +21,7 @@ from sparksplit.comparison.calibration import (
     handoff_checks,
     total,
 )
-from sparksplit.comparison.comparison_record import HandOff, Measured, Place, SweepPoint
+from sparksplit.comparison.comparison_record import HandOff, Place, SweepPoint
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.costs import (
     ALONE,
@@ -263,7 +263,7 @@ def test_errors_are_those_of_a_model_that_has_not_seen_so_many_nodes():
         assert check.error == pytest.approx(check.predicted / check.measured - 1)
         if one.nodes == 4:
             assert check.predicted == pytest.approx(TRUTH.seconds(work_of(one)), rel=0.01)
-    text = cost_model(lines(known), known, [], Measured(sweeps={"2": sweep})).text
+    text = cost_model(lines(known), known, [], sweep).text
     assert "Fitted without the number of nodes that it is asked about, it is off by" in text
     within = sum(abs(check.error) <= 0.15 for check in found if check.left_out)
     out = sum(check.left_out for check in found)
@@ -272,7 +272,7 @@ def test_errors_are_those_of_a_model_that_has_not_seen_so_many_nodes():
 
 def test_too_few_numbers_of_nodes_are_said():
     known = [timed(record, TRUTH) for record in runs((1, 2))]
-    model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(TRUTH.network, (2,))}))
+    model = cost_model(lines(known), known, [], sums(TRUTH.network, (2,)))
     assert not any(check.left_out for check in model.checks)
     assert "cannot be told: that takes three numbers of nodes" in model.text
     for check in model.checks:
@@ -282,7 +282,7 @@ def test_too_few_numbers_of_nodes_are_said():
 def test_waiting_for_rows_is_a_part_of_the_seconds():
     slow = replace(TRUTH, reading=Reading(0.5, 2e-5))
     known = [timed(record, slow) for record in runs((1, 2))]
-    model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(slow.network, (2,))}))
+    model = cost_model(lines(known), known, [], sums(slow.network, (2,)))
     assert (model.seconds_to_begin, model.seconds_per_row_read) == pytest.approx((0.5, 2e-5))
     for check, one in zip(model.checks, known, strict=True):
         assert one.seconds.feed > 0.3 * check.measured
@@ -324,7 +324,7 @@ def test_hand_offs_of_one_number_of_rows_tell_no_beginning_from_rows():
     known = [*alike, replace(alike[-1], handoff=again)]
     assert fit_handoff(known) == HandingOver(None, None)
     assert {(one.predicted, one.error, one.left_out) for one in handoff_checks(known)} == {(None, None, False)}
-    model = cost_model(lines(alike), alike, [], Measured())
+    model = cost_model(lines(alike), alike, [], [])
     assert model.seconds_to_begin_handoff is model.seconds_per_row_handed is None
     assert "One after the first of an application took 1.71 s for 6,400 rows. How much of that is for" in model.text
     assert "million" not in model.text
@@ -346,13 +346,13 @@ def test_an_applications_first_hand_off_and_later_ones_tell_only_of_themselves(b
 
 def test_the_hand_off_is_told_where_there_was_one():
     known = [timed(record, TRUTH) for record in handed((1, 2, 4), HandingOver(1.5, 2e-6))]
-    model = cost_model(lines(known), known, [], Measured(sweeps={"2": sums(TRUTH.network, (2, 4))}))
+    model = cost_model(lines(known), known, [], sums(TRUTH.network, (2, 4)))
     assert "To begin it takes 1.50 s after the first of an application; and 2.00 s for each million rows" in model.text
     assert "`train` is an application of its own, and pays what a first one takes, which was not measured" in model.text
     assert "Fitted without that number of nodes, it is off by 0 % in the median." in model.text
     assert (model.seconds_to_begin_handoff, len(model.handoffs)) == (pytest.approx(1.5), 3)
     begun = [timed(record, TRUTH) for record in handed((1, 2, 3, 4), HandingOver(1.5, 2e-6, 6.5), first=1)]
-    model = cost_model(lines(begun), begun, [], Measured())
+    model = cost_model(lines(begun), begun, [], [])
     assert "takes 6.50 s as the first of an application and 1.50 s after that; and 2.00 s for each" in model.text
     assert "and pays what a first one takes." in model.text
     assert model.seconds_to_begin_first_handoff == pytest.approx(6.5)
@@ -360,12 +360,12 @@ def test_the_hand_off_is_told_where_there_was_one():
     assert all(one.error == pytest.approx(0) for one in model.handoffs)
     same = [replace(one, handoff=replace(one.handoff, seconds=2.0)) for one in known]
     assert "takes 2.00 s after the first of an application; and no time for" in cost_model(
-        lines(same), same, [], Measured()
+        lines(same), same, [], []
     ).text  # fmt: skip
     two = [timed(record, TRUTH) for record in handed((1, 2), HandingOver(1.5, 1e-4, 6.5), first=1)]
-    text = cost_model(lines(two), two, [], Measured()).text
+    text = cost_model(lines(two), two, [], []).text
     assert "The first of an application took 7.14 s for 6,400 rows and one after the first of an" in text
-    read = cost_model(lines([run("single")]), [run("single")], [], Measured())
+    read = cost_model(lines([run("single")]), [run("single")], [], [])
     assert read.seconds_to_begin_handoff is None and "hand-off" not in read.text and read.handoffs == []
 
 
@@ -374,15 +374,15 @@ def test_the_model_predicts_beyond_the_nodes_at_hand_for_what_always_reached_the
     far = run("epoch", 8, virtual=True)
     table = lines(known, to_target=ToTarget(0.5, 2.0, 1, 1))
     table += lines([far], virtual=True, timed=0, to_target=ToTarget(None, 3.0, 1, 1))
-    model = cost_model(table, known, [far], Measured(sweeps={"2": sums(TRUTH.network, (2,))}))
+    model = cost_model(table, known, [far], sums(TRUTH.network, (2,)))
     strategies = [(record.name, record.nodes) for record in (*known, far)]
     assert [(check.name, check.nodes) for check in model.checks] == strategies[:2]
     found = [(item.name, item.nodes, item.gbit_per_s) for item in model.predictions if not item.measured]
     assert found == [(*strategy, gbit) for strategy in strategies for gbit in (1, 10, 100)]
     for to in (ToTarget(None, None, 0, 3), ToTarget(1.0, 2.0, 1, 3)):
-        found = cost_model(lines(known[1:], to_target=to), known, [far], Measured()).predictions
+        found = cost_model(lines(known[1:], to_target=to), known, [far], []).predictions
         assert len(found) == 3 and all((item.seconds, item.passes) == (None, None) for item in found)
         assert {(item.reached, item.of) for item in found} == {(to.reached, 3)}
     gone = table_row(name="batch", nodes=2, runs=0, timed=0, diverged=3)
-    model = cost_model([table[0], gone], known[:1], [], Measured())
+    model = cost_model([table[0], gone], known[:1], [], [])
     assert {item.name for item in (*model.checks, *model.predictions)} == {"single 64"}

@@ -1,6 +1,7 @@
 """Intervals, lines of the table, targets: arithmetic on plain numbers."""
 
 import math
+import socket
 from dataclasses import replace
 from statistics import fmean
 
@@ -26,10 +27,11 @@ from sparksplit.comparison.analysis.runs import (
 from sparksplit.comparison.analysis.table import geometric
 from sparksplit.comparison.analysis.table import row as line_of
 from sparksplit.comparison.calibration import cost_model
-from sparksplit.comparison.comparison_record import DivergedRun, Measured, Place
+from sparksplit.comparison.comparison_record import DivergedRun, Place
 from sparksplit.comparison.content import Deciding, Metric, MetricRange, Target
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.intervals import interval
+from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.scale import scale
 from sparksplit.training.run_record import RunMetrics
 from tests.comparison.records import compared_run, curve_of, metric_of, run_seconds, table_row
@@ -179,7 +181,7 @@ def test_a_strategy_on_several_nodes_is_compared_with_all_on_one_node_of_which_n
     assert {one.against for one in (*pairs, *times) if one.name == "local"} == {"single"}
 
 
-NOTHING = cost_model([], [record()], [], Measured())
+NOTHING = cost_model([], [record()], [], [])
 """A model that nothing was measured for."""
 
 
@@ -342,8 +344,56 @@ def test_times_that_were_measured_elsewhere_do_not_count():
     assert [one.to_target for one in rows] == [ToTarget(8.0, 1, 5, 5)] * 2
     gone = [line_of(group, groups, ACCURACY, target(0.85), grid(groups), replace(HERE, threads=3)) for group in groups]
     assert [(one.seconds, one.efficiency, one.timed) for one in gone] == [(None, None, 0)] * 2
-    model = cost_model(gone, [], [], Measured())
-    assert model is None and cost_model([rows[0], gone[1]], records[:3], [], Measured()).predictions
+    model = cost_model(gone, [], [], [])
+    assert model is None and cost_model([rows[0], gone[1]], records[:3], [], []).predictions
+
+
+MIXED = Place("yarn with hdfs://a", ("EPYC, 2 cores", "Xeon, 2 cores"), 1, versions=("tensorflow 2.21.0",))
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_one_node_of_a_cluster_with_two_kinds_of_hosts_is_timed_where_two_nodes_are(first):
+    """Was: the hosts of one node were another place than the hosts of two, so no row on two nodes had a time."""
+    places = {1: replace(MIXED, hosts=MIXED.hosts[1:]), 2: MIXED}
+    records = [
+        replace(finished(strategy, nodes, seed, 0.9, 8.0 / nodes), place=places[nodes])
+        for strategy, nodes in sorted((("single", 1), ("batch", 2)), key=lambda one: one[1] != first)
+        for seed in (1, 2, 3)
+    ]
+    assert main_place(records) == MIXED
+    groups = grouped(records)
+    rows = [line_of(group, groups, ACCURACY, target(0.85), grid(groups), MIXED) for group in groups]
+    assert [(one.nodes, one.seconds, one.timed) for one in rows] == [(1, 8.0, 3), (2, 4.0, 3)]
+    _, times = compared(groups, ACCURACY, target(0.85), grid(groups), MIXED)
+    assert [(one.what, one.seeds) for one in times] == [("to the target", 3), ("in all", 3)]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"cluster": "yarn with hdfs://b"},
+        {"hosts": ("Ryzen, 2 cores",)},
+        {"hosts": ("EPYC, 2 cores", "Ryzen, 2 cores")},
+        {"threads": 2},
+        {"input_mode": "spark"},
+        {"versions": ("tensorflow 2.22.0",)},
+    ],
+)
+def test_another_cluster_and_another_version_are_another_place(other):
+    there = replace(MIXED, **other)
+    assert not MIXED.holds(there) and MIXED.holds(MIXED) and str(there) != str(MIXED)
+    records = [replace(finished("single", 1, seed, 0.9, 8.0), place=MIXED) for seed in (1, 2)]
+    moved = replace(finished("single", 1, 3, 0.9, 1.0), place=there)
+    assert main_place([moved, *records]) == MIXED
+    assert [one.is_timed_in(MIXED) for one in (*records, moved)] == [True, True, False]
+    unknown = replace(moved, place=None)
+    assert not unknown.is_timed_in(MIXED) and not moved.is_timed_in(None) and unknown.is_timed_in(None)
+
+
+def test_a_clusters_name_tells_one_yarn_from_another():
+    assert cluster_name("yarn", "hdfs://a") == "yarn with hdfs://a" and cluster_name("yarn") == "yarn"
+    assert cluster_name("spark://host:7077") == "spark://host:7077"
+    assert cluster_name("local-cluster[2,1,1024]") == f"local-cluster on {socket.gethostname()}"
 
 
 def test_the_margin_is_a_share_of_what_training_gains():

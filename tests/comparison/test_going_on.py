@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
+from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, NotStarted, Passing
 from sparksplit.comparison import compare as compare_module
 from sparksplit.comparison.checks import check
 from sparksplit.comparison.compare import _Comparison, _Work
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.comparison_record import Measured
+from sparksplit.comparison.content import FORMAT_VERSION
 from sparksplit.comparison.plan import plan
+from sparksplit.dataset.joined import open_joined
 from sparksplit.training.recovery import restarts
 from sparksplit.training.recovery.restarts import Restarts
 
@@ -148,13 +152,34 @@ def test_after_a_resume_the_session_is_large_enough_for_later_looks(monkeypatch)
     assert looked(monkeypatch, 2, None, [0], virtual=[4], recorded=real)[1] == [1]
 
 
-def test_who_asks_for_times_with_another_input_mode_is_not_told_that_they_are_there():
-    """Runs give the same bits, and keep their hashes; but times are a comparison's results."""
-    given = {"data": "d", "output": "o", "nodes": [1, 2]}
-    found = {mode: CompareConfig(**given, input_mode=mode) for mode in ("tensorflow", "spark")}
-    work = [_Work(one, None, one.key, Restarts(3)) for one in plan(found["spark"])]
-    hashes = {
-        compare_module._hash(config, work, compare_module._Search())
-        for config in (*found.values(), CompareConfig(**given))
-    }
-    assert len(hashes) == 2
+@pytest.mark.parametrize(
+    "changed",
+    [{"readers": 4}, {"cache_mb": 0}, {"tls": True}, {"bind": "10.1.0.0/16"}, {"input_mode": "spark"}],
+)
+def test_a_run_is_made_again_if_a_key_that_changes_its_times_has_changed(digits, changed):
+    """Was: records of one node stayed, beside runs on two nodes with more readers. References, tries and virtual nodes
+    have no times that count, and stay."""
+    data = open_joined(str(digits))
+
+    def hashes(**keys):
+        """(the hashes of the runs whose times count, the other hashes), by key."""
+        config = CompareConfig(data=str(digits), output="o", nodes=[1, 2], virtual=[4], seeds=1, tune=2,
+                               strategies=["batch", "epoch"], **keys)  # fmt: skip
+        runs = plan(config)
+        work = [*(_Work.of(run, data) for run in runs), *compare_module._Search.of(config, runs, data).work]
+        by_key = {one.run.key: one for one in work}
+        untimed = {key for key, one in by_key.items() if one.run.reference or one.run.tried or one.run.config.virtual}
+        return {key: by_key[key].hash for key in by_key.keys() - untimed}, {key: by_key[key].hash for key in untimed}
+
+    (timed, others), (again, same) = hashes(), hashes(**changed)
+    assert timed.keys() == again.keys() and all(timed[key] != again[key] for key in timed)
+    assert others == same and len(others) > 3
+
+
+def test_a_run_from_before_a_key_that_changes_times_keeps_its_hash(digits):
+    """Where the key has its default value."""
+    (run, *_) = plan(CompareConfig(data=str(digits), output="o", strategies=["batch"], nodes=[1], seeds=1))
+    work = _Work.of(run, open_joined(str(digits)))
+    assert work.hash == digest({"run": work.inputs.hash(), "format_version": FORMAT_VERSION})
+    other = replace(run, config=run.config.model_copy(update={"readers": 0}))
+    assert (run.timing, other.timing) == ({}, {"readers": 0})

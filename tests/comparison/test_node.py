@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 from sparksplit.comparison import node
-from sparksplit.comparison.comparison_record import HandOff
+from sparksplit.comparison.comparison_record import HandOff, NodeMeasured, Place, Probe, SweepPoint
+from sparksplit.training.report import versions
 
 
 def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkeypatch):
@@ -42,3 +44,38 @@ def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkey
     monkeypatch.setattr(node, "_record", lambda *given: recorded.append(now[0] - given[-1]))
     node.work(MagicMock(rank=0, size=1, gather=lambda name, value, beside: [value]))
     assert began == [0.0, 0.0, 0.0] and recorded == [0.5, 0.5, 0.5]
+
+
+def test_nodes_measure_again_only_where_nobody_has_measured(monkeypatch):
+    """Was: a comparison that went on elsewhere kept the sums of the old cluster."""
+    here = Place("spark://a", ("EPYC",), 1)
+    there, more_threads = replace(here, cluster="spark://b"), replace(here, threads=2)
+    probe, sums = Probe(10.0, 2.0), [SweepPoint(2, 1024, 0.5)]
+    monkeypatch.setattr(node, "probe", lambda *_: probe)
+    monkeypatch.setattr(node, "sweep", lambda _: sums)
+    monkeypatch.setattr(node, "_forget", lambda _: None)
+    monkeypatch.setattr(node, "_gpus", lambda: ["L4"])
+    done = [NodeMeasured(here, 1, ["L4"], probe), NodeMeasured(here, 2, ["L4"], sweep=sums)]
+
+    def measured(place, size):
+        payload = SimpleNamespace(measured=[one for one in done if one.nodes == size], runs=[None])
+        return node._measure(payload, place, SimpleNamespace(size=size), None, None, None)
+
+    assert measured(here, 1) == NodeMeasured(here, 1, ["L4"]) and measured(here, 2) == NodeMeasured(here, 2, ["L4"])
+    for place in (there, more_threads):
+        assert measured(place, 1) == NodeMeasured(place, 1, ["L4"], probe)
+        assert measured(place, 2) == NodeMeasured(place, 2, ["L4"], sweep=sums)
+    assert measured(here, 3) == NodeMeasured(here, 3, ["L4"], sweep=sums)
+
+
+def test_a_clusters_place_has_each_kind_of_host_once_and_the_versions(monkeypatch):
+    monkeypatch.setattr(node, "_gpus", list)
+    kinds = ["Xeon, 2 cores", "EPYC, 2 cores", "Xeon, 2 cores"]
+    member = SimpleNamespace(gather=lambda name, value: kinds)
+    payload, config = SimpleNamespace(cluster="yarn", threads=2), SimpleNamespace(input_mode="spark")
+    place = node._place(payload, member, config)
+    known = versions()
+    assert place == Place(
+        "yarn", ("EPYC, 2 cores", "Xeon, 2 cores"), 2, "spark",
+        (f"sparksplit {known['sparksplit']}", f"tensorflow {known['tensorflow']}"),
+    )  # fmt: skip

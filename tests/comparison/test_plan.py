@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
-from sparksplit.base.keys import unhashed
 from sparksplit.comparison.compare_config import CompareConfig, adds_seeds
 from sparksplit.comparison.plan import epochs, label, plan
 from sparksplit.strategies import STRATEGIES
@@ -328,10 +327,10 @@ def test_the_keys_of_the_cluster_beside_the_strategies_are_those_of_all_runs():
     assert all({key: getattr(run.config, key) for key in CLUSTER} == CLUSTER for run in runs)
 
 
-def test_neither_the_folder_nor_what_only_costs_time_makes_another_comparison() -> None:
-    free = unhashed(CompareConfig)
-    assert {"data", "output", "ports", "readers", "cache_mb", "start_timeout"} <= free
-    assert not free & {"input_mode", "seed", "strategies", "nodes", "batch_size", "epochs", "seeds"}
+def test_neither_the_folder_nor_time_limits_make_another_comparison_but_other_times_do() -> None:
+    keys = CompareConfig(data="d", output="o").keys
+    assert not keys.keys() & {"data", "output", "ports", "max_restarts", "start_timeout", "stall_timeout"}
+    assert {"readers", "cache_mb", "bind", "tls", "input_mode", "seed", "strategies", "nodes", "seeds"} <= keys.keys()
 
 
 @pytest.mark.parametrize(
@@ -347,6 +346,8 @@ def test_neither_the_folder_nor_what_only_costs_time_makes_another_comparison() 
         ({"seeds": 8}, {"seeds": 2, "max_seeds": 16}, False),
         ({"seeds": 5}, {"seeds": 6, "margin": 0.01}, False),
         ({"seeds": 5}, {"seeds": 6, "nodes": [1, 2, 4]}, False),
+        ({"seeds": 5}, {"seeds": 6, "readers": 4}, False),
+        ({"seeds": 5, "tls": True}, {"seeds": 6}, False),
     ],
 )
 def test_a_comparison_adds_seeds_to_another(then, now, adds):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
@@ -80,14 +79,18 @@ def on_one_node(group: Group, groups: Groups) -> list[Group]:
 
 
 def main_place(records: Sequence[AnyRun]) -> Place | None:
-    """Return the place where most runs on real nodes were measured, the first of equal places; None if unknown."""
+    """Return the place that holds the times of most runs on real nodes, the first of equal places; None if unknown."""
     known = [run.place for run in finished(records) if not run.virtual and run.place is not None]
-    return Counter(known).most_common(1)[0][0] if known else None
+
+    def held(place: Place) -> int:
+        return sum(place.holds(other) for other in known)
+
+    return max(dict.fromkeys(known), key=held, default=None)
 
 
 def timed(members: Sequence[AnyRun], place: Place | None) -> list[ComparedRun]:
-    """Return the finished runs on real nodes whose times may be compared: the runs that were measured in `place`."""
-    return [member for member in finished(members) if not member.virtual and member.place == place]
+    """Return the finished runs on real nodes whose times may be compared, as times of `place`."""
+    return [member for member in finished(members) if not member.virtual and member.is_timed_in(place)]
 
 
 def training_seconds(record: ComparedRun) -> float:

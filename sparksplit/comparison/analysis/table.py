@@ -85,7 +85,7 @@ def _to_target(
     done = [member for member in members if isinstance(member, ComparedRun) and member.diverged is None]
     hits = [reached(member, target, metric.higher_is_better, passes) for member in done]
     lost = [math.inf] * (len(members) - len(done))
-    here = [member.place == place and not member.virtual for member in done]
+    here = [member.is_timed_in(place) and not member.virtual for member in done]
     seconds = [math.inf if hit is None else hit[1] for hit, is_here in zip(hits, here, strict=True) if is_here]
     reached_by = sum(hit is not None for hit in hits)
     low, high = geometric(seconds) if reached_by == len(members) else (None, None)

@@ -56,10 +56,11 @@ class Question:
     """The number of rows (of the answer's `split`) that would decide the difference with as many seeds."""
     seconds: float | None = None
     """Seconds of all runs with `seeds` seeds, without the hyperparameter search."""
-    obstacle: Literal["one seed", "no pair", "same with every seed", "too small"] | None = None
+    obstacle: Literal["one seed", "no pair", "same with every seed", "too small", "incomplete"] | None = None
     """The reason why `seeds` and `rows` cannot be estimated. one seed: only one seed was run; `seeds` is then a number
     to begin with. no pair: too few seeds have a value for both strategies. same with every seed: all seeds differ by an
-    equal amount. too small: the difference is too small for its standard deviation."""
+    equal amount. too small: the difference is too small for its standard deviation. incomplete: a run of the strategy
+    diverged, missed the target or was not timed where most runs were, so the strategy cannot win; a note says which."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -78,16 +78,17 @@ def _decided(evidence: Evidence, rows: Sequence[Row]) -> tuple[Decision, Row | N
     single = evidence.single
     winners = _quickest(evidence, [row for row in rows if row is not single and evidence.wins(row)])
     several = [row for row in winners if row.nodes > 1]
-    steady = [row for row in rows if row is not single and not row.diverged and evidence.seconds(row) is not None]
+    steady = [row for row in rows if row is not single and not _is_incomplete(evidence, row)]
     unsettled = _quickest(evidence, [row for row in steady if row not in winners and not evidence.is_ruled_out(row)])
     if several:
         first = evidence.seconds(several[0]) or 0.0
         return "use", several[0], [row for row in unsettled if (evidence.seconds(row) or 0.0) < first]
     is_comparable = single.runs > 0 and not single.diverged and evidence.seconds(single) is not None
-    promising = [row for row in unsettled if row.nodes > 1]
-    if not is_comparable or promising:
+    left = [row for row in rows if row.nodes > 1 and not evidence.is_ruled_out(row)]
+    if not is_comparable or left:
         choice = next(iter(_as_good_by_mean(evidence, rows)), None)
-        return "undecided", choice, _most_promising(evidence, promising) if is_comparable else []
+        promising = _most_promising(evidence, [row for row in unsettled if row.nodes > 1]) or left[:1]
+        return "undecided", choice, promising if is_comparable else []
     choice = winners[0] if winners else single
     return "stay", choice, [row for row in unsettled if _is_quicker(evidence, row, choice)]
 
@@ -118,7 +119,7 @@ def _as_good_by_mean(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:
     """
     metric = evidence.results.metric
     sign = 1 if metric.higher_is_better else -1
-    steady = [row for row in rows if not row.diverged and evidence.seconds(row) is not None]
+    steady = [row for row in rows if not _is_incomplete(evidence, row)]
 
     def learns(row: Row, other: Row) -> bool:
         mean, others = row.metric.mean, other.metric.mean
@@ -140,7 +141,7 @@ def _runners_up(evidence: Evidence, rows: Sequence[Row], decision: Decision, cho
     single = evidence.single
     rest = [row for row in _as_good_by_mean(evidence, rows) if row not in (choice, single)]
     if decision == "stay":
-        several = [row for row in rows if row.nodes > 1 and not row.diverged and evidence.seconds(row) is not None]
+        several = [row for row in rows if row.nodes > 1 and not _is_incomplete(evidence, row)]
         rest = [*_quickest(evidence, several)[:1], *(row for row in rest if row.nodes == 1)]
     has_time = single is not choice and evidence.seconds(single) is not None
     return [*rest[: _RUNNERS_UP - 1], *([single] if has_time else [])]
@@ -149,6 +150,9 @@ def _runners_up(evidence: Evidence, rows: Sequence[Row], decision: Decision, cho
 def _questions(evidence: Evidence, row: Row) -> Iterator[Question]:
     """Yield the questions to decide before the row can be recommended."""
     results, single, speed, pair = evidence.results, evidence.single.name, evidence.speed(row), evidence.pair(row)
+    if _is_incomplete(evidence, row):
+        yield Question(name=row.name, nodes=row.nodes, against=single, about="speed", obstacle="incomplete")
+        return
     is_faster, is_as_good = evidence.is_faster(row), evidence.is_as_good(row)
     if not is_faster:  # with None, the row is faster seed by seed, but not over all runs
         yield about_speed(results, row, single, None if speed is not None and speed.verdict == "faster" else speed)
@@ -162,6 +166,11 @@ def _questions(evidence: Evidence, row: Row) -> Iterator[Question]:
             else:
                 known = beside is None or beside.verdict == "faster"
                 yield about_speed(results, row, control, None if known else beside)
+
+
+def _is_incomplete(evidence: Evidence, row: Row) -> bool:
+    """Whether the row cannot win, however its other runs did."""
+    return row.diverged > 0 or evidence.seconds(row) is None
 
 
 def _option(evidence: Evidence, row: Row) -> Option:

@@ -22,6 +22,8 @@ _NOTES = {
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
 """The sentences of notes. The headline covers the other kinds."""
+_INCOMPLETE = ("diverged", "unmet", "other place")
+"""The kinds of notes on a row that has no times that decide."""
 _WHY = {
     "seeds": "to be surer ({value} seeds in all)",
     "max_seeds": "to be surer (up to {value} seeds in all)",
@@ -33,6 +35,7 @@ _OBSTACLES = {
     "no pair": "More seeds with which both finish would decide it.",
     "same with every seed": "All seeds differ by the same, so more seeds do not decide it.",
     "too small": "The difference is too small to be decided.",
+    "incomplete": "It takes runs that all finish, reach the target and are timed in one place.",
 }
 
 
@@ -52,7 +55,8 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in the report") ->
         again = "" if answer.next.settings.keys() <= {"seeds", "max_seeds"} else " --overwrite"
         lines.append(f"Next, {why}: the same command with {keys}{again}.{long}")
     shown = {"untuned"} if answer.next is not None and "tune" in answer.next.settings else set()
-    told = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
+    notes = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
+    told = [note for note in notes if noted(note, answer, option) not in lines[0]]
     has_room = len(lines) < 6
     if told and has_room:
         lines.append(f"Note: {noted(told[0], answer, option)}")
@@ -79,14 +83,15 @@ def headline(answer: Answer) -> str:
 def _undecided(answer: Answer) -> str:
     if answer.seeds < 2:
         return "No winner yet: one seed cannot tell a real difference from luck."
-    if answer.open:
-        first = answer.open[0]
+    first = answer.open[0] if answer.open else None
+    if first is not None and first.obstacle != "incomplete":
         one, several = ("is faster than", "are faster than") if first.about == "speed" else ("learns", "learn")
         what = (one if first.nodes == 1 else several) + ("" if first.about == "speed" else " as well as")
         row, against = named(first.name, first.nodes), named(first.against, 1)
         return f"No winner yet: {answer.seeds} seeds do not decide whether {row} {what} {against}."
-    alone = [note for note in answer.notes if (note.name, note.nodes) == ("single", 1) and note.kind in _NOTES]
-    return f"No winner: {noted(alone[0], answer)}" if alone else "No winner: no strategy on several nodes has a time."
+    about = ("single", 1) if first is None else (first.name, first.nodes)
+    why = [note for note in answer.notes if (note.name, note.nodes) == about and note.kind in _INCOMPLETE]
+    return f"No winner: {noted(why[0], answer)}" if why else "No winner: no strategy on several nodes has a time."
 
 
 def called(option: Option) -> str:

@@ -192,7 +192,7 @@ def _curve(results: Results, strategy: str) -> tuple[int, Curve] | None:
         for point in run.history if run.nodes == nodes else []:
             value = usable((point.validation or {}).get(name))
             if value is not None:
-                counts = run.place == results.place
+                counts = run.is_timed_in(results.place)
                 by_passes.setdefault(point.passes, []).append((point.seconds if counts else None, value))
     if not by_passes:
         return None

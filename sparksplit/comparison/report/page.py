@@ -98,7 +98,7 @@ def _notes(results: Results) -> Iterator[str]:
             yield f"Runs are looked at after the same passes: {steps(results.grid)}."
     else:
         yield "No run measured the metric on validation rows, so there is no time to a target."
-    if elsewhere := [run.key for run in results.runs if run.place != results.place]:
+    if elsewhere := [run.key for run in results.runs if not run.is_timed_in(results.place)]:
         yield (
             f"Times that do not count, because they were not measured where most were, which is {results.place}: "
             f"{', '.join(elsewhere)}."

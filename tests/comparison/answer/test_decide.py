@@ -7,6 +7,7 @@ import pytest
 
 from sparksplit.comparison.answer.content import Next, Note
 from sparksplit.comparison.answer.decide import answer
+from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Interval, Pair, TimePair, ToTarget
 from tests.comparison.records import compared_run, metric_of, run_seconds, some_results, table_row
 
@@ -71,7 +72,7 @@ def answered(table, pairs, seeds=5, name="accuracy", split="test", nodes=(1, 2),
     """The answer. sure: what is decided about all times, instead of what they are."""
     metric = metric_of(name, margin, split)
     base = next((one for one in table if (one.name, one.nodes) == ("single", 1) and one.runs), None)
-    others = [one for one in table if base is not None and one is not base and one.runs]
+    others = [one for one in table if base is not None and one is not base and one.seconds is not None]
     times = [speed(one, base.seconds, goal, sure) for one in others for goal in (TO_TARGET, IN_ALL)]
     given = {"times": times, "seeds": list(range(seeds)), "nodes": list(nodes), **fields}
     return answer(some_results(table, pairs, metric, **given))
@@ -201,7 +202,10 @@ def test_what_learns_better_is_noted_where_the_choice_does_not():
 
 def test_a_target_that_not_every_run_reaches_is_not_reached():
     found = answered([SINGLE, row("batch", 2, 5.0, 0.97, reached=4)], [])
-    assert (found.decision, found.notes[0]) == ("stay", Note(kind="unmet", name="batch", nodes=2, number=1, of=5))
+    assert (found.decision, chosen(found), found.notes[0]) == (
+        "undecided", ("single", 1), Note(kind="unmet", name="batch", nodes=2, number=1, of=5)
+    )  # fmt: skip
+    assert [(one.name, one.obstacle) for one in found.open] == [("batch", "incomplete")]
 
 
 def test_a_target_that_one_node_misses_is_no_measure():
@@ -249,7 +253,10 @@ def test_a_strategy_that_diverges_is_not_recommended_and_the_answer_says_how_oft
     assert (found.decision, chosen(found)) == ("use", ("batch", 2))
     assert "local" not in {option.name for option in found.runners_up}
     assert found.notes[0] == Note(kind="diverged", name="local", nodes=2, number=3, of=5)
-    assert answered([SINGLE, table[2]], pairs[1:2]).decision == "stay"
+    # Nor does it stay: nobody has decided against the runs that did not diverge.
+    alone = answered([SINGLE, table[2]], pairs[1:2])
+    assert (alone.decision, [one.obstacle for one in alone.open]) == ("undecided", ["incomplete"])
+    assert words(alone)[0] == "No winner: 2 nodes with `local` diverged with 3 of 5 seeds."
 
 
 @pytest.mark.parametrize("diverged", [2, 5])
@@ -324,3 +331,40 @@ def test_it_is_noted_that_nothing_was_tuned_where_a_rate_may_favour_a_strategy(s
 
 def test_it_is_noted_that_the_validation_rows_decide():
     assert kinds(answered([SINGLE, row("batch", 2, 6.0, 0.97)], [AS_GOOD], split="validation")) == ["no test rows"]
+
+
+MOVED = replace(row("batch", 2, 6.0, 0.97), seconds=None, timed=0, to_target=ToTarget(None, 3.0, 5, 5))
+"""A row of which no run was timed where most were."""
+ONE_LOST = row("batch", 2, 6.0, 0.97, diverged=1)
+ONE_MISSED = row("batch", 2, 6.0, 0.97, reached=4)
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "said"),
+    [
+        (MOVED, "No winner: 2 nodes with `batch` was not timed where most runs were."),
+        (ONE_LOST, "No winner: 2 nodes with `batch` diverged with 1 of 5 seeds."),
+        (ONE_MISSED, "No winner: 2 nodes with `batch` missed the target with 1 of 5 seeds."),
+    ],
+)
+def test_one_node_stays_only_if_every_row_on_several_nodes_is_decided_against(incomplete, said):
+    """Was: "Stay on 1 node: no strategy on several nodes is faster", of which none had been compared."""
+    slow = row("epoch", 2, 12.0, 0.97)
+    # Beside a row that is decided to be slower.
+    for table in ([SINGLE, incomplete], [SINGLE, slow, incomplete]):
+        times = [speed(slow, SINGLE.seconds, TO_TARGET)] if slow in table else []
+        found = answered(table, [AS_GOOD], times=times)
+        assert (found.decision, chosen(found)) == ("undecided", ("single", 1))
+        assert [(one.name, one.about, one.obstacle) for one in found.open] == [("batch", "speed", "incomplete")]
+        lines = words(found)
+        assert lines[0] == said and not any(line.startswith("Note: 2 nodes with `batch`") for line in lines)
+        assert "It takes runs that all finish, reach the target and are timed in one place." in lines
+    # It learns worse, wherever it was timed.
+    assert answered([SINGLE, incomplete], [pair("batch", "single", "worse")], times=[]).decision == "stay"
+    # A row that is faster and as good is still used.
+    won = row("local", 2, 5.0, 0.97)
+    pairs, times = [AS_GOOD, pair("local", "single", "no difference")], [speed(won, SINGLE.seconds, TO_TARGET)]
+    assert answered([SINGLE, incomplete, won], pairs, times=times).decision == "use"
+    # A row whose times leave it open is asked about first.
+    unsure = [speed(won, SINGLE.seconds, TO_TARGET, "undecided")]
+    assert [one.name for one in answered([SINGLE, incomplete, won], pairs, times=unsure).open] == ["local"]
