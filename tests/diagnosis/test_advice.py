@@ -124,7 +124,9 @@ def test_the_comparison_that_decides_has_just_these_strategies(case) -> None:
     words = shlex.split(command)
     assert words[:2] == ["sparksplit", "compare"] and set(words[2::2]) == {"--set"}
     compared = load(CompareConfig, None, words[3::2])
-    assert compared.strategies[0]["strategy"] == given.strategy
+    names = [entry["strategy"] for entry in compared.strategies]
+    assert names[0] == "single" and names.count("single") == (1 if given.strategy != "single" else len(settings) + 1)
+    assert given.strategy in names and compared.input_mode == given.input_mode
     if given.strategy.endswith(":own"):
         return  # its file would be read
     runs = plan(compared.model_copy(update={"seeds": 1}))
@@ -133,7 +135,35 @@ def test_the_comparison_that_decides_has_just_these_strategies(case) -> None:
     found = [{key: getattr(run.config, key) for key in keys} for run in runs]
     for each in wanted:
         assert {key: getattr(each, key) for key in keys} in found
-    assert all(run.config.node_count == given.node_count and run.config.epochs >= given.epochs for run in runs)
+    assert {run.config.node_count for run in runs} == {1, given.node_count}
+    assert all(run.config.epochs >= given.epochs for run in runs)
+    base = next(run.config for run in runs if (run.name, run.config.node_count) == ("single", 1))
+    assert (base.batch_size, base.window, base.epochs) == (given.batch_size, given.window, runs[0].config.epochs)
+
+
+@pytest.mark.parametrize(
+    ("keys", "proposal", "rows"),
+    [
+        (
+            {"nodes": 2, "strategy": "batch"},
+            {"batch_size": 256},
+            {("single", 1), ("single, batch_size = 256", 1), ("batch", 2), ("batch, batch_size = 256", 2)},
+        ),
+        ({"batch_size": 16}, {"batch_size": 64}, {("single", 1), ("single, batch_size = 64", 1)}),
+        (
+            {"nodes": 3, "strategy": "batch", "input_mode": "spark", "batch_size": 30},
+            {"strategy": "local", "sync.every": 8, "checkpoint.every": "epoch"},
+            {("single", 1), ("single, batch_size = 10", 1), ("batch", 3), ("local, H = 8", 3)},
+        ),
+    ],
+)
+def test_the_comparison_that_decides_has_the_rows_that_an_answer_needs(keys, proposal, rows) -> None:
+    """Every row is compared with `single`; a row on several nodes also with `batch` and its control on one node."""
+    command = compare_command(config(**keys), [proposal])
+    assert command is not None
+    compared = load(CompareConfig, None, shlex.split(command)[3::2])
+    assert {(run.name, run.config.node_count) for run in plan(compared)} == rows
+    assert compared.input_mode == keys.get("input_mode", "tensorflow")
 
 
 def measured_of(pipeline: Pipeline, **more: object) -> Measured:

@@ -137,8 +137,8 @@ def test_proposals_come_by_what_they_bring_and_with_the_comparison_that_decides(
     assert [own.settings.get("batch_size") for own in diagnosis.proposed] == [256, None, 128]
     assert [own.helps for own in diagnosis.proposed] == [True, True, False]
     # What did not help needs no comparison.
-    assert diagnosis.compare is not None and '"batch_size": 256' in diagnosis.compare
-    assert '"every": ' in diagnosis.compare and '"batch_size": 128' not in diagnosis.compare
+    assert diagnosis.compare is not None and "batch_size: 256" in diagnosis.compare
+    assert "every: " in diagnosis.compare and "batch_size: 128" not in diagnosis.compare
     lines = shown(diagnosis)
     assert any(line == diagnosis.compare for line in lines)  # in one line, to be copied
     assert any("strategy=local, sync.every=128" in line for line in lines)

@@ -40,7 +40,7 @@ def answer(results: Results) -> Answer:
     """Return the `answer` of results.json, made from all other fields."""
     rows = [row for row in results.table if not row.virtual]
     single = single_of(results.table)
-    if single is None or not any(row.nodes > 1 for row in rows):
+    if single is None or len(rows) < 2:
         return _made(results, "nothing to compare", notes=[_missing(results, rows, single)])
     evidence = Evidence(results, goal_of(results.table), single)
     decision, choice, doubtful = _decided(evidence, rows)
@@ -84,7 +84,8 @@ def _decided(evidence: Evidence, rows: Sequence[Row]) -> tuple[Decision, Row | N
         first = evidence.seconds(several[0]) or 0.0
         return "use", several[0], [row for row in unsettled if (evidence.seconds(row) or 0.0) < first]
     is_comparable = single.runs > 0 and not single.diverged and evidence.seconds(single) is not None
-    promising = [row for row in unsettled if row.nodes > 1]
+    is_alone = not winners and all(row.nodes == 1 for row in rows)
+    promising = [row for row in unsettled if row.nodes > 1 or is_alone]
     if not is_comparable or promising:
         choice = next(iter(_as_good_by_mean(evidence, rows)), None)
         return "undecided", choice, _most_promising(evidence, promising) if is_comparable else []

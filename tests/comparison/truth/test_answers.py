@@ -40,7 +40,7 @@ def check(recipe):
     SEEN.update(f"open: {one.obstacle or ('rows' if one.rows else 'seeds')}" for one in said.open)
     lines = words(said)
     assert 1 <= len(lines) <= 6 and all(lines)
-    if SINGLE not in truth.groups or all(nodes == 1 for _, nodes in truth.groups):
+    if SINGLE not in truth.groups or len(truth.groups) < 2:
         assert said.decision == "nothing to compare" and said.choice is None
         return
     check_decision(truth, said)
@@ -53,9 +53,12 @@ def check_decision(truth, said):
     assert said.goal == goal
     winners = [group for group in truth.ready() if all(truth.is_ahead(group, own) for own in truth.controls(group))]
     alone, steady = truth.seconds(SINGLE, goal), [group for group in truth.groups if not truth.diverged(group)]
+    faster = [group for group in truth.ready(several=False) if not truth.diverged(group)]
+    on_one = not faster and all(nodes == 1 for _, nodes in truth.groups)
     unsettled = [
         group for group in steady
-        if group[1] > 1 and truth.seconds(group, goal) is not None and not truth.is_ruled_out(group)
+        if group != SINGLE and (group[1] > 1 or on_one)
+        and truth.seconds(group, goal) is not None and not truth.is_ruled_out(group)
     ]  # fmt: skip
     if winners:
         assert said.decision == "use" and choice == min(winners, key=lambda group: truth.seconds(group, goal))
@@ -64,7 +67,6 @@ def check_decision(truth, said):
         assert said.choice is None or said.choice.seconds == min(truth.seconds(one, goal) for one in as_good(truth))
     else:
         assert said.decision == "stay"
-        faster = [group for group in truth.ready(several=False) if not truth.diverged(group)]
         assert choice == min(faster, key=lambda group: truth.seconds(group, goal), default=SINGLE)
     if choice not in (None, SINGLE):
         assert said.gain.quality == truth.verdict.get((*choice, "single"))
