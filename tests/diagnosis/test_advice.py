@@ -263,9 +263,38 @@ def test_checkpoints_that_cost_much_are_written_less_often(given, wanted) -> Non
     assert (found and found.settings) == wanted
     if found:
         assert not found.in_steps
-        gain = diagnosis_record.of(own, measured, **MADE).recommended.gain
-        # By arithmetic: what it costs is known without steps.
-        assert gain.low == pytest.approx(gain.mean, rel=0.01) and gain.low > 1.02
+        advised = diagnosis_record.of(own, measured, **MADE).recommended
+        # By arithmetic: what it costs is known without steps, and no interval was measured.
+        assert advised.computed and advised.helps and advised.gain.mean > 1.02
+        assert (advised.gain.low, advised.gain.high) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "own_rows", "passes", "checkpoints"),
+    [
+        ({"strategy": "batch", "epochs": 8}, 15_000, 8, 7),
+        ({"strategy": "epoch", "epochs": 8}, 60_000, 8, 1),
+        ({"strategy": "epoch-delayed", "epochs": 8}, 60_000, 8, 1),
+        ({"strategy": "epoch", "epochs": 10}, 60_000, 12, 2),
+        ({"strategy": "mine.py:own", "epochs": 8}, 60_000, 8, 1),
+        ({"strategy": "mine.py:own", "epochs": 8}, 15_000, 8, 7),
+        # 938 steps in each of 8 or 2 rounds; the last one ends with the checkpoint of every run.
+        ({"strategy": "batch", "epochs": 8, "every": 938}, 15_000, 8, 7),
+        ({"strategy": "batch", "epochs": 8, "every": 100}, 15_000, 8, 75),
+        ({"strategy": "epoch", "epochs": 8, "every": 100}, 60_000, 8, 18),
+        ({"strategy": "epoch", "epochs": 10, "every": 938}, 60_000, 12, 2),
+    ],
+)
+def test_checkpoints_are_counted_as_the_training_loop_writes_them(keys, own_rows, passes, checkpoints) -> None:
+    """Four nodes that split the epochs end a round after four epochs."""
+    given = dict(keys)
+    own = config(nodes=4, checkpoint={"seconds": None, "every": given.pop("every", "epoch")}, **given)
+    measured = measured_of(Pipeline(compute=100), checkpoint=0.5, facts=facts(nodes=4, own_rows=own_rows))
+    assert advice.besides(own, measured) == pytest.approx(0.5 * checkpoints / (60_000 * passes))
+    # A pass takes 6 s. Checkpoints that take at most 3 % of the run are left as they are.
+    is_dear = 0.5 * checkpoints > 0.03 * 6 * passes
+    found = advice.recommended(own, measured)
+    assert (found and found.settings) == ({"checkpoint.every": None, "checkpoint.seconds": 60} if is_dear else None)
 
 
 def test_slow_synchronising_is_done_less_often() -> None:

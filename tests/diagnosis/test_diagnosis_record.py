@@ -104,6 +104,17 @@ def test_what_could_not_be_tried_is_said_with_the_first_cause() -> None:
     assert Diagnosis.from_json(json.loads(json.dumps(diagnosis.to_json())), "a test") == diagnosis
 
 
+def test_a_gain_that_no_run_has_shown_is_said_to_be_computed() -> None:
+    """A run of 600 s stops 120 times for 0.5 s. A checkpoint each minute stops it ten times."""
+    config = parse(TrainConfig, {"data": "d", "output": "o", "checkpoint": {"seconds": 5}})
+    measured = Pipeline(compute=1000).measured(np.random.default_rng(5), noise=0.01, checkpoint=0.5)
+    diagnosis = diagnosis_record.of(config, measured, made="", seconds=1.0, hosts=[], versions={})
+    (advised,) = (line for line in shown(diagnosis) if line.startswith("recommended"))
+    assert "checkpoint.seconds=60" in advised
+    assert advised.endswith(": 1.09 times as fast, computed from the time of one checkpoint")
+    assert Diagnosis.from_json(json.loads(json.dumps(diagnosis.to_json())), "a test") == diagnosis
+
+
 def test_a_gain_that_is_not_certain_is_neither_shown_nor_named() -> None:
     quiet = Pipeline(reading=1, compute=1, copy=0.02)
     random = np.random.default_rng(3)
