@@ -112,7 +112,9 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
             ask = probe.Probe(open_port, folder if tried.wrong is None else None, file)
             report.executors, problem = _executors(spark, slots, ask)
             report.problems += [problem] if problem else []
-    report.problems += judge.fact_findings(report.settings, report.driver, report.executors, planned.spooled)
+    report.problems += judge.fact_findings(
+        report.settings, report.driver, report.executors, planned.nodes, planned.spooled
+    )
 
 
 def _settle(sc: SparkContext, timeout: float) -> None:
