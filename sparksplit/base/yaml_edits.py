@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import shlex
 from typing import Any
 
 import yaml
@@ -49,6 +50,11 @@ def as_yaml(value: Json) -> str:
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w./-]*", value) and parse_yaml(value)[1] == value:
         return value
     return _quoted(value) if isinstance(value, str) else json.dumps(value)
+
+
+def set_word(key: str, value: Json) -> str:
+    """Return KEY=VALUE as one word of a shell. `--set` reads `value` from it."""
+    return shlex.quote(f"{key}={as_yaml(value)}")
 
 
 def _quoted(value: str) -> str:

@@ -11,7 +11,7 @@ from sparksplit.base.progress import Lines
 from sparksplit.cluster import memory
 from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
-from sparksplit.spark.settings.requirements import need, raise_first, run_problems, slot_problems
+from sparksplit.spark.settings.requirements import Problem, need, raise_first, run_problems, slot_problems
 from sparksplit.spark.waiting import Patience
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ takes."""
 
 
 def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
-    """Raise ConfigError for the first of Spark's settings that would break the run, with the key and what to set."""
+    """Raise SettingError for the first of Spark's settings that would break the run, with the key and what to set."""
     raise_first(run_problems(settings, nodes, spare))
 
 
@@ -36,11 +36,11 @@ def await_executors(sc: SparkContext, nodes: int, patience: Patience, spare: int
     """Wait until `nodes + spare` executors have registered, each with one task slot. Return the seconds since all
     executors were granted.
 
-    Raise RunError like `executors.await_executors`, and ConfigError if executors have several slots.
+    Raise NoExecutors like `executors.await_executors`, and SettingError if executors have several slots.
     """
     needed, settings = nodes + spare, dict(sc.getConf().getAll())
     while True:
-        granted = executors.await_executors(sc, needed, f"nodes: {need(nodes, spare)}", patience)
+        granted = executors.await_executors(sc, needed, Problem("nodes", need(nodes, spare)), patience)
         there, slots = executors.executors_of(sc), executors.slots_of(sc)
         # The slots belong to these executors only if none came or went while they were counted.
         if there >= needed and there == executors.executors_of(sc):
@@ -54,7 +54,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
 
     Return when all nodes have an executor. After `patience.start` seconds, return when at least `least` nodes have one.
 
-    Raise ConfigError if there can never be enough executors for all nodes. Raise RunError like
+    Raise SettingError if there can never be enough executors for all nodes. Raise NoExecutors like
     `executors.await_executors` if even `least` nodes do not get executors.
     """
     check_settings(dict(sc.getConf().getAll()), nodes, spare)
@@ -69,7 +69,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
         lines.say(text)
         time.sleep(0.1)
     if ready < least:
-        executors.await_executors(sc, least + spare, f"min_nodes: {need(least, spare)}", patience)
+        executors.await_executors(sc, least + spare, Problem("min_nodes", need(least, spare)), patience)
         ready = executors.executors_of(sc) - spare
     return min(ready, nodes)
 

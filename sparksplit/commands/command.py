@@ -189,7 +189,7 @@ class Command:
             parser.add_argument(
                 "--apply",
                 action="store_true",
-                help="write the settings that were measured to help into the configuration file; only settings that "
+                help="write the settings that help into the configuration file; only settings that "
                 "leave the result the same",
             )
         parser.add_argument("--debug", action="store_true", help="log more, and show tracebacks")

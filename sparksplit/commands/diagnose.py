@@ -96,7 +96,7 @@ def _apply(file: ConfigFile | None, tried: Iterable[Advice]) -> None:
         print(f"--apply: {key} is a setting of Spark: give --conf {key}={value} to spark-submit", file=OUT)
     applied = file.write(settings)
     if not settings:
-        print(f"--apply: {file.file} stays as it is: no setting that may be written was measured to help", file=OUT)
+        print(f"--apply: {file.file} stays as it is: no setting that may be written was found to help", file=OUT)
     for line in (*applied.changed, *applied.left):
         print(line, file=OUT)
 

@@ -113,7 +113,8 @@ def besides(config: TrainConfig, measured: Measured) -> float:
     with `config`, or with a configuration that differs only in advised settings.
     """
     facts = measured.facts
-    seconds = _checkpoint_seconds(config, measured) / (facts.rows * config.epochs)
+    _, passes = _rounds_and_passes(config, measured)
+    seconds = _checkpoint_seconds(config, measured) / (facts.rows * passes)
     if config.input_mode == "spark":
         seconds += fmean(handoff_seconds(measured, config.epochs) or [0.0])
     if config.cache_mb >= _cache_needed(measured):
@@ -226,18 +227,31 @@ def _checkpoints(config: TrainConfig, measured: Measured) -> Candidate | None:
 
 def _checkpoint_seconds(config: TrainConfig, measured: Measured) -> float:
     """Return the seconds that checkpoints stop training in a run, before its end."""
-    run, passes = _run_seconds(config, measured), config.epochs
-    checkpoint = config.checkpoint
+    rounds, _ = _rounds_and_passes(config, measured)
+    run, checkpoint = _run_seconds(config, measured), config.checkpoint
     times = 0.0 if checkpoint.seconds is None else math.floor(run / checkpoint.seconds)
     if checkpoint.every == "epoch":
-        times += passes - 1
+        times += rounds - 1
     elif checkpoint.every is not None:
-        times += passes * math.ceil(measured.facts.rows / config.batch_size) // checkpoint.every
+        times += (rounds * math.ceil(measured.facts.rows / config.batch_size) - 1) // checkpoint.every
     return times * (measured.checkpoint or 0.0)
 
 
 def _run_seconds(config: TrainConfig, measured: Measured) -> float:
-    return typical(measured.seconds["full"]) * measured.facts.rows * config.epochs
+    _, passes = _rounds_and_passes(config, measured)
+    return typical(measured.seconds["full"]) * measured.facts.rows * passes
+
+
+def _rounds_and_passes(config: TrainConfig, measured: Measured) -> tuple[int, int]:
+    """Return (rounds, passes) of a run. If the nodes split the epochs, a round is one epoch of each node."""
+    epochs, facts = config.epochs, measured.facts
+    # A user's own split is not loaded here. If it splits the epochs, each node reads all rows.
+    own = is_own(config.strategy)
+    splits_epochs = facts.own_rows == facts.rows if own else STRATEGIES[config.strategy].split.every_row
+    if not splits_epochs:
+        return epochs, epochs
+    rounds = math.ceil(epochs / facts.nodes)
+    return rounds, rounds * facts.nodes
 
 
 # Settings that change the weights, each with the likely speed-up of a step.

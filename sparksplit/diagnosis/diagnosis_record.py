@@ -42,10 +42,11 @@ class ReadersTable:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Settings (values by dotted key) that may help. gain: the measured speed-up of the run; None if not measured.
+    """Settings (values by dotted key) that may help. gain: the speed-up of the run; None if unknown.
 
     helps: whether the whole interval of `gain` is above 1. In a preparation, a gain without an interval helps from 1.1
-    on. failed: why the settings could not be tried.
+    on. failed: why the settings could not be tried. computed: whether `gain` was not measured with the settings, but
+    computed from the time of one checkpoint. It then has no interval, and helps above 1.
     """
 
     settings: dict[str, Json]
@@ -53,6 +54,7 @@ class Advice:
     gain: Gain | None
     helps: bool
     failed: str | None = None
+    computed: bool = False
 
     @property
     def doubt(self) -> str:
@@ -136,9 +138,12 @@ def of(
 
 def _advice(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Advice:
     gained = _gain(config, measured, candidate)
-    helps = gained is not None and gained.is_certain
+    computed = not candidate.in_steps
+    helps = gained is not None and (gained.mean > 1 if computed else gained.is_certain)
     failed = next((each.error for each in measured.failed if each.settings == candidate.settings), None)
-    return Advice(settings=candidate.settings, why=candidate.why, gain=gained, helps=helps, failed=failed)
+    return Advice(
+        settings=candidate.settings, why=candidate.why, gain=gained, helps=helps, failed=failed, computed=computed
+    )
 
 
 def _failures(measured: Measured, advised: Sequence[Mapping[str, Json]]) -> list[str]:
@@ -152,15 +157,15 @@ def _failures(measured: Measured, advised: Sequence[Mapping[str, Json]]) -> list
 
 def _gain(config: TrainConfig, measured: Measured, candidate: advice.Candidate) -> Gain | None:
     """Return the speed-up of a pass, including the time beside its steps; None if the settings were not tried."""
-    before = after = measured.seconds["full"]
-    if candidate.in_steps:
-        tried = next((each for each in measured.tried if each.settings == candidate.settings), None)
-        if tried is None:
-            return None
-        before, after = tried.before, tried.after
+    tried = next((each for each in measured.tried if each.settings == candidate.settings), None)
+    if tried is None and candidate.in_steps:
+        return None
     beside = advice.besides(config, measured)
     beside_then = advice.besides(with_settings(config, candidate.settings), measured)
-    return gain([seconds + beside for seconds in before], [seconds + beside_then for seconds in after])
+    if tried is None:
+        step = typical(measured.seconds["full"])
+        return Gain((step + beside) / (step + beside_then), None, None)
+    return gain([seconds + beside for seconds in tried.before], [seconds + beside_then for seconds in tried.after])
 
 
 def _readers(config: TrainConfig, measured: Measured) -> ReadersTable | None:

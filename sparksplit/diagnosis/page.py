@@ -73,6 +73,8 @@ def _advised(advice: Advice) -> str:
         return f"{settings}, which was not measured"
     interval = tables.span(advice.gain)
     gained = f"{tables.times(advice.gain.mean)} times as fast{f' ({interval})' if interval else ''}"
+    if advice.computed:
+        return f"{settings}: {gained}, {tables.COMPUTED}"
     return f"{settings}: {gained}{advice.doubt and '; '}{advice.doubt}"
 
 

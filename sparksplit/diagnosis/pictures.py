@@ -149,8 +149,10 @@ def settings(record: Diagnosis) -> Picture:
         axes.set_xlabel("times as fast")
         svg = drawing.to_svg(figure, key, f"{title}: how many times as fast, with intervals")
     caption = "Dot: mean of the rounds. Line: its interval. Right of 1 it helps."
-    if any(usable(gain.low) is None for _, _, gain in measured):
+    if any(usable(gain.low) is None and not advice.computed for _, advice, gain in measured):
         caption += " Without a line: too few rounds for an interval."
+    if any(advice.computed for _, advice, _ in measured):
+        caption += " A computed gain has no line."
     return Picture(key, title, caption, svg)
 
 

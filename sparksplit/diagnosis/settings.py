@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sparksplit.base.config import merged, nested, parse
 from sparksplit.base.keys import keys_of
 from sparksplit.base.records import Json
+from sparksplit.base.yaml_edits import set_word
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.train_config import TrainConfig, Training
 
 _SAFE = keys_of(TrainConfig, lambda mark: mark.safe)
-_OF_A_STRATEGY = {"strategy", "batch_size", "window", *keys_of(TrainConfig, lambda mark: mark.within)}
-"""The keys in which the entries of a comparison's `strategies` may differ."""
+_WITHIN = keys_of(TrainConfig, lambda mark: mark.within)
+_SHARED = (*Training.model_fields, "input_mode")
+"""The keys that a comparison can have beside its `strategies`."""
+_EITHER = ("batch_size", "window")
+"""The keys of `_SHARED` in which the entries of `strategies` may differ."""
 
 
 def with_settings(config: TrainConfig, settings: Mapping[str, Json]) -> TrainConfig:
@@ -32,33 +35,34 @@ def written(settings: Mapping[str, Json]) -> str:
 def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]) -> str | None:
     """Return the `sparksplit compare` command for a shell that decides between `config` and each of `proposals`.
 
+    `single` on one node is always part of the comparison, because `compare` judges all strategies against it.
     Proposals that change a key in which strategies cannot differ are left out. None if no proposal is left.
     """
-    others = [
-        proposal for proposal in proposals if {key.partition(".")[0] for key in proposal} <= {*_OF_A_STRATEGY, *_SAFE}
-    ]
-    configs = [config, *(with_settings(config, proposal) for proposal in others)]
-    entries = [_entry(each) for each in configs]
-    if len(entries) < 2:
+    may_differ = {"strategy", *_EITHER, *_WITHIN, *_SAFE}
+    others = [proposal for proposal in proposals if {key.partition(".")[0] for key in proposal} <= may_differ]
+    if not others:
         return None
-    shared: dict[str, Any] = {
-        key: value for key, value in _said(config).items() if key in Training.model_fields and key not in _OF_A_STRATEGY
+    entries = [_entry(each, config) for each in (config, *(with_settings(config, proposal) for proposal in others))]
+    if config.strategy != "single":
+        entries.insert(0, {"strategy": "single"})
+    given: dict[str, Any] = {
+        **{key: value for key, value in _said(config).items() if key in _SHARED},
+        "output": f"{config.output}-compared",
+        "nodes": sorted({1, config.node_count}),
+        "strategies": entries,
     }
-    given = {**shared, "output": f"{config.output}-compared", "nodes": [config.node_count], "strategies": entries}
-    words = ["sparksplit", "compare"]
-    for key, value in given.items():
-        words += ["--set", shlex.quote(f"{key}={json.dumps(value, ensure_ascii=False)}")]
-    return " ".join(words)
+    return " ".join(["sparksplit compare", *(f"--set {set_word(key, value)}" for key, value in given.items())])
 
 
-def _entry(config: TrainConfig) -> dict[str, Any]:
-    """Return the entry of `strategies` for `config`: keys without their default value, and keys in which strategies
-    often differ."""
-    said = {key: value for key, value in _said(config).items() if key in _OF_A_STRATEGY}
+def _entry(config: TrainConfig, shared: TrainConfig) -> dict[str, Any]:
+    """Return the entry of `strategies` for `config`. shared: the configuration that gives the keys beside
+    `strategies`."""
+    said = {key: value for key, value in _said(config).items() if key in _WITHIN}
     strategy = STRATEGIES.get(config.strategy)
     if strategy is not None and strategy.settings:
         said["sync"] = {"every": config.sync.every, **said.get("sync", {})}
-    return {"strategy": config.strategy, **said, "batch_size": config.batch_size}
+    different = {key: value for key in _EITHER if (value := getattr(config, key)) != getattr(shared, key)}
+    return {"strategy": config.strategy, **said, **different}
 
 
 def _said(config: TrainConfig) -> dict[str, Any]:

@@ -24,6 +24,9 @@ SHARES = {
 """The shares of the step in words, by their name in the record."""
 
 
+COMPUTED = "computed from the time of one checkpoint"
+"""The words after a gain that no run with the settings has shown."""
+
 UNCERTAIN = "not certain"
 """The words in place of a gain whose interval contains 1."""
 
@@ -117,9 +120,9 @@ def settings(every: Sequence[tuple[str, Advice]], weights: bool = True) -> Table
     columns = [
         ("settings", ""),
         ("", ""),
-        ("times as fast", "the run with them as without, in rounds that alternate"),
+        ("times as fast", "the run with them as without; measured in rounds that alternate, or computed"),
         ("interval", "of that, 95 %"),
-        ("it helps", "yes if the whole interval is above 1; without an interval, from 1.1"),
+        ("it helps", "yes if the whole interval is above 1; if measured only once, from 1.1; if computed, above 1"),
         *([("weights", "whether the trained weights stay the same")] if weights else []),
         ("because", ""),
     ]
@@ -189,6 +192,8 @@ def _against(gain: Gain | None, is_now: bool) -> Cell:
 def _helps(advice: Advice) -> str:
     if advice.gain is None:
         return "not measured" if advice.failed is None else "could not be tried"
+    if advice.computed:
+        return f"{'yes' if advice.helps else 'no'}, {COMPUTED}"
     once = ", measured only once" if advice.gain.low is None else ""
     return ("yes" if advice.helps else "no, it is slower" if advice.gain.is_loss else "not for certain") + once
 

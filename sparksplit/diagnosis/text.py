@@ -10,7 +10,7 @@ from rich.table import Table
 from sparksplit.comparison.numbers import MISSING, compact, count, duration, percent
 from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis, ReadersTable
 from sparksplit.diagnosis.settings import written
-from sparksplit.diagnosis.tables import UNCERTAIN, cost
+from sparksplit.diagnosis.tables import COMPUTED, UNCERTAIN, cost
 from sparksplit.diagnosis.verdict import Gain, Verdict
 
 
@@ -66,6 +66,8 @@ def advised(advice: Advice | None) -> str:
     text = f"{written(advice.settings)} ({advice.why}): "
     if advice.failed is not None:
         return f"{text}could not be tried: {advice.failed}"
+    if advice.computed and advice.gain is not None:
+        return f"{text}{_two(advice.gain.mean)} times as fast, {COMPUTED}"
     return f"{text}{times(advice.gain)}{advice.doubt and '; '}{advice.doubt}"
 
 

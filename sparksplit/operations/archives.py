@@ -10,15 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import os
+import shlex
 import sys
 import tarfile
 import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import IO
+from urllib.parse import unquote, urlsplit
 
 from isal import igzip
 
@@ -37,7 +41,7 @@ STAMP = "environment.txt"
 _DATE = (1980, 1, 1, 0, 0, 0)  # earliest date that a .zip can hold
 _LEVEL = 3  # igzip's: shrinks TensorFlow's libraries to 35 %, as zlib's level 1 does in four times the time
 _BUFFER = 1 << 20  # bytes read, compressed and written at a time
-_LEFT_OUT = ("_editable_impl_", "__editable__")  # links of `pip install -e` into a checkout that other hosts lack
+_OWN_LINK = "_editable_impl_sparksplit."  # of `pip install -e` into a checkout: the .zip has the modules
 
 
 def project_zip() -> bytes:
@@ -136,7 +140,7 @@ def _nobodys(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 def environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
     """Yield (name in the archive, file or link) in a fixed order.
 
-    Raise UsageError if `prefix` is not a virtual environment.
+    Raise UsageError if `prefix` is not a virtual environment, or if its packages are links to folders of this host.
     """
     if not (prefix / "pyvenv.cfg").is_file():
         raise UsageError(
@@ -144,6 +148,7 @@ def environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
             "sparksplit in one"
             " (python3.11 -m venv), and run its own `sparksplit package`"
         )
+    _refuse_links(prefix)
     is_unused = unused(prefix)
     for folder, folders, names in os.walk(prefix):
         folders.sort()
@@ -151,8 +156,27 @@ def environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
         for name in sorted([*names, *links]):
             file = Path(folder) / name
             place = str(file.relative_to(prefix))
-            if not name.startswith(_LEFT_OUT) and not _is_loop(file) and not is_unused(place):
+            if not name.startswith(_OWN_LINK) and not _is_loop(file) and not is_unused(place):
                 yield place, file
+
+
+def _refuse_links(prefix: Path) -> None:
+    """Raise UsageError if packages other than sparksplit are only links to a folder of this host.
+
+    pip and uv mark such a package in its metadata (PEP 610), whatever the link looks like.
+    """
+    places: dict[str, str] = {}
+    for site in prefix.glob("lib/python*/site-packages"):
+        for installed in distributions(path=[str(site)]):
+            origin = json.loads(installed.read_text("direct_url.json") or "{}")
+            if origin.get("dir_info", {}).get("editable") and installed.name != "sparksplit":
+                places[installed.name] = unquote(urlsplit(origin["url"]).path)
+    if places:
+        every = ", ".join(f"{name} ({place})" for name, place in sorted(places.items()))
+        raise UsageError(
+            f"environment: other hosts lack the modules of {every}: installed with --editable, and so only linked into "
+            f"{prefix}. Install without --editable: pip install {shlex.join(sorted(places.values()))}"
+        )
 
 
 def _is_loop(file: Path) -> bool:

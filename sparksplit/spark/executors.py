@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from sparksplit.base.errors import RunError
 from sparksplit.base.progress import Lines
 from sparksplit.spark.manager import Manager
 from sparksplit.spark.reasons import NOT_TAKEN, spark_reason
 from sparksplit.spark.session import spark_session
-from sparksplit.spark.settings.requirements import is_on, is_standalone, why_few
+from sparksplit.spark.settings.requirements import NoExecutors, Problem, is_on, is_standalone, why_few
 from sparksplit.spark.waiting import Patience, Seen, Wait
 from sparksplit.spark.workers import said_by_an_executor
 
@@ -31,7 +30,7 @@ def session_with_executors(
     """Like `spark_session`, for a command without nodes, which works with any number of executors. At least one
     executor exists when the block begins, except with a local master.
 
-    Raise RunError if no executor comes. Spark's own jobs would wait without a limit.
+    Raise NoExecutors if no executor comes. Spark's own jobs would wait without a limit.
     """
     with spark_session(app_name, executors, settings, nodes=False) as spark:
         sc = spark.sparkContext
@@ -39,17 +38,17 @@ def session_with_executors(
         if not re.fullmatch(r"local(\[.*\])?", str(sc.master)):  # a local master has no executors
             if executors_of(sc) == 0 and is_on(conf, "spark.dynamicAllocation.enabled", "false"):
                 sc._jsc.sc().requestExecutors(1)  # otherwise the first one starts only with the first job
-            await_executors(sc, 1, "executors: this command needs one", patience)
+            await_executors(sc, 1, Problem("executors", "this command needs one"), patience)
         yield spark
 
 
-def await_executors(sc: SparkContext, needed: int, what: str, patience: Patience) -> float:
+def await_executors(sc: SparkContext, needed: int, what: Problem, patience: Patience) -> float:
     """Wait until `needed` executors have registered. Log a line every ten seconds. Return for how many seconds all of
     them have been granted.
 
-    what: the part of the run that needs them, such as `KEY: 2 nodes need 3 executors`.
+    what: the key that asks for the executors, and the need, such as `2 nodes need 3 executors`.
 
-    Raise RunError once a limit of `patience` has passed, with the numbers and the executors lost so far. Raise RunError
+    Raise NoExecutors once a limit of `patience` has passed, with the numbers and the executors lost so far. Raise it
     at once if Spark's master has ended the application.
     """
     wait, lines = Wait(needed, patience, time.monotonic()), Lines()
@@ -61,24 +60,25 @@ def await_executors(sc: SparkContext, needed: int, what: str, patience: Patience
             if seen.executors >= needed:
                 return wait.seconds["start"]
             if sc._jsc.sc().isStopped():
-                raise RunError(ended(sc, settings, manager.pages))
+                raise NoExecutors(ended(sc, settings, manager.pages))
             if wait.over:
                 said = None if seen.executors else said_by_an_executor(sc, manager.pages)
                 why = why_few(settings, seen.executors) if said is None else f"an executor failed at its start: {said}"
-                raise RunError(wait.failure(what, seen, lost_executors(sc), why, where_logs_are(settings)))
+                raise NoExecutors(wait.failure(what, seen, lost_executors(sc), why, where_logs_are(settings)))
             lines.say(wait.line(seen))
             time.sleep(_POLL_SECONDS)
 
 
-def ended(sc: SparkContext, settings: Mapping[str, str], pages: Sequence[str]) -> str:
-    """Return the message for a Spark that ended by itself before it had executors. pages: of the workers."""
+def ended(sc: SparkContext, settings: Mapping[str, str], pages: Sequence[str]) -> Problem:
+    """Return the problem of a Spark that ended by itself before it had executors. pages: of the workers."""
     application = str(sc.applicationId)
     if application.startswith("spark-application-"):  # Spark's own id: the master has given none
-        return f"spark.master: {sc.master} {NOT_TAKEN}"
+        return Problem("spark.master", f"{sc.master} {NOT_TAKEN}")
     said, logs = said_by_an_executor(sc, pages), where_logs_are({**settings, "spark.app.id": application})
-    return (
-        f"executors: {sc.master} has ended the application {application}: its executors failed at their start"
-        f"{f' ({said})' if said else ''}, or someone stopped the application; {logs}"
+    return Problem(
+        "executors",
+        f"{sc.master} has ended the application {application}: its executors failed at their start"
+        f"{f' ({said})' if said else ''}, or someone stopped the application; {logs}",
     )
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from sparksplit.spark.settings.requirements import Problem
+
 QUEUE_SECONDS = 600.0
 """Default of `queue_timeout`. A queue that is busy for some minutes is no failure."""
 START_SECONDS = 300.0
@@ -85,35 +87,36 @@ class Wait:
             what = f"granted executors to start: {seen.executors} of {self.needed}"
         return f"waiting for {what}, {self.seconds[self.stage]:.0f} of {self.limit:g} s ({self.stage}_timeout)"
 
-    def failure(self, what: str, seen: Seen, lost: Sequence[object], why: str, logs: str) -> str:
-        """Return the message if the current stage has taken too long.
+    def failure(self, what: Problem, seen: Seen, lost: Sequence[object], why: str, logs: str) -> Problem:
+        """Return the problem if the current stage has taken too long.
 
-        what: the part of the run that needs the executors, such as `KEY: 2 nodes need 3 executors`.
+        what: the key that asks for the executors, and the need, such as `2 nodes need 3 executors`.
         lost: the executors that Spark has lost.
         why: advice if none was granted.
         logs: where to look if one does not start.
         """
         if self.stage == "start":
-            return (
-                f"{what}: the cluster has granted them, but only {seen.executors} of {self.needed} have started within"
-                f" {self.limit:g} s (start_timeout). Each host first downloads the files of the application"
+            text = (
+                f"{what.text}: the cluster has granted them, but only {seen.executors} of {self.needed} have started"
+                f" within {self.limit:g} s (start_timeout). Each host first downloads the files of the application"
                 f" (--archives): {logs}, or set a larger start_timeout"
             )
+            return Problem(what.key, text)
         return too_few(what, seen.executors, f"{self.limit:g} s (queue_timeout)", lost, why)
 
 
-def too_few(what: str, executors: int, within: str, lost: Sequence[object], why: str) -> str:
-    """Return the message about too few executors.
+def too_few(what: Problem, executors: int, within: str, lost: Sequence[object], why: str) -> Problem:
+    """Return the problem of too few executors.
 
-    what: the part of the run that needs them, such as `KEY: 2 nodes need 2 executors`.
+    what: the key that asks for the executors, and the need, such as `2 nodes need 2 executors`.
     within: the time waited, and the limit's key.
     lost: the executors that Spark has lost, in the order of the losses.
     why: advice if none was lost.
     """
     if lost:
-        key, _, needed = what.partition(": ")
-        return (
-            f"{key}: {lost[-1]}, and no new executor came within {within}; {needed}, and Spark has {executors}."
+        text = (
+            f"{lost[-1]}, and no new executor came within {within}; {what.text}, and Spark has {executors}."
             " Restart the host, or add another"
         )
-    return f"{what}, and Spark has {executors} after {within}; {why}"
+        return Problem(what.key, text)
+    return Problem(what.key, f"{what.text}, and Spark has {executors} after {within}; {why}")

@@ -44,7 +44,7 @@ java = spark.sparkContext._gateway.proc
 threading.Timer(1, os.kill, [java.pid, signal.SIGSTOP]).start()
 try:
     with session.spark_session("inner", 1) as inner:
-        executors.await_executors(inner.sparkContext, 1, "nodes: 1", executors.Patience())
+        executors.await_executors(inner.sparkContext, 1, executors.Problem("nodes", "1"), executors.Patience())
 except sparksplit.SparksplitError as error:
     print(error)
 finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.base.config import parse_yaml
-from sparksplit.base.yaml_edits import CannotEdit, as_yaml, with_value
+from sparksplit.base.config import Config, load, parse_yaml
+from sparksplit.base.yaml_edits import CannotEdit, as_yaml, set_word, with_value
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -115,3 +116,33 @@ def test_what_is_written_is_read_as_the_same(value: Any) -> None:
     except yaml.YAMLError:  # a character that no YAML file can hold; with_value refuses it
         return
     assert read == value
+
+
+class Keyed(Config):
+    """A configuration with a key of any type."""
+
+    key: Any
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [
+        ("batch", "key=batch"),
+        (2, "key=2"),
+        (1e-5, "key=1e-05"),
+        (None, "key=null"),
+        (True, "key=true"),
+        ("runs/first", "key=runs/first"),
+        ("0.10", """'key="0.10"'"""),
+        ("my>Opt", """'key="my>Opt"'"""),
+        ("a b; rm $HOME", """'key="a b; rm $HOME"'"""),
+        ({"every": 8, "outer": "nesterov"}, "'key={every: 8, outer: nesterov}'"),
+        (["it's", "`x`", 'a"b'], None),
+        ("null", """'key="null"'"""),
+    ],
+)
+def test_a_word_for_a_shell_is_read_as_the_same_value(value: Any, word: str | None) -> None:
+    written = set_word("key", value)
+    assert word is None or written == word
+    (given,) = shlex.split(written)
+    assert load(Keyed, None, [given]).key == value

@@ -124,7 +124,9 @@ def test_the_comparison_that_decides_has_just_these_strategies(case) -> None:
     words = shlex.split(command)
     assert words[:2] == ["sparksplit", "compare"] and set(words[2::2]) == {"--set"}
     compared = load(CompareConfig, None, words[3::2])
-    assert compared.strategies[0]["strategy"] == given.strategy
+    names = [entry["strategy"] for entry in compared.strategies]
+    assert names[0] == "single" and names.count("single") == (1 if given.strategy != "single" else len(settings) + 1)
+    assert given.strategy in names and compared.input_mode == given.input_mode
     if given.strategy.endswith(":own"):
         return  # its file would be read
     runs = plan(compared.model_copy(update={"seeds": 1}))
@@ -133,7 +135,35 @@ def test_the_comparison_that_decides_has_just_these_strategies(case) -> None:
     found = [{key: getattr(run.config, key) for key in keys} for run in runs]
     for each in wanted:
         assert {key: getattr(each, key) for key in keys} in found
-    assert all(run.config.node_count == given.node_count and run.config.epochs >= given.epochs for run in runs)
+    assert {run.config.node_count for run in runs} == {1, given.node_count}
+    assert all(run.config.epochs >= given.epochs for run in runs)
+    base = next(run.config for run in runs if (run.name, run.config.node_count) == ("single", 1))
+    assert (base.batch_size, base.window, base.epochs) == (given.batch_size, given.window, runs[0].config.epochs)
+
+
+@pytest.mark.parametrize(
+    ("keys", "proposal", "rows"),
+    [
+        (
+            {"nodes": 2, "strategy": "batch"},
+            {"batch_size": 256},
+            {("single", 1), ("single, batch_size = 256", 1), ("batch", 2), ("batch, batch_size = 256", 2)},
+        ),
+        ({"batch_size": 16}, {"batch_size": 64}, {("single", 1), ("single, batch_size = 64", 1)}),
+        (
+            {"nodes": 3, "strategy": "batch", "input_mode": "spark", "batch_size": 30},
+            {"strategy": "local", "sync.every": 8, "checkpoint.every": "epoch"},
+            {("single", 1), ("single, batch_size = 10", 1), ("batch", 3), ("local, H = 8", 3)},
+        ),
+    ],
+)
+def test_the_comparison_that_decides_has_the_rows_that_an_answer_needs(keys, proposal, rows) -> None:
+    """Every row is compared with `single`; a row on several nodes also with `batch` and its control on one node."""
+    command = compare_command(config(**keys), [proposal])
+    assert command is not None
+    compared = load(CompareConfig, None, shlex.split(command)[3::2])
+    assert {(run.name, run.config.node_count) for run in plan(compared)} == rows
+    assert compared.input_mode == keys.get("input_mode", "tensorflow")
 
 
 def measured_of(pipeline: Pipeline, **more: object) -> Measured:
@@ -233,9 +263,38 @@ def test_checkpoints_that_cost_much_are_written_less_often(given, wanted) -> Non
     assert (found and found.settings) == wanted
     if found:
         assert not found.in_steps
-        gain = diagnosis_record.of(own, measured, **MADE).recommended.gain
-        # By arithmetic: what it costs is known without steps.
-        assert gain.low == pytest.approx(gain.mean, rel=0.01) and gain.low > 1.02
+        advised = diagnosis_record.of(own, measured, **MADE).recommended
+        # By arithmetic: what it costs is known without steps, and no interval was measured.
+        assert advised.computed and advised.helps and advised.gain.mean > 1.02
+        assert (advised.gain.low, advised.gain.high) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("keys", "own_rows", "passes", "checkpoints"),
+    [
+        ({"strategy": "batch", "epochs": 8}, 15_000, 8, 7),
+        ({"strategy": "epoch", "epochs": 8}, 60_000, 8, 1),
+        ({"strategy": "epoch-delayed", "epochs": 8}, 60_000, 8, 1),
+        ({"strategy": "epoch", "epochs": 10}, 60_000, 12, 2),
+        ({"strategy": "mine.py:own", "epochs": 8}, 60_000, 8, 1),
+        ({"strategy": "mine.py:own", "epochs": 8}, 15_000, 8, 7),
+        # 938 steps in each of 8 or 2 rounds; the last one ends with the checkpoint of every run.
+        ({"strategy": "batch", "epochs": 8, "every": 938}, 15_000, 8, 7),
+        ({"strategy": "batch", "epochs": 8, "every": 100}, 15_000, 8, 75),
+        ({"strategy": "epoch", "epochs": 8, "every": 100}, 60_000, 8, 18),
+        ({"strategy": "epoch", "epochs": 10, "every": 938}, 60_000, 12, 2),
+    ],
+)
+def test_checkpoints_are_counted_as_the_training_loop_writes_them(keys, own_rows, passes, checkpoints) -> None:
+    """Four nodes that split the epochs end a round after four epochs."""
+    given = dict(keys)
+    own = config(nodes=4, checkpoint={"seconds": None, "every": given.pop("every", "epoch")}, **given)
+    measured = measured_of(Pipeline(compute=100), checkpoint=0.5, facts=facts(nodes=4, own_rows=own_rows))
+    assert advice.besides(own, measured) == pytest.approx(0.5 * checkpoints / (60_000 * passes))
+    # A pass takes 6 s. Checkpoints that take at most 3 % of the run are left as they are.
+    is_dear = 0.5 * checkpoints > 0.03 * 6 * passes
+    found = advice.recommended(own, measured)
+    assert (found and found.settings) == ({"checkpoint.every": None, "checkpoint.seconds": 60} if is_dear else None)
 
 
 def test_slow_synchronising_is_done_less_often() -> None:

@@ -221,6 +221,15 @@ def test_what_could_not_be_tried_is_said_with_the_first_cause() -> None:
     assert cells(page, "settings")[0][4] == "could not be tried"
 
 
+def test_a_computed_gain_is_marked_and_has_no_interval() -> None:
+    settings: dict[str, Json] = {"checkpoint.seconds": 60}
+    advice = Advice(settings=settings, why="", gain=Gain(1.09, None, None), helps=True, computed=True)
+    words = visible(page := render(diagnosis(recommended=advice)))
+    assert "checkpoint.seconds: 60 : 1.09 times as fast, computed from the time of one checkpoint" in words
+    assert cells(page, "settings")[0][2:5] == ["1.09", "–", "yes, computed from the time of one checkpoint"]
+    assert "A computed gain has no line." in words and "too few rounds" not in words
+
+
 def test_nothing_of_the_users_is_markup() -> None:
     settings: dict[str, Json] = {HOSTILE: HOSTILE}
     advice = Advice(settings=settings, why=HOSTILE, gain=Gain(1.2, 1.1, 1.3), helps=True)

@@ -102,7 +102,7 @@ def test_an_environment_runs_where_it_is_unpacked(tmp_path):
     venv.create(prefix, with_pip=False, symlinks=True)
     packages = next(prefix.glob("lib/python3.*/site-packages"))
     (packages / "mine.py").write_text("print('mine', __file__)")
-    (packages / "_editable_impl_x.pth").write_text("/nowhere")
+    (packages / "_editable_impl_sparksplit.pth").write_text("/nowhere")
     (prefix / "loop").symlink_to(prefix)
     seen = []
     archives.pack_environment(prefix, archive, lambda done, total: seen.append((done, total)))
@@ -123,6 +123,32 @@ def test_an_environment_runs_where_it_is_unpacked(tmp_path):
     assert archives.environment_digest(prefix) == digest
     (packages / "mine.py").write_text("other")
     assert archives.environment_digest(prefix) != digest
+
+
+def test_a_package_that_is_only_a_link_is_named_unless_it_is_sparksplit_itself(tmp_path: Path) -> None:
+    """sparksplit travels with --py-files. Nobody ships the others, whatever their links are called."""
+    prefix, archive = tmp_path / "env", tmp_path / "environment.tar.gz"
+    venv.create(prefix, with_pip=False, symlinks=True)
+    (packages,) = prefix.glob("lib/python3.*/site-packages")
+
+    def installed(name: str, origin: str) -> None:
+        (packages / f"{name}-1.0.dist-info").mkdir()
+        (packages / f"{name}-1.0.dist-info" / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\n")
+        (packages / f"{name}-1.0.dist-info" / "direct_url.json").write_text(origin)
+
+    installed("sparksplit", '{"url": "file:///src/sparksplit", "dir_info": {"editable": true}}')
+    installed("copied", '{"url": "file:///src/copied", "dir_info": {}}')
+    archives.pack_environment(prefix, archive, lambda done, total: None)
+    archive.unlink()
+    installed("mine", '{"url": "file:///src/my%20code", "dir_info": {"editable": true}}')
+    (packages / "mine.pth").write_text("/src/my code")
+    with pytest.raises(UsageError) as caught:
+        archives.pack_environment(prefix, archive, lambda done, total: None)
+    assert str(caught.value) == (
+        "environment: other hosts lack the modules of mine (/src/my code): installed with --editable, and so only"
+        f" linked into {prefix}. Install without --editable: pip install '/src/my code'"
+    )
+    assert not archive.exists()
 
 
 def test_what_is_no_environment_is_refused_and_leaves_nothing(tmp_path):

@@ -17,10 +17,13 @@ from sparksplit.base.errors import RunError
 from sparksplit.base.progress import LINE_SECONDS
 from sparksplit.spark import executors, manager, workers
 from sparksplit.spark.manager import Manager
+from sparksplit.spark.settings.requirements import NoExecutors, Problem
 from sparksplit.spark.waiting import Patience
 from sparksplit.spark.workers import said_by_an_executor
 
 APPLICATION = "app-20261125190000-0001"
+ANY = Problem("executors", "this command needs one")
+TWO_NODES = Problem("nodes", "2 nodes need 2 executors")
 
 
 class Spark:
@@ -61,7 +64,7 @@ class Spark:
 
 def test_executors_are_waited_for_with_a_line_now_and_then(monkeypatch, capsys):
     spark = Spark(monkeypatch, *[0] * 50, 2)
-    assert executors.await_executors(spark, 2, "nodes: 2 nodes need 2 executors", Patience()) == 0.5
+    assert executors.await_executors(spark, 2, TWO_NODES, Patience()) == 0.5
     assert spark.clock == 25
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2] for line in lines] == [
@@ -76,17 +79,19 @@ def test_executors_that_never_come_end_the_wait(monkeypatch):
         r"has 4 cores"
     )
     with pytest.raises(RunError, match=expected):
-        executors.await_executors(spark, 1, "executors: this command needs one", Patience(queue=20))
+        executors.await_executors(spark, 1, ANY, Patience(queue=20))
     assert spark.clock == 20.5
 
 
 def test_executors_that_are_granted_and_do_not_start_end_the_wait_by_the_other_limit(monkeypatch, capsys):
     spark = Spark(monkeypatch, 1)
     spark.manager.granted = 2
-    what = "nodes: 2 nodes need 2 executors"
-    expected = rf"^{what}: the cluster has granted them, but only 1 of 2 have started within 15 s \(start_timeout\)"
-    with pytest.raises(RunError, match=expected):
-        executors.await_executors(spark, 2, what, Patience(queue=5, start=15))
+    expected = (
+        rf"^{TWO_NODES}: the cluster has granted them, but only 1 of 2 have started within 15 s \(start_timeout\)"
+    )
+    with pytest.raises(NoExecutors, match=expected) as caught:
+        executors.await_executors(spark, 2, TWO_NODES, Patience(queue=5, start=15))
+    assert caught.value.problem.key == "nodes" and str(caught.value.problem) == str(caught.value)
     assert "waiting for granted executors to start: 1 of 2, 10 of 15 s (start_timeout)" in capsys.readouterr().err
 
 
@@ -112,7 +117,7 @@ def test_a_command_without_nodes_waits_for_one_executor_and_asks_for_it_where_th
 def test_an_application_that_was_never_taken_is_told_from_executors_that_ended(monkeypatch, tmp_path: Path):
     def why(spark: Spark) -> str:
         with pytest.raises(RunError) as caught:
-            executors.await_executors(spark, 2, "nodes: 2 nodes need 2 executors", Patience())
+            executors.await_executors(spark, 2, TWO_NODES, Patience())
         return str(caught.value)
 
     refused = why(Spark(monkeypatch, 0, 0, application="spark-application-1764097200000", stops=True))
@@ -241,6 +246,6 @@ def test_a_workers_page_has_what_an_executor_said_that_spark_never_had(monkeypat
                 r"start: No"
             )
             with pytest.raises(RunError, match=why):
-                executors.await_executors(spark, 1, "executors: this command needs one", Patience(queue=20))
+                executors.await_executors(spark, 1, ANY, Patience(queue=20))
         finally:
             server.shutdown()

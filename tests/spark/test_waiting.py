@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from sparksplit.spark.settings.requirements import Problem
 from sparksplit.spark.waiting import Patience, Seen, Wait, too_few
 
 PATIENCE = Patience(queue=60, start=30)
-WHAT = "nodes: 3 nodes need 4 executors (1 to feed them)"
+WHAT = Problem("nodes", "3 nodes need 4 executors (1 to feed them)")
 
 
 def wait(*looks: tuple[float, int, int | None], patience: Patience = PATIENCE) -> tuple[Wait, Seen]:
@@ -24,7 +25,7 @@ def wait(*looks: tuple[float, int, int | None], patience: Patience = PATIENCE) -
 def said(*looks: tuple[float, int, int | None], lost: Sequence[str] = ()) -> str:
     found, seen = wait(*looks)
     assert found.over
-    return found.failure(WHAT, seen, lost, "is the queue full?", "look at LOG")
+    return str(found.failure(WHAT, seen, lost, "is the queue full?", "look at LOG"))
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,6 @@ def test_an_executor_that_was_lost_is_named_before_the_numbers():
         "(queue_timeout); "
         "3 nodes need 4 executors (1 to feed them), and Spark has 3. Restart the host, or add another"
     )
-    assert too_few("nodes: 2 nodes need 2 executors", 1, "120 s", [], "why?") == (
-        "nodes: 2 nodes need 2 executors, and Spark has 1 after 120 s; why?"
+    assert too_few(Problem("nodes", "2 nodes need 2 executors"), 1, "120 s", [], "why?") == Problem(
+        "nodes", "2 nodes need 2 executors, and Spark has 1 after 120 s; why?"
     )

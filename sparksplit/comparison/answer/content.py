@@ -106,7 +106,7 @@ class Answer(Record):
 
     decision: Decision
     """use: the choice, on several nodes. stay: on one node. undecided: the choice is the fastest so far by the means.
-    nothing to compare: the table lacks `single`, or several nodes."""
+    nothing to compare: the table lacks `single`, or has no other row on real nodes."""
     goal: str
     """The seconds that count: "to the target" or "in all"."""
     target: float | None

@@ -40,7 +40,7 @@ def answer(results: Results) -> Answer:
     """Return the `answer` of results.json, made from all other fields."""
     rows = [row for row in results.table if not row.virtual]
     single = single_of(results.table)
-    if single is None or not any(row.nodes > 1 for row in rows):
+    if single is None or len(rows) < 2:
         return _made(results, "nothing to compare", notes=[_missing(results, rows, single)])
     evidence = Evidence(results, goal_of(results.table), single)
     decision, choice, doubtful = _decided(evidence, rows)
@@ -84,13 +84,20 @@ def _decided(evidence: Evidence, rows: Sequence[Row]) -> tuple[Decision, Row | N
         first = evidence.seconds(several[0]) or 0.0
         return "use", several[0], [row for row in unsettled if (evidence.seconds(row) or 0.0) < first]
     is_comparable = single.runs > 0 and not single.diverged and evidence.seconds(single) is not None
-    left = [row for row in rows if row.nodes > 1 and not evidence.is_ruled_out(row)]
+    is_alone = not winners and all(row.nodes == 1 for row in rows)
+    asked = [row for row in rows if row is not single and (row.nodes > 1 or is_alone)]
+    left = [row for row in asked if not evidence.is_ruled_out(row) and not _always_diverged(row)]
     if not is_comparable or left:
         choice = next(iter(_as_good_by_mean(evidence, rows)), None)
-        promising = _most_promising(evidence, [row for row in unsettled if row.nodes > 1]) or left[:1]
+        promising = _most_promising(evidence, [row for row in unsettled if row in left]) or left[:1]
         return "undecided", choice, promising if is_comparable else []
     choice = winners[0] if winners else single
     return "stay", choice, [row for row in unsettled if _is_quicker(evidence, row, choice)]
+
+
+def _always_diverged(row: Row) -> bool:
+    """Whether more than one run of the row was made, and all diverged."""
+    return row.runs == 0 and row.diverged > 1
 
 
 def _quickest(evidence: Evidence, rows: Sequence[Row]) -> list[Row]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from sparksplit.base.yaml_edits import set_word
 from sparksplit.comparison.answer.content import Answer, Note, Option, Question
 from sparksplit.comparison.content_table import TO_TARGET, Pair
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
@@ -48,7 +48,7 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in the report") ->
     option = f"--set {within}"
     lines = [headline(answer), *_figures(answer), *_how_sure(answer)]
     if answer.next is not None:
-        keys = " ".join(f"{option}{key}={_written(value)}" for key, value in answer.next.settings.items())
+        keys = " ".join(f"--set {set_word(within + key, value)}" for key, value in answer.next.settings.items())
         most = "at most" if "max_seeds" in answer.next.settings else "about"
         long = "" if answer.next.seconds is None else f" It takes {most} {duration(answer.next.seconds)}."
         why = next(_WHY[key].format(value=value) for key, value in answer.next.settings.items())
@@ -75,6 +75,8 @@ def headline(answer: Answer) -> str:
         return f"Use {called(choice)}: {_gain(answer, '1 node')}."
     if answer.decision == "stay" and choice is not None:
         if answer.gain is None:
+            if all(row.nodes == 1 for row in answer.runners_up):
+                return "Stay on 1 node as configured: no other row is decided to be faster without learning worse."
             return "Stay on 1 node: no strategy on several nodes is faster without learning worse."
         return f"Stay on {called(choice)}: {_gain(answer, 'configured')}."
     return _undecided(answer)
@@ -165,7 +167,7 @@ def _figures(answer: Answer) -> Iterator[str]:
                 for row in rest
             )
     if answer.decision != "undecided":
-        yield f"Train with: {' '.join(f'--set {key}={_written(value)}' for key, value in choice.settings.items())}"
+        yield f"Train with: {' '.join(f'--set {set_word(key, value)}' for key, value in choice.settings.items())}"
 
 
 def _cost(option: Option) -> str:
@@ -195,10 +197,3 @@ def _missing(note: Note) -> str:
     if note.name == "single":
         return "add `single` to `strategies`." if note.key == "strategies" else "add 1 to `nodes`."
     return "add a strategy for several nodes to `strategies`." if note.key == "strategies" else "add 2 to `nodes`."
-
-
-def _written(value: object) -> str:
-    """Write a value as `--set` takes it."""
-    if isinstance(value, Mapping | list):
-        return f"'{json.dumps(value)}'"
-    return value if isinstance(value, str) else json.dumps(value)

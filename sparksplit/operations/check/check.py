@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
-from sparksplit.base.errors import ConfigError, RunError
+from sparksplit.base.errors import ConfigError
 from sparksplit.cluster import requirements
 from sparksplit.operations.check import judge, probe
 from sparksplit.operations.check.facts import Facts
@@ -22,7 +22,14 @@ from sparksplit.spark import executors
 from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_PYTHON, spark_reason
 from sparksplit.spark.session import known_settings, spark_session
-from sparksplit.spark.settings.requirements import Problem, most_executors, start_problems, value_problems
+from sparksplit.spark.settings.requirements import (
+    NoExecutors,
+    Problem,
+    SettingError,
+    most_executors,
+    start_problems,
+    value_problems,
+)
 from sparksplit.spark.waiting import Patience
 
 if TYPE_CHECKING:
@@ -95,10 +102,9 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
         wanted, spare = most_executors(report.settings) or 1, 0
     try:
         requirements.await_executors(sc, wanted, Patience(config.queue_timeout, config.start_timeout), spare)
-    except (ConfigError, RunError) as error:
-        key, _, text = str(error).partition(": ")
-        if all(problem.key != key for problem in report.problems):
-            report.problems.append(Problem(key, text))
+    except (NoExecutors, SettingError) as error:
+        if all(problem.key != error.problem.key for problem in report.problems):
+            report.problems.append(error.problem)
     if planned.nodes is None and most_executors(report.settings) is None:
         _settle(sc, config.queue_timeout)
     slots = executors.slots_of(sc)
@@ -112,7 +118,9 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
             ask = probe.Probe(open_port, folder if tried.wrong is None else None, file)
             report.executors, problem = _executors(spark, slots, ask)
             report.problems += [problem] if problem else []
-    report.problems += judge.fact_findings(report.settings, report.driver, report.executors, planned.spooled)
+    report.problems += judge.fact_findings(
+        report.settings, report.driver, report.executors, planned.nodes, planned.spooled
+    )
 
 
 def _settle(sc: SparkContext, timeout: float) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparksplit.operations.check.facts import Facts
@@ -32,18 +32,23 @@ def setting_findings(settings: Mapping[str, str], nodes: int, spare: int = 0) ->
 
 
 def fact_findings(
-    settings: Mapping[str, str], driver: Facts, executors: Sequence[Facts], spooled: Sequence[int] = ()
+    settings: Mapping[str, str],
+    driver: Facts,
+    executors: Sequence[Facts],
+    nodes: int | None = None,
+    spooled: Sequence[int] = (),
 ) -> list[Problem]:
     """Return the findings from the facts of the driver and the executors.
 
-    spooled: bytes that each node will spool, by rank.
+    nodes: number of nodes that are planned; None if each executor may be a node. spooled: bytes that each node will
+    spool, by rank.
     """
     everyone = [driver, *executors]
     return [
         *_versions(driver, executors),
         *(Problem("path", f"{facts.who} on {facts.host}: {facts.folder}") for facts in everyone if facts.folder),
         *_owners(driver, executors),
-        *_memory(settings, executors),
+        *_memory(settings, executors, nodes),
         *_disks(settings, executors, spooled),
         *_gpus(settings, executors),
         *_ports(everyone),
@@ -83,18 +88,21 @@ def _minor(python: str) -> list[str]:
     return python.split(".")[:2]
 
 
-def _memory(settings: Mapping[str, str], executors: Sequence[Facts]) -> Iterator[Problem]:
+def _memory(settings: Mapping[str, str], executors: Sequence[Facts], nodes: int | None) -> Iterator[Problem]:
     """Yield the hosts with too little free memory for their nodes.
+
+    It is unknown which nodes a host will get. Each executor of a host counts as a node, up to the number of nodes.
 
     On YARN, yield nothing: settings limit the containers.
     """
     if settings.get("spark.master") == "yarn":
         return
     for host, on_host in _by_host(executors).items():
-        available, needed = min(facts.available_mebibytes for facts in on_host), len(on_host) * TENSORFLOW_MEBIBYTES
-        if available < needed:
-            text = f"{host} has {available} MiB left, and its {len(on_host)} nodes take about {needed}: use fewer there"
-            yield Problem("memory", text)
+        available = min(facts.available_mebibytes for facts in on_host)
+        most = len(on_host) if nodes is None else min(len(on_host), nodes)
+        if available < (needed := most * TENSORFLOW_MEBIBYTES):
+            its = "node takes" if most == 1 else f"{most} nodes take"
+            yield Problem("memory", f"{host} has {available} MiB left, and its {its} about {needed}: use fewer there")
 
 
 def _disks(settings: Mapping[str, str], executors: Sequence[Facts], spooled: Sequence[int]) -> Iterator[Problem]:
@@ -163,10 +171,13 @@ def _clocks(executors: Sequence[Facts]) -> Iterator[Problem]:
 
 
 def _by_host(executors: Sequence[Facts]) -> dict[str, list[Facts]]:
-    hosts: dict[str, list[Facts]] = defaultdict(list)
+    """Return the executors of each host, by its name. Addresses tell hosts with equal names apart, such as cloned
+    machines."""
+    hosts: dict[tuple[str, str], list[Facts]] = defaultdict(list)
     for facts in executors:
-        hosts[facts.host].append(facts)
-    return hosts
+        hosts[facts.host, facts.address].append(facts)
+    times = Counter(host for host, _ in hosts)
+    return {host if times[host] == 1 else f"{host} ({address})": on_host for (host, address), on_host in hosts.items()}
 
 
 def _names(hosts: Sequence[str]) -> str:

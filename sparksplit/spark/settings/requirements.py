@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, RunError
 from sparksplit.spark.settings.masters import addresses_of
 
 YARN_EXECUTORS = 2
@@ -51,9 +51,28 @@ class Problem:
     key: str
     text: str
 
-    def error(self) -> ConfigError:
+    def __str__(self) -> str:
+        return f"{self.key}: {self.text}"
+
+    def error(self) -> SettingError:
         """Return the exception for this problem."""
-        return ConfigError(f"{self.key}: {self.text}")
+        return SettingError(self)
+
+
+class SettingError(ConfigError):
+    """A setting breaks the run. problem: its key, what is wrong and what to set."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
+
+
+class NoExecutors(RunError):
+    """Spark has too few executors. problem: the key that asks for them, or that keeps them away, and the reason."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 def value_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
@@ -72,8 +91,8 @@ def value_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
         try:
             if mebibytes(settings[key], key) < least:
                 yield Problem(key, f"must be at least {least}m, which Spark itself needs (is {settings[key]})")
-        except ConfigError as error:
-            yield Problem(key, str(error).partition(": ")[2])
+        except SettingError as error:
+            yield error.problem
     master = settings.get("spark.master", "")
     if master.startswith("spark://") and not addresses_of(master):
         yield Problem("spark.master", f"must be spark://HOST:PORT (is {master}); a master's default port is 7077")
@@ -295,7 +314,7 @@ def mebibytes(size: str, key: str) -> int:
     """Turn Spark's size with a unit ("1g", "512m"; MiB without a unit) into MiB. Raise ConfigError that names `key`."""
     match = re.fullmatch(r"(\d+)\s*([kmgt]?)b?", size.strip().lower())
     if match is None:
-        raise ConfigError(f'{key}: must be a size such as 1024m or 2g (is "{size}")')
+        raise Problem(key, f'must be a size such as 1024m or 2g (is "{size}")').error()
     kibibytes = int(match[1]) * {"k": 1, "m": 1024, "": 1024, "g": 1024**2, "t": 1024**3}[match[2]]
     return max(1, kibibytes // 1024)
 
@@ -307,7 +326,7 @@ def need(nodes: int, spare: int) -> str:
 
 
 def raise_first(problems: Iterator[Problem]) -> None:
-    """Raise ConfigError for the first of `problems`, if there is one."""
+    """Raise SettingError for the first of `problems`, if there is one."""
     for problem in problems:
         raise problem.error()
 

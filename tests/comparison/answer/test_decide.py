@@ -224,9 +224,35 @@ def test_one_number_of_nodes_is_no_comparison():
     assert missing([SINGLE], (1,)) == ("nodes", None)
     # Two numbers were given, and are not what is missing.
     assert missing([SINGLE], (1, 2)) == ("strategies", None)
-    assert missing([SINGLE, small], (1,)) == ("nodes", None)
     assert missing([small, row("batch", 2, 6.0, 0.97)], (1, 2)) == ("strategies", "single")
     assert missing([row("batch", 2, 6.0, 0.97), row("batch", 4, 6.0, 0.97)], (2, 4)) == ("nodes", "single")
+
+
+@pytest.mark.parametrize(
+    ("learnt", "sure", "decision", "choice", "asked"),
+    [
+        ("no difference", None, "stay", LARGE, []),
+        ("worse", None, "stay", "single", []),
+        ("no difference", "slower", "stay", "single", []),
+        ("no difference", "undecided", "undecided", LARGE, ["speed"]),
+        ("undecided", None, "undecided", LARGE, ["quality"]),
+    ],
+)
+def test_rows_on_one_node_alone_are_a_comparison_too(learnt, sure, decision, choice, asked):
+    """As `diagnose` proposes it for one node: the configuration, and the same with a larger mini-batch."""
+    found = answered(
+        [SINGLE, row(LARGE, 1, 5.0, 0.97)], [replace(pair(LARGE, "single", learnt), nodes=1)], nodes=(1,), sure=sure
+    )
+    assert (found.decision, chosen(found)) == (decision, (choice, 1))
+    assert [one.about for one in found.open] == asked
+    if choice == "single":
+        said = "Stay on 1 node as configured: no other row is decided to be faster without learning worse."
+        assert words(found)[0] == said
+
+
+def test_one_seed_on_one_node_alone_decides_nothing():
+    found = answered([SINGLE, row(LARGE, 1, 5.0, 0.97)], [], seeds=1, nodes=(1,), sure="undecided")
+    assert (found.decision, found.next.settings) == ("undecided", {"seeds": 5})
 
 
 def test_the_slow_network_is_compared_with_batch_on_as_many_nodes():

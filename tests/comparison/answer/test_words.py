@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import pytest
 
+from sparksplit.base.config import load
 from sparksplit.comparison.answer.content import Answer, Gain, Next, Note, Option, Question
 from sparksplit.comparison.answer.words import named, words
 from sparksplit.comparison.content_table import TO_TARGET
+from sparksplit.training.train_config import TrainConfig
 from tests.comparison.answer.test_decide import pair, row, speed
 
 COMMON = {"goal": TO_TARGET, "target": 0.9697, "metric": "accuracy", "split": "test", "seeds": 5}
@@ -32,6 +35,19 @@ def test_decided():
         "Train with: --set strategy=batch --set nodes=2",
         "How sure: 5 seeds; of 100 such answers at most 5 are wrong.",
     ]
+
+
+def test_what_to_train_with_can_be_pasted_into_a_shell():
+    settings = {"strategy": "batch", "nodes": 2, "optimizer.name": "my>Opt", "init": "my runs/first; x", "loss": "0.10"}
+    choice = replace(BATCH, settings={**settings, "class_weights": {"a b": 2.0}})
+    found = Answer(decision="use", choice=choice, gain=FASTER, runners_up=[SINGLE], **COMMON)
+    (line,) = (line for line in words(found) if line.startswith("Train with: "))
+    assert line.startswith("Train with: --set strategy=batch --set nodes=2 --set 'optimizer.name=")
+    given = shlex.split(line.removeprefix("Train with: "))
+    assert set(given[::2]) == {"--set"}
+    config = load(TrainConfig, None, ["data=d", "output=o", *given[1::2]])
+    assert (config.strategy, config.nodes, config.optimizer.name) == ("batch", 2, "my>Opt")
+    assert (config.init, config.loss, config.class_weights) == ("my runs/first; x", "0.10", {"a b": 2.0})
 
 
 def test_one_seed():

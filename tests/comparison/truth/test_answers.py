@@ -40,7 +40,7 @@ def check(recipe):
     SEEN.update(f"open: {one.obstacle or ('rows' if one.rows else 'seeds')}" for one in said.open)
     lines = words(said)
     assert 1 <= len(lines) <= 6 and all(lines)
-    if SINGLE not in truth.groups or all(nodes == 1 for _, nodes in truth.groups):
+    if SINGLE not in truth.groups or len(truth.groups) < 2:
         assert said.decision == "nothing to compare" and said.choice is None
         return
     check_decision(truth, said)
@@ -52,10 +52,15 @@ def check_decision(truth, said):
     goal, choice = truth.goal(), None if said.choice is None else (said.choice.name, said.choice.nodes)
     assert said.goal == goal
     winners = [group for group in truth.ready() if all(truth.is_ahead(group, own) for own in truth.controls(group))]
-    alone = truth.seconds(SINGLE, goal)
-    steady = [group for group in truth.groups if not truth.diverged(group)]
+    alone, steady = truth.seconds(SINGLE, goal), [group for group in truth.groups if not truth.diverged(group)]
+    faster = [group for group in truth.ready(several=False) if not truth.diverged(group)]
+    on_one = not faster and all(nodes == 1 for _, nodes in truth.groups)
     # However it was timed, and whether or not all of its runs finished: nobody has decided against it.
-    unsettled = [group for group in truth.groups if group[1] > 1 and not truth.is_ruled_out(group)]
+    unsettled = [
+        group for group, runs in truth.groups.items()
+        if group != SINGLE and (group[1] > 1 or on_one) and not truth.is_ruled_out(group)
+        and not 1 < truth.diverged(group) == len(runs)
+    ]  # fmt: skip
     if winners:
         assert said.decision == "use" and choice == min(winners, key=lambda group: truth.seconds(group, goal))
     elif truth.diverged(SINGLE) or alone is None or unsettled:
@@ -63,7 +68,6 @@ def check_decision(truth, said):
         assert said.choice is None or said.choice.seconds == min(truth.seconds(one, goal) for one in as_good(truth))
     else:
         assert said.decision == "stay"
-        faster = [group for group in truth.ready(several=False) if not truth.diverged(group)]
         assert choice == min(faster, key=lambda group: truth.seconds(group, goal), default=SINGLE)
     if choice not in (None, SINGLE):
         assert said.gain.quality == truth.verdict.get((*choice, "single"))

@@ -246,3 +246,35 @@ def test_memory_of_a_host_counts_only_where_no_container_limits_it():
     assert fact_findings(GOOD, DRIVER, two) == []
     (found,) = fact_findings({"spark.master": "spark://host:7077"}, DRIVER, two)
     assert found.key == "memory" and "host-a has 1500 MiB left, and its 2 nodes take about 2048" in found.text
+
+
+def test_memory_is_for_the_nodes_that_are_planned():
+    """A standalone cluster gives all its executors. The rest of them feed the nodes, or do nothing."""
+    settings = {"spark.master": "spark://host:7077"}
+    many = [replace(FIRST, who=f"executor {number}", available_mebibytes=20_000) for number in range(32)]
+    assert fact_findings(settings, DRIVER, many, nodes=2) == []
+    (found,) = fact_findings(settings, DRIVER, many)
+    assert found.text == "host-a has 20000 MiB left, and its 32 nodes take about 32768: use fewer there"
+    assert fact_findings(settings, DRIVER, many, nodes=20)[0].text.endswith(
+        "its 20 nodes take about 20480: use fewer there"
+    )
+    few = [replace(one, available_mebibytes=900) for one in many[:3]]
+    (found,) = fact_findings(settings, DRIVER, few, nodes=1)
+    assert found.text == "host-a has 900 MiB left, and its node takes about 1024: use fewer there"
+
+
+def test_hosts_of_one_name_are_told_apart_by_their_addresses():
+    """Cloned machines may have one hostname."""
+    clones = [replace(one, host="clone", available_mebibytes=1500, gpus=["0"]) for one in (FIRST, SECOND)]
+    settings = {"spark.master": "spark://host:7077", "spark.task.resource.gpu.amount": "1"}
+    assert fact_findings(settings, DRIVER, clones) == []
+    found = fact_findings(settings, DRIVER, [replace(one, gpus=[]) for one in clones])
+    assert [problem.text for problem in found] == [
+        f"is set, but an executor on clone ({address}) was given no GPU" for address in ("10.0.0.2", "10.0.0.3")
+    ]
+    # Two on one host share it, whatever other hosts are called.
+    both = [*clones, replace(clones[0], who="executor 2")]
+    assert [problem.key for problem in fact_findings(settings, DRIVER, both)] == [
+        "memory",
+        "spark.executor.resource.gpu.discoveryScript",
+    ]
