@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import os
 import shutil
 import signal
 import tempfile
+import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import psutil
@@ -34,6 +38,22 @@ _LEAVE_SECONDS = 10.0
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "8")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 use_shared_classes()
+
+
+def _one_at_a_time(function: Callable[..., ast.AST]) -> Callable[..., ast.AST]:
+    """Tests play several nodes as threads, and NumPy parses each header of a file. Python 3.11.7 sometimes raises
+    SystemError ("AST constructor recursion depth mismatch") if two threads parse at the same time."""
+    lock = threading.RLock()
+
+    @functools.wraps(function)
+    def locked(*arguments: Any, **named: Any) -> ast.AST:
+        with lock:
+            return function(*arguments, **named)
+
+    return locked
+
+
+ast.parse = _one_at_a_time(ast.parse)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -33,6 +33,7 @@ PLACE = {
     "hosts": ["a processor at 2.1 GHz, 2 cores"],
     "threads": 1,
     "input_mode": "tensorflow",
+    "versions": ["sparksplit 0.2.0", "tensorflow 2.21.0"],
 }
 
 
