@@ -125,7 +125,9 @@ class Assembler:
             source.take(index, rows, start)
             start += len(index)
         tensors, label = rows.tensors, rows.label
-        if self._transform is not None:
+        # A node may have no rows of a mini-batch, and many functions fail for no rows, such as reshape(len(x), -1).
+        # Arrays without rows already have the shapes and dtypes that a transform must keep.
+        if self._transform is not None and len(rows.row_ids):
             seeds = mix64(rows.row_ids ^ order.key(self._seed, epoch))
             named = dict(zip(self._names, tensors, strict=True))
             tensors, label = transformed(self._transform, named, label, seeds, self.specs, self.label)

@@ -14,7 +14,8 @@ from sparksplit.dataset.description import LabelSpec, TensorSpec
 
 Array = npt.NDArray[Any]
 Transform = Callable[[dict[str, Array], Array | None, npt.NDArray[np.uint64]], tuple[dict[str, Array], Array | None]]
-"""Takes tensors by name [n, ...], label [n, ...] and a seed per row, uint64 [n]. Returns the tensors and the label."""
+"""Takes tensors by name [n, ...], label [n, ...] and a seed per row, uint64 [n], for at least one row. Returns the
+tensors and the label."""
 
 
 def transformed(

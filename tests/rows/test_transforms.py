@@ -14,15 +14,15 @@ X, WEIGHT = TensorSpec(name="x", dtype="float32", shape=[2]), TensorSpec(name="w
 LABEL = LabelSpec(dtype="int64", classes=["a", "b"])
 
 
-def chunk(transform, label=LABEL):
-    """A mini-batch of five rows."""
+def chunk(transform, label=LABEL, count=5):
+    """A mini-batch of `count` of five rows."""
     rows = Rows(
         np.arange(5, dtype=np.uint64),
         [np.zeros((5, 2), np.float32), np.ones(5, np.float32)],
         None if label is None else np.zeros(5, np.int64),
     )
     assembler = Assembler([X, WEIGHT], label, 0, transform)
-    return assembler.chunk(0, 0, [(rows, np.arange(5))], np.array([0, 5]), np.array([5]))
+    return assembler.chunk(0, 0, [(rows, np.arange(count))], np.array([0, count]), np.array([5]))
 
 
 def of_rows(change):
@@ -84,6 +84,18 @@ def test_changed_values_are_taken_and_rows_may_be_changed_in_place():
     assert [tensor.tolist() for tensor in found.tensors] == [[[1, 1]] * 5, [2] * 5]
     assert found.label.tolist() == [1] * 5 and found.seen.rows == 5
     assert chunk(lambda tensors, label, seeds: (tensors, None), label=None).label is None
+
+
+def test_it_is_not_called_without_rows():
+    """A node may have no rows of a mini-batch. The arrays still have the shapes and dtypes that the step takes."""
+
+    def flat(tensors, label, seeds):
+        return {**tensors, "x": tensors["x"].reshape(len(seeds), -1)}, label
+
+    assert chunk(flat).tensors[0].shape == (5, 2)
+    found = chunk(flat, count=0)
+    assert [(tensor.shape, tensor.dtype) for tensor in found.tensors] == [((0, 2), np.float32), ((0,), np.float32)]
+    assert (found.label.shape, found.label.dtype, found.seen.rows) == ((0,), np.int64, 0)
 
 
 def test_its_name_is_that_of_the_users_function():
