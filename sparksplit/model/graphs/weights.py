@@ -40,13 +40,18 @@ class Weights:
     def training(self, columns: Sequence[Any]) -> Any:
         """Return the weights of training rows, [rows] in Keras's float type. None: each row has weight 1.
 
+        A label that is not one of the classes has weight 0.
+
         columns: stored columns, first the tensors, then the label.
         """
         of_row = self.evaluation(columns)
         if self._by_class is None:
             return of_row
         classes = tf.constant(self._by_class, tf.as_dtype(keras.config.floatx()))
-        of_class = tf.gather(classes, tf.cast(columns[self._label], tf.int64))
+        labels = tf.cast(columns[self._label], tf.int64)
+        # A loss may ignore a label that is no class (`ignore_class: -1`). tf.gather fails for it, or gives 0 on a GPU.
+        inside = tf.clip_by_value(labels, 0, len(self._by_class) - 1)
+        of_class = tf.where(labels == inside, tf.gather(classes, inside), 0.0)
         return of_class if of_row is None else of_class * of_row
 
     def evaluation(self, columns: Sequence[Any]) -> Any:

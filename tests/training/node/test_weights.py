@@ -176,6 +176,13 @@ def test_a_node_that_trains_by_itself_divides_by_its_own_weights():
         check([found], share)
 
 
+def test_labels_that_are_no_class_weigh_nothing():
+    """A loss may ignore such a label: `ignore_class: -1`."""
+    x, weight, _ = rows(4, 1)
+    found = Weights(DESCRIPTION, BY_CLASS).training([x, weight, np.array([-1, 1, 2, 255])])
+    np.testing.assert_array_equal(found.numpy(), weight * np.array([0, 3, 0.25, 0], np.float32))
+
+
 def test_a_mini_batch_that_weighs_nothing_changes_nothing():
     x, weight, label = rows(8, 1)
     model = keras.Sequential([keras.layers.Input((FEATURES,)), keras.layers.Dense(1, kernel_initializer="ones")])
