@@ -30,6 +30,11 @@ REFUSED = {
     "OptimizerMap": "it contains several optimizers, and `optimizer` describes one",
 }
 """Optimizers of Keras that a configuration cannot describe, with the reasons."""
+REFUSED_ARGUMENTS = {
+    "gradient_accumulation_steps": "the last mini-batches of a run could change no weight. Multiply batch_size by {0}, "
+    "and set accumulate: {0}",
+}
+"""Arguments of Keras's optimizers that a configuration cannot give, with the reasons. {0}: the given value."""
 OWN = frozenset(("auc", "precision", "recall", "f1", "rmse", "r2"))
 """Our own metrics (model.metrics)."""
 _BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
@@ -74,7 +79,6 @@ _NUMBERS = {
     ("Ftrl", "l2_shrinkage_regularization_strength"): _NOT_NEGATIVE,
     ("Ftrl", "learning_rate_power"): _Limits(most=0),
     ("", "ema_momentum"): _Limits(least=0, most=1),
-    ("", "gradient_accumulation_steps"): _Limits(least=2),
 }
 """Limits by class ('' for any optimizer) and argument.
 
@@ -106,10 +110,14 @@ def check(config: ModelKeys, sources: Mapping[str, str]) -> None:
 
 
 def _check_effects(config: ModelKeys, given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for an optimizer in REFUSED, and for an argument that Keras would accept and ignore."""
+    """Raise ConfigError for an optimizer in REFUSED and an argument in REFUSED_ARGUMENTS, and for an argument that
+    Keras would accept and ignore."""
     for name, why in REFUSED.items():
         if config.optimizer.name.lower().replace("_", "") == name.lower():
             raise config.error("optimizer.name", f"cannot be {name}: {why}")
+    for argument, why in REFUSED_ARGUMENTS.items():
+        if (value := given.get(argument)) is not None:
+            raise config.error(f"optimizer.{argument}", f"is not supported (is {value}): {why.format(value)}")
     for argument in ("ema_momentum", "ema_overwrite_frequency"):
         if given.get(argument) is not None and not given.get("use_ema"):
             raise config.error(f"optimizer.{argument}", "needs use_ema: true")

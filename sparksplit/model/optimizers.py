@@ -30,11 +30,8 @@ def built(optimizer: Any, trainable: Sequence[Any]) -> None:
 
 
 def calls(optimizer: Any) -> int:
-    """Return the number of mini-batches that the optimizer got.
-
-    Each is an update (its `iterations`), or a part of an update.
-    """
-    return int(_inner(optimizer)._iterations.numpy())
+    """Return the number of updates that the optimizer has made. Updates that overflowed are not among them."""
+    return int(_inner(optimizer).iterations.numpy())
 
 
 def _inner(optimizer: Any) -> Any:

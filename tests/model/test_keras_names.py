@@ -69,6 +69,11 @@ COSINE = {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 10
         ({"optimizer": {"name": "sgd", "decay": 0.1}}, "optimizer.decay: SGD has no such argument"),
         ({"optimizer": {"name": "sgd", "ema_momentum": 0.9}}, "optimizer.ema_momentum: needs use_ema: true"),
         (
+            {"optimizer": {"name": "adam", "gradient_accumulation_steps": 4}},
+            "optimizer.gradient_accumulation_steps: is not supported (is 4): the last mini-batches of a run could "
+            "change no weight. Multiply batch_size by 4, and set accumulate: 4",
+        ),
+        (
             {"optimizer": {"name": "multi_optimizer"}},
             "optimizer.name: cannot be MultiOptimizer: it contains several optimizers, and `optimizer` describes one",
         ),

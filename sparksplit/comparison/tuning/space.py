@@ -21,9 +21,7 @@ from sparksplit.training.train_config import TrainConfig
 RATE = "optimizer.learning_rate"
 AROUND = 10.0
 """The learning rate's range reaches from a strategy's own value, divided by this, to its own value times this."""
-_WHOLE = frozenset(
-    ("gradient_accumulation_steps", "ema_overwrite_frequency", "decay_steps", "first_decay_steps", "warmup_steps")
-)
+_WHOLE = frozenset(("ema_overwrite_frequency", "decay_steps", "first_decay_steps", "warmup_steps"))
 """The arguments of Keras's optimizers and schedules that take whole numbers."""
 _FURTHER = 64
 """Points to draw for each try. Rounded values may be equal, so more points than tries are needed."""

@@ -74,7 +74,7 @@ def test_values_are_whole_where_the_key_counts_something():
     own = found(keys=keys, optimizer={"learning_rate": 0.1, "momentum": 0, "clipnorm": 1})
     assert not own["optimizer.momentum"].whole and not own["optimizer.clipnorm"].whole
     assert found("local", keys={"sync.every": [4, 7.5]})["sync.every"].whole
-    counted = "optimizer.gradient_accumulation_steps"  # not given: was tried at 2.52
+    counted = "optimizer.ema_overwrite_frequency"  # not given: would be tried at 2.52
     assert all(isinstance(values[counted], int) for values in tried(found(keys={counted: [2, 8]}), 8))
     registered = {"name": "mine>Fancy", "learning_rate": 0.1, "depth": 2, "width": 2.0}
     own = found(keys={"optimizer.depth": [1, 4], "optimizer.width": [1, 4]}, optimizer=registered)

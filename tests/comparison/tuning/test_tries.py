@@ -109,8 +109,8 @@ def test_untuned_nothing_is_tried():
         ("tune: {tries: 4, keys: {optimizer..momentum: [0.1, 2]}}", "optimizer..momentum: cannot be tuned: only sync"),
         ("tune: {tries: 4, keys: {optimizer: [0.1, 2]}}", "tune.keys.optimizer: cannot be tuned: only sync.every, "),
         (
-            "tune: {tries: 4, keys: {optimizer.gradient_accumulation_steps: [2.5, 8]}}",
-            ":4: tune.keys.optimizer.gradient_accumulation_steps: must be a whole number (is 2.5)",
+            "tune: {tries: 4, keys: {optimizer.ema_overwrite_frequency: [2.5, 8]}}\noptimizer: {use_ema: true}",
+            ":4: tune.keys.optimizer.ema_overwrite_frequency: must be a whole number (is 2.5)",
         ),
         (
             "tune: {tries: 4, keys: {optimizer.learning_rate.decay_steps: [1, 3]}}\n"

@@ -68,10 +68,7 @@ def test_what_a_run_ends_with_are_the_optimizers_averages():
 
 OPTIMIZERS = {
     "adam": lambda: keras.optimizers.Adam(0.1, use_ema=True, ema_momentum=0.5),
-    "accumulating": lambda: keras.optimizers.SGD(0.1, momentum=0.9, gradient_accumulation_steps=3),
-    "scaled": lambda: keras.optimizers.LossScaleOptimizer(
-        keras.optimizers.Nadam(0.1, gradient_accumulation_steps=2, use_ema=True)
-    ),
+    "scaled": lambda: keras.optimizers.LossScaleOptimizer(keras.optimizers.Nadam(0.1, use_ema=True)),
 }
 
 
