@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from sparksplit.training.report import summary
 from tests.training.records import run_record
 from tests.training.runs import MODELS, largest_difference, run, weights, without_end
 
+OWN = str(Path(__file__).with_name("strategies_of_ones_own.py"))
 ROWS = 330
 SETTINGS = {
     "nodes": 2, "epochs": 3, "batch_size": 32, "optimizer": {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9},
@@ -59,11 +62,15 @@ def test_a_run_learns_is_resumed_to_the_same_bits_and_its_model_is_used(forked, 
 
 @pytest.mark.slow
 def test_nodes_with_gradients_of_their_own_have_scales_of_their_own(forked, digits, tmp_path):
-    """Real nodes and virtual ones."""
-    local = {**SETTINGS, "dtype": "mixed_float16", "strategy": "local", "model": {"build": f"{MODELS}:with_state"}}
+    """Real nodes and virtual ones. Node 0 has fewer steps than node 1, by which the run counts."""
+    local = {
+        **SETTINGS, "dtype": "mixed_float16", "strategy": f"{OWN}:neighbours_apart",
+        "model": {"build": f"{MODELS}:with_state"},
+    }  # fmt: skip
     real = run(digits, tmp_path / "real", **local)
     virtual = run(digits, tmp_path / "virtual", **{**local, "nodes": {"virtual": 2}})
     assert real["loss_scale"] == virtual["loss_scale"]
+    assert real["loss_scale"]["value"] == 2.0 ** (15 - real["loss_scale"]["left_out"])
     assert largest_difference(weights(tmp_path / "real"), weights(tmp_path / "virtual")) < 1e-3
 
 

@@ -128,6 +128,14 @@ def is_within_round(stretch: Stretch, step: int) -> bool:
     return not stretch.split.shared and stretch.steps > 0 and (step - stretch.first) % stretch.steps != 0
 
 
+def own_steps(stretch: Stretch, step: int, per_round: int) -> int:
+    """Return how many of the run's `step` steps a node has made itself, at the end of a round of `stretch`.
+
+    per_round: the node's own steps in a round of `stretch`. In earlier rounds, all nodes have equally many steps.
+    """
+    return stretch.first + (step - stretch.first) // stretch.steps * per_round
+
+
 def next_stop(step: int, base: int, every: int | None, sync_every: int | None) -> int:
     """Return the step that no chunk may go beyond, seen from `step`. Both count within the round.
 

@@ -111,13 +111,16 @@ class State:
             raise RunError(f"the nodes' weights differ {when}: {_by_rank(all_digests)}")
         return trained
 
-    def loss_scale(self, progress: Progress) -> LossScale | None:
-        """Return the present factor of the loss; None if the loss is not scaled. progress: the run's."""
+    def loss_scale(self, progress: Progress, steps: int) -> LossScale | None:
+        """Return the present factor of the loss; None if the loss is not scaled.
+
+        progress: the run's. steps: the steps that this node has made itself.
+        """
         scale = getattr(self._optimizer, "dynamic_scale", None)
         if scale is None:
             return None
         same = all(resumed.nodes_before == progress.nodes for resumed in progress.resumed)
-        left_out = progress.step - calls(self._optimizer) if same else None
+        left_out = steps - calls(self._optimizer) if same else None
         return LossScale(float(scale.numpy()), left_out)
 
     def _copied(self, arrays: Arrays) -> Arrays:

@@ -20,7 +20,7 @@ from sparksplit.training.node.feeds import Feeds
 from sparksplit.training.node.looks import Looks
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.saver import Saver
-from sparksplit.training.node.schedule import Schedule, Stretch, is_within_round, step_at
+from sparksplit.training.node.schedule import Schedule, Stretch, is_within_round, own_steps, step_at
 from sparksplit.training.node.state import State
 from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.progress_record import EpochRecord, Progress, Values
@@ -147,7 +147,7 @@ class Worker:
             host=member.host,
             seconds={name: round(value, 4) for name, value in clock.spent.items()},
             init=self._process.init,
-            loss_scale=self._state.loss_scale(self._progress),
+            loss_scale=self._state.loss_scale(self._progress, own_steps(stretch, self._progress.step, feed.updates)),
             threads=self._process.payload.threads,
             collective=_described(self._collective),
         )

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.strategies.splits import BatchSplit, EpochSplit, LaneSplit, SharedLanes
-from sparksplit.training.node.schedule import Rounds, Schedule, is_within_round, next_stop, step_at, syncs_left
+from sparksplit.training.node.schedule import (
+    Rounds,
+    Schedule,
+    is_within_round,
+    next_stop,
+    own_steps,
+    step_at,
+    syncs_left,
+)
 
 LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH = sum(LANES), 6
@@ -91,6 +99,13 @@ def test_steps_are_counted_anew_where_other_nodes_deal_other_rounds():
     assert step_at(stretch, 2, 14) == 2 * stretch.steps != 14
     (shared,) = schedule(BatchSplit(), nodes=3).stretches()
     assert step_at(shared, 2, 17) == 17
+
+
+def test_a_node_with_fewer_rows_makes_fewer_steps_of_its_own():
+    """Node 0 has 16 of the 37 rows, which are six mini-batches of three rows; node 1 has seven."""
+    before, own = schedule(LaneSplit(), after=10).stretches()
+    assert [own_steps(before, 14, 7), own_steps(own, 14 + 2 * 7, 6)] == [14, 14 + 2 * 6]
+    assert own_steps(own, 14 + 2 * 7, 7) == 14 + 2 * 7
 
 
 def test_only_nodes_that_share_mini_batches_may_become_more_within_a_round():

@@ -21,9 +21,10 @@ from sparksplit.training.node import worker as node_worker
 from sparksplit.training.node.tally import Clock
 from sparksplit.training.node.worker import Worker
 from sparksplit.training.progress_record import Progress, Resumed
+from sparksplit.training.run_record import LossScale
 from sparksplit.training.train_config import TrainConfig
 from tests.nodes import in_threads
-from tests.training.node.stand_ins import Counting, Member, Rows, Together, payload
+from tests.training.node.stand_ins import Counting, Member, Rows, Together, Variable, payload
 
 LANES = (9, 3, 0, 12, 7, 6)
 ROWS, BATCH, EPOCHS = sum(LANES), 6, 4
@@ -31,6 +32,7 @@ CASES = [
     ("single", {}), ("batch", {}), ("epoch", {}), ("epoch-delayed", {}), ("local", {"every": 4}),
     ("local", {"every": 5, "after": 9}),
 ]  # fmt: skip
+SCALED = {"dynamic_scale": Variable(4.0), "iterations": Variable(0)}
 
 
 class Weight:
@@ -48,10 +50,11 @@ class Weight:
         self.value = value
 
 
-def process_of(member, strategy, rows, step=None, **keys):
+def process_of(member, strategy, rows, step=None, scaled=False, **keys):
     """The stand-in for Process: a data set in memory, a model of one weight, a step that counts.
 
     step: makes that step; the data set then has validation rows, too.
+    scaled: whether the loss is scaled, by an optimizer that has made no update.
     """
     config = parse(
         TrainConfig,
@@ -78,7 +81,7 @@ def process_of(member, strategy, rows, step=None, **keys):
         payload=payload(),
         member=member,
         model=SimpleNamespace(trainable_variables=[weight], non_trainable_variables=[], variables=[weight]),
-        optimizer=SimpleNamespace(variables=[]),
+        optimizer=SimpleNamespace(variables=[], **(SCALED if scaled else {})),
         init=None,
         strategy=STRATEGIES[strategy],
         data=SimpleNamespace(manifest=manifest, split=lambda name: Rows([1, 4, 0, 0, 0, 0])),
@@ -91,7 +94,7 @@ def process_of(member, strategy, rows, step=None, **keys):
 
 
 def trained(strategy, size, progress=None, **keys):
-    """(result, worker) of each node. keys: the configuration's, and `step` of process_of."""
+    """(result, worker) of each node. keys: the configuration's, and `step` and `scaled` of process_of."""
 
     def work(rank, gather):
         member = Member(rank, size, gather)
@@ -175,6 +178,17 @@ def test_updates_steps_syncs_and_passes_are_those_of_the_table_of_strategies(str
         assert result.seen == Ledger.from_json(progress.ledger).seen(range(passes))
         assert result.seen.exact(entry_of_all())
         assert result.test == {"loss": 2.0, "accuracy": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "sync"), [("epoch-delayed", {}), ("local", {"every": 4}), ("local", {"every": 5, "after": 9})]
+)
+def test_steps_are_left_out_of_the_nodes_own(strategy, sync):
+    """With `local`, node 0 has fewer steps than node 1, by which the run counts. None of them made an update."""
+    for result, worker in trained(strategy, 2, scaled=True, **({"sync": sync} if sync else {})):
+        assert result.loss_scale == LossScale(4.0, sum(updates for _, updates in worker.step.chunks))
+        if worker._member.rank == 0:
+            assert (result.loss_scale.left_out < result.progress.step) == (strategy == "local")
 
 
 def test_what_crosses_to_the_driver_does_not_grow_with_the_epochs():
