@@ -3,8 +3,9 @@
 A feed reads window by window, over all lanes of this node at once:
 - If the node's rows fit into `cache`, the feed reads them once and keeps them.
 - If the source has mapped the rows into memory, the feed takes them from there.
-- Otherwise two windows are in memory at a time, so that memory does not depend on the data set's size. Memory is then 2
-  x own lanes x window x block bytes, plus a few chunks more than there are readers.
+- Otherwise three windows are in memory at a time, so that memory does not depend on the data set's size: one is read,
+  chunks are made of the next, and of the last rows of the window before. Memory is then 3 x own lanes x window x block
+  bytes, up to 25 bytes for each row of one window, and a few chunks more than there are readers.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ class _Window:
     """A window's rows of all lanes of this node: `index` into `rows`, in the order of `positions`."""
 
     rows: RandomRows
-    index: npt.NDArray[np.int64]
+    index: npt.NDArray[Any]
     positions: npt.NDArray[np.int64]
 
 
@@ -247,9 +248,10 @@ class Feed:
         held: list[npt.NDArray[np.int64]] = []
         done = first
         for window, reached in self._windows(epoch, first, last):
-            position = window.positions
+            rows, position = window.rows, window.positions
             begin, end = np.searchsorted(position, [first * self._batch_size, last * self._batch_size])
             index, position = window.index[begin:end], position[begin:end]
+            del window
             # Mini-batches that end within the rows read so far. The last window also completes the last mini-batch.
             complete = last if reached >= min(last * self._batch_size, self.rows) else reached // self._batch_size
             while done < complete:
@@ -257,14 +259,16 @@ class Feed:
                 if done < self._even:
                     until = min(until, self._even)
                 cut = int(np.searchsorted(position, until * self._batch_size))
-                pieces.append((window.rows, index[:cut]))
+                pieces.append((rows, index[:cut].astype(np.int64)))
                 held.append(position[:cut])
                 index, position = index[cut:], position[cut:]
                 yield done, pieces, order.batch_offsets(np.concatenate(held), self._batch_size, done, until)
                 pieces, held, done = [], [], until
             if len(index):
-                pieces.append((window.rows, index))
-                held.append(position)
+                pieces.append((rows, index.astype(np.int64)))
+                held.append(position.copy())
+            # Pieces have copies, so that nothing keeps the whole window's arrays while the next window is dealt.
+            del rows, index, position
 
     def _windows(self, epoch: int, first: int, last: int) -> Iterator[tuple[_Window, int]]:
         """Yield the windows that hold the positions of first..last-1, each with the number of positions read so far."""
@@ -273,59 +277,63 @@ class Feed:
         if first * self._batch_size >= total:
             return
         depth_rows = shuffle.window_rows
-        begin = order.depth_of(self._lane_rows, first * self._batch_size) // depth_rows
-        depths = int(self._lane_rows.max(initial=0))
-        following = self._load(shuffle, begin)
-        number = begin
+        number = order.depth_of(self._lane_rows, first * self._batch_size) // depth_rows
+        loaded = deque([self._load(shuffle, number)])
         while True:
-            current, edge = following, min((number + 1) * depth_rows, depths)
+            edge = self._edge(shuffle, number)
             reached = int(order.rows_above(self._lane_rows, np.array([edge]))[0])
             if reached < total:
-                following = self._load(shuffle, number + 1)
-            yield self._ready(current, shuffle, number, edge), reached
+                loaded.append(self._load(shuffle, number + 1))
+            # No name keeps the window's arrays while it is used, nor while the next window is dealt.
+            yield self._ready(*loaded.popleft(), number * depth_rows, edge), reached
             if reached >= total:
                 return
             number += 1
 
-    def _ready(self, loading: _Loading, shuffle: order.Shuffle, number: int, edge: int) -> _Window:
-        dealt = order.deal(self._lane_rows, self._lanes, number * shuffle.window_rows, edge)
-        start = number * shuffle.window_rows
-        at_depth = np.zeros((edge - start, len(self._lanes)), np.int64)
-        for place, rows in enumerate(loading.order):
-            at_depth[: len(rows), place] = rows
-        return _Window(loading.finish(), at_depth[dealt.depth - start, dealt.lane], dealt.position)
+    def _edge(self, shuffle: order.Shuffle, number: int) -> int:
+        """Return the depth at which window `number` ends."""
+        return min((number + 1) * shuffle.window_rows, int(self._lane_rows.max(initial=0)))
+
+    def _ready(self, loading: _Loading, at_depth: npt.NDArray[Any], first: int, edge: int) -> _Window:
+        dealt = order.deal(self._lane_rows, self._lanes, first, edge)
+        return _Window(loading.finish(), at_depth[dealt.present], dealt.position)
 
     # Reading: blocks into arrays.
 
-    def _load(self, shuffle: order.Shuffle, number: int) -> _Loading:
-        """Begin to read window `number`. For each lane, the result's `order` gives the array row at each depth."""
+    def _load(self, shuffle: order.Shuffle, number: int) -> tuple[_Loading, npt.NDArray[Any]]:
+        """Begin to read window `number`. Also return the place in the loaded rows of each own lane's row at each depth,
+        integers [depths, own lanes]."""
         if self._keep and self._whole is None:
             everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
             starts = np.zeros_like(self._lane_rows)
             starts[self._lanes] = np.cumsum(self._own_rows) - self._own_rows
             self._whole = AtHand(self._read(everything).finish(), starts)
-        orders, blocks, base = [], [], 0
-        for lane, rows in zip(self._lanes.tolist(), self._own_rows.tolist(), strict=True):
-            first = min(number * shuffle.window_rows, rows)
-            count = min(rows, (number + 1) * shuffle.window_rows) - first
+        first = number * shuffle.window_rows
+        depths = self._edge(shuffle, number) - first
+        if self._whole is None:
+            most = depths * len(self._lanes)
+        else:
+            most = int((self._whole.starts[self._lanes] + self._own_rows).max(initial=0))
+        # Places of 64 bits would take more memory than narrow rows.
+        at_depth = np.zeros((depths, len(self._lanes)), np.int32 if most < 1 << 31 else np.int64)
+        blocks, base = [], 0
+        for place, (lane, rows) in enumerate(zip(self._lanes.tolist(), self._own_rows.tolist(), strict=True)):
+            begin = min(first, rows)
+            count = min(rows, first + shuffle.window_rows) - begin
             if self._shuffled:
                 chosen = shuffle.blocks(lane, rows)[number * self._window : (number + 1) * self._window]
                 within = shuffle.rows(lane, number, count)
             else:
-                chosen = first // self._block_rows + np.arange(-(-count // self._block_rows))
+                chosen = begin // self._block_rows + np.arange(-(-count // self._block_rows))
                 within = np.arange(count, dtype=np.int64)
             if self._whole is not None:
                 stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows
-                orders.append(self._whole.starts[lane] + stored)
+                at_depth[:count, place] = self._whole.starts[lane] + stored
             else:
-                orders.append(base + within)
+                at_depth[:count, place] = base + within
                 blocks.append(chosen.tolist())
                 base += count
-        if self._whole is not None:
-            return _Loading(orders, [], self._whole.rows)
-        loading = self._read(blocks)
-        loading.order = orders
-        return loading
+        return (self._read(blocks) if self._whole is None else _Loading([], self._whole.rows)), at_depth
 
     def _read(self, blocks: list[list[int]]) -> _Loading:
         """Begin to read the given blocks of each lane of this node into one array, end to end."""
@@ -339,7 +347,7 @@ class Feed:
             if chosen:
                 jobs.append(self._submit(self._read_lane, rows, start, lane, chosen))
             start += sum(sizes)
-        return _Loading([], jobs, rows)
+        return _Loading(jobs, rows)
 
     def _room(self, count: int) -> Rows:
         """Return arrays for `count` rows. They reuse the memory of a window that is no longer in use, because new
@@ -392,7 +400,6 @@ class _AtOnce(Executor):
 class _Loading:
     """Blocks that are being read into `rows`."""
 
-    order: list[npt.NDArray[np.int64]]
     jobs: list[Future[None]]
     rows: RandomRows
 

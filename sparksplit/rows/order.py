@@ -115,13 +115,14 @@ def depth_of(lane_rows: Ints, position: int) -> int:
 
 @dataclass(frozen=True)
 class Deal:
-    """A node's rows at some depths, in the order of their positions; all int64 [n].
+    """A node's rows at some depths, in the order of their positions.
 
-    lane: index into the node's own lanes. depth: within the lane. position: within the whole set.
+    present: which of the node's own lanes have a row at each depth, bool [depths, own lanes]. The rows are its true
+        elements, depth by depth.
+    position: of each row, within the whole set, int64 [n].
     """
 
-    lane: Ints
-    depth: Ints
+    present: npt.NDArray[np.bool_]
     position: Ints
 
 
@@ -131,20 +132,29 @@ def deal(lane_rows: Ints, own: Ints, first: int, last: int) -> Deal:
     lane_rows: int64 [lanes].
     own: int64 [n], ascending.
 
-    Time and memory grow with the own rows and, for each depth, with the lanes that end between `first` and `last`. The
-    other lanes are only counted.
+    Time and memory grow with the own rows. The other lanes are only counted. Narrow rows may take less memory than
+    64-bit numbers for each of them, so only the positions have 64 bits.
     """
-    depths = np.arange(first, last, dtype=np.int64)
-    whole = lane_rows >= last
-    ending = np.flatnonzero((lane_rows > first) & ~whole)
-    # before[d, i]: at depth first + d, how many of the first i ending lanes still have a row.
-    before = np.zeros((len(depths), len(ending) + 1), np.int32)
-    np.cumsum(lane_rows[ending] > depths[:, None], axis=1, out=before[:, 1:])
-    at_depth = np.count_nonzero(whole) + before[:, -1].astype(np.int64)
+    # within[d, i]: at depth first + d, how many lanes before own[i] still have a row.
+    within = np.empty((last - first, len(own)), np.int32)
+    count, begin = np.zeros(last - first, np.int64), 0
+    for place, lane in enumerate(own.tolist()):
+        count += _lanes_with_rows(lane_rows[begin:lane], first, last)
+        within[:, place] = count
+        begin = lane
+    at_depth = count + _lanes_with_rows(lane_rows[begin:], first, last)
     above = int(np.minimum(lane_rows, first).sum()) + np.cumsum(at_depth) - at_depth
-    depth, lane = np.nonzero(lane_rows[own] > depths[:, None])
-    within = (np.cumsum(whole) - whole)[own][lane] + before[depth, np.searchsorted(ending, own)[lane]]
-    return Deal(lane, depth + first, above[depth] + within)
+    present = lane_rows[own] > np.arange(first, last, dtype=np.int64)[:, None]
+    position = np.repeat(above, np.count_nonzero(present, axis=1))
+    position += within[present]
+    return Deal(present, position)
+
+
+def _lanes_with_rows(lane_rows: Ints, first: int, last: int) -> Ints:
+    """Return how many of the lanes have a row at each of the depths first..last-1, int64 [last - first]."""
+    depths = last - first
+    ended = np.cumsum(np.bincount(np.clip(lane_rows - first, 0, depths), minlength=depths + 1))
+    return len(lane_rows) - ended[:depths]
 
 
 def batch_offsets(positions: Ints, batch_size: int, first: int, last: int) -> Ints:

@@ -132,8 +132,9 @@ class Training(Config):
     `path/to/file.py:function`. f(tensors, label, seeds) returns (tensors, label). `seeds` holds one uint64 per row,
     made from row_id, seed and epoch."""
     window: pydantic.PositiveInt | None = None
-    """Shuffle window: the rows of this many blocks per lane are shuffled together. A node holds two windows of each of
-    its lanes in memory. null: 4, or fewer if a node with all lanes would need more than 384 MiB, but at least 1."""
+    """Shuffle window: the rows of this many blocks per lane are shuffled together. A node holds up to three windows of
+    each of its lanes in memory. null: 4, or fewer if two windows of all lanes would take more than 384 MiB, but at
+    least 1."""
     cache_mb: Annotated[pydantic.NonNegativeInt, SAFE_TIMED] = 512
     """Memory of each node for rows, in MiB. A node whose rows fit keeps its rows in memory. Otherwise the node reads
     its rows again in every epoch."""

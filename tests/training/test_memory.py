@@ -84,7 +84,7 @@ def test_a_node_that_trains_on_gigabytes_stays_within_its_buffers(spark, tmp_pat
     (tmp_path / "large").mkdir()
     large = generated(tmp_path / "large", 16 * 1024)
     block_rows = 16
-    windows = 2 * (LANES // 2) * WINDOW * block_rows * ROW
+    windows = 3 * (LANES // 2) * WINDOW * block_rows * ROW
     chunks = 4 * 64 * ROW
     largest = peak(large, tmp_path / "run-large")
     assert largest < BASE + windows + chunks, f"{largest >> 20} MiB"
