@@ -95,13 +95,11 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         return record
 
 
-def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | None:
-    """Return the newest checkpoint in the folder of `run` that `nodes` nodes can go on from. Report newer, damaged
+def checkpoint_of(run: str, nodes: int) -> str | None:
+    """Return the checkpoint in the folder of `run` that `checkpoints.newest_whole` names. Report newer, damaged
     checkpoints.
-
-    whole_rounds: as in `checkpoints.newest_whole`.
     """
-    checkpoint, damaged = checkpoints.newest_whole(run, nodes, whole_rounds)
+    checkpoint, damaged = checkpoints.newest_whole(run, nodes)
     for problem in damaged:
         say(problem)
     if damaged:
@@ -212,7 +210,7 @@ class _Run:
             try:
                 if how == "rejoin":
                     output.enclose()
-                    checkpoint = checkpoint_of(output.folder, config.node_count, self.whole_rounds)
+                    checkpoint = checkpoint_of(output.folder, config.node_count)
                     self.story = self.story.on(config.node_count, checkpoint)
                 attempts.note(output.fence, now := self.so_far())
                 if self.missing is not None:
@@ -252,23 +250,25 @@ class _Run:
         """Number of processes in the present attempt."""
         return self.inputs.config.processes if self.missing is None else self.missing.present
 
-    @property
-    def whole_rounds(self) -> bool:
-        """Whether only checkpoints are useful that any number of nodes can go on from."""
-        return self.missing is not None and self.missing.whole_rounds
-
     def _await_nodes(self, missing: Missing, checkpoint: str | None) -> str | None:
-        """Wait for executors. Return the checkpoint that this number of nodes can go on from."""
-        nodes, config = missing.await_nodes(), self.inputs.config
-        if nodes < config.processes:
-            checkpoint = checkpoint_of(self.output.folder, nodes, missing.whole_rounds)
-            self.story = self.story.on(nodes, checkpoint)
+        """Wait for executors, and decide how many nodes start. Return the checkpoint that these nodes go on from."""
+        there, config = missing.await_nodes(), self.inputs.config
+        if there < config.processes:
+            checkpoint = checkpoint_of(self.output.folder, there)
+        missing.goes_from(checkpoint)
+        if missing.present < config.processes:
+            self.story = self.story.on(missing.present, checkpoint)
             attempts.note(self.output.fence, self.so_far())
+        if missing.present < there:
             say(
-                f"{nodes} of {config.processes} nodes have executors after {config.start_timeout:g} s; "
+                f"{checkpoint} lies within a round that {missing.present} nodes began; "
+                f"the run goes on with {missing.present} of {config.processes} nodes until a round has ended"
+            )
+        elif there < config.processes:
+            say(
+                f"{there} of {config.processes} nodes have executors after {config.start_timeout:g} s; "
                 "the run goes on with them (min_nodes)"
             )
-        missing.goes_from(checkpoint)
         return checkpoint
 
     def _restart(self, restarts: Restarts, failed: SparksplitError, seconds: float) -> str | None:
@@ -282,7 +282,7 @@ class _Run:
 
         def enclosed() -> str | None:
             self.output.enclose()
-            return checkpoint_of(self.output.folder, self.inputs.config.node_count, self.whole_rounds)
+            return checkpoint_of(self.output.folder, self.inputs.config.node_count)
 
         try:
             checkpoint = waited_out(enclosed, restarts.most, f"{failed}; ")
