@@ -28,7 +28,7 @@ from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.progress_record import read_history
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.finished import completed
-from sparksplit.training.recovery.going_on import going_on, told_how
+from sparksplit.training.recovery.going_on import Reached, going_on, told_how
 from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.run_record import RUN, RunRecord
@@ -176,9 +176,12 @@ class _Run:
             self._note_end(error)
             raise
 
-    def reached(self) -> int:
-        """Return the last step that a node of the present attempt has reported; 0 before the first attempt."""
-        return 0 if self.display is None else self.display.reached
+    def reached(self) -> Reached:
+        """Return how far the nodes of the present attempt have reported to be."""
+        if self.display is None:
+            return Reached()
+        nodes = self.inputs.config.node_count if self.missing is None else self.missing.present
+        return Reached(self.display.reached, nodes if self.inputs.strategy.split.dealt_apart else None)
 
     def so_far(self) -> attempts.Attempts:
         """Return the run's attempts and cost so far, over all commands."""

@@ -14,7 +14,7 @@ from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, 
 from sparksplit.training import train as train_module
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.recovery import attempts, restarts
-from sparksplit.training.recovery.going_on import told_how
+from sparksplit.training.recovery.going_on import Reached, told_how
 from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.leases import seize
@@ -42,6 +42,17 @@ def test_a_mistake_before_the_first_checkpoint_removes_what_is_ones_own(tmp_path
             seize(successor.lease)
         raise InputError("the model's")
     assert (tmp_path / "run").exists() == taken_over
+
+
+@pytest.mark.parametrize(("apart", "nodes"), [(True, 2), (False, None)])
+def test_steps_of_mini_batches_that_are_dealt_apart_are_those_of_the_runs_nodes(apart, nodes):
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
+    strategy = SimpleNamespace(split=SimpleNamespace(dealt_apart=apart))
+    inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, strategy)
+    one = _Run(None, inputs, None, None, 0.0)
+    assert one.reached() == Reached()
+    one.display = SimpleNamespace(reached=7)
+    assert one.reached() == Reached(7, nodes)
 
 
 @pytest.mark.parametrize("problem", [InputError("checkpoint.json: cannot be read"), RunError("HDFS has failed")])

@@ -14,7 +14,7 @@ from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import checkpoints
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.progress_record import Progress
-from sparksplit.training.recovery.going_on import going_on, told_how
+from sparksplit.training.recovery.going_on import Reached, going_on, told_how
 from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 
@@ -153,19 +153,23 @@ def test_whether_a_data_frame_has_the_same_rows_is_for_the_user_to_say():
         decided(input_mode="spark")
 
 
+WHOLE = "the last checkpoint is {}; the same command goes on from it"
+AFTER = "the last checkpoint is {}, and at least 1,200 updates after it are lost; the same command goes on from it"
 ENDS = {
-    "at its last checkpoint": (7, 7, ["the last checkpoint is {}; the same command goes on from it"]),
-    "after it": (
-        7,
-        1207,
-        ["the last checkpoint is {}, and at least 1,200 updates after it are lost; the same command goes on from it"],
-    ),
+    "at its last checkpoint": (7, Reached(7), [WHOLE]),
+    "after it": (7, Reached(1207), [AFTER]),
+    "after it, by the steps of as many nodes": (7, Reached(1207, 2), [AFTER]),
+    "after it, by the steps of other nodes": (7, Reached(1207, 3), [WHOLE]),
     "before the first": (
         None,
-        30,
+        Reached(30, 3),
         ["there is no checkpoint yet: at least 30 updates are lost; the same command starts from the beginning"],
     ),
-    "before the first update": (None, 0, ["there is no checkpoint yet; the same command starts from the beginning"]),
+    "before the first update": (
+        None,
+        Reached(),
+        ["there is no checkpoint yet; the same command starts from the beginning"],
+    ),
 }
 
 
