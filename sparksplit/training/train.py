@@ -346,6 +346,13 @@ class _Run:
             self.missing.look()
         go_on()
 
+    def _rows_before(self, payload: Payload) -> Entry | None:
+        """Return the ledger entry of the DataFrame's rows that the checkpoint was trained on; None if there is none."""
+        if self.frame is None or payload.checkpoint is None:
+            return None
+        fed = checkpoints.progress_of(payload.checkpoint).fed
+        return None if fed is None else Entry.from_json(fed)
+
     def _nodes(self, payload: Payload) -> _Trained:
         """Make one attempt."""
         from sparksplit.cluster import NodeCluster
@@ -382,7 +389,8 @@ class _Run:
                     # One process that plays all virtual nodes gets the lanes of all of them.
                     dealt = BatchSplit() if config.virtual else split
                     owned = owned_by_rank(dealt, data.manifest.lanes, self.present)
-                    with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:
+                    before, states = self._rows_before(payload), display.states
+                    with Feeding(self.spark, data, self.frame, cluster, states, owned, before) as feeding:
                         results = cluster.run(lambda: self._meanwhile(feeding.go_on))
                         trained_on = feeding.fed()
                 else:

@@ -202,7 +202,8 @@ class Worker:
         """Return the function that begins to write a checkpoint within `stretch`."""
 
         def save(progress: Progress) -> None:
-            self._state.save(replace(progress, within_round=is_within_round(stretch, progress.step)))
+            within = is_within_round(stretch, progress.step)
+            self._state.save(replace(progress, within_round=within, fed=self._process.fed))
             self._saved = progress.step
 
         return save

@@ -87,6 +87,7 @@ def process_of(member, strategy, rows, step=None, **keys):
         random_states=list,
         transform=lambda: None,
         warmed_up=None,
+        fed=None,
     )
 
 
@@ -307,6 +308,24 @@ def test_within_a_round_the_nodes_must_be_those_of_before(strategy, within):
     progress = Progress("", 3, update=3, step=3, within_round=within, resumed=[Resumed(3, 2, 3)])
     with pytest.raises(ConfigError, match=r"must be 2 \(is 3\): the checkpoint lies within a round that 2 nodes began"):
         trained(strategy, 3, progress)
+
+
+@pytest.mark.parametrize("fed", [None, (5, str(2**64 - 1))])
+def test_a_checkpoint_names_the_rows_that_a_data_frame_gave(fed):
+    """A restart can compare the rows that the DataFrame gives then."""
+    saved = []
+
+    def work(rank, gather):
+        member = Member(rank, 1, gather)
+        process = process_of(member, "single", LANES)
+        process.fed = fed
+        worker = Worker(process, member, Alone())
+        worker.begin()
+        worker._state.save = saved.append
+        worker.train(Rows(LANES), {}, Clock(time.perf_counter()))
+
+    in_threads(1, work)
+    assert [Progress.from_json(each.to_json(), "a checkpoint").fed for each in saved] == [fed]
 
 
 def test_a_test_loss_that_is_no_finite_number_is_null():
