@@ -82,11 +82,14 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"going on from {checkpoint}; --restart would start from the beginning")
-        with spark_session(called("train", config.output), config.processes + config.feeders) as spark:
+        waits: list[float] = []
+        executors = config.processes + config.feeders
+        with spark_session(called("train", config.output), executors, waited=waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
-            one = _Run(spark, inputs, output, frame, began, earlier)
+            # The run did not cost the seconds that it has waited for another call.
+            one = _Run(spark, inputs, output, frame, began + sum(waits), earlier)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
@@ -130,7 +133,10 @@ class _Trained:
 
 @dataclass
 class _Run:
-    """One command's work on a run. began: when the command began (time.monotonic)."""
+    """One command's work on a run.
+
+    began: when the command began, in seconds of time.monotonic; later by as long as it has waited for another call.
+    """
 
     spark: SparkSession
     inputs: RunInputs
