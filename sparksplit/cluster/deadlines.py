@@ -122,7 +122,9 @@ def hanging(nodes: Sequence[NodeRecord], now: float, limits: Limits) -> Hang | N
     suspects = [each for each in working if each.close] or over
     worst = min(suspects, key=lambda each: (each.update, -each.still))
     state = worst.node.state
-    at = "before its first update" if state.get("update") is None else f"at update {state['update']}"
+    # `update` of a process with virtual nodes is the sum of their updates.
+    reached = state.get("reached") or state.get("update")
+    at = "before its first update" if reached is None else f"at update {reached}"
     what = f"in {state['phase']}" if worst.node.in_phase else at
     if worst.waits:
         what += ", where it waits for others"

@@ -73,7 +73,7 @@ def work(member: Member) -> JsonObject:
             else:
                 _forget(config)
         began = time.perf_counter()  # work that is done once per cluster is no part of its first run
-        member.announce(run=number, update=0, steps=0)
+        member.announce(run=number, update=0, reached=None, steps=0)
         result = train_once(run_member, run, config, collective, began, rows)
         briefs = run_member.gather("result", result.in_brief().to_json())
         if member.rank == 0:

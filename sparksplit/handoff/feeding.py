@@ -37,6 +37,7 @@ class Feeding:
     owned: by rank, the lanes whose rows the node gets.
     states: the nodes' states by rank, as their heartbeats bring them. A state has `receiver` once the node's port is
         open.
+    before: the ledger entry of the rows of `frame` that the nodes have trained on before; None if there is none.
     """
 
     def __init__(
@@ -47,10 +48,12 @@ class Feeding:
         cluster: NodeCluster,
         states: Sequence[dict[str, Any]],
         owned: Sequence[Sequence[int]],
+        before: Entry | None = None,
     ) -> None:
         manifest = data.manifest
         layout = Layout.of(manifest)
         self._cluster, self._states, self._owned = cluster, states, owned
+        self._before = before
         self._prepared = frame is None
         rows = manifest.splits["train"]
         whole = Entry(rows.rows, rows.checksum) if self._prepared else None
@@ -89,8 +92,8 @@ class Feeding:
     def go_on(self) -> None:
         """Take the next step, if it is time.
 
-        Raise the errors of FeedJob.result, RunError if there are no rows, and NodeFailed if no executor is left to feed
-        from.
+        Raise the errors of FeedJob.result, RunError if there are no rows or not the rows of `before`, and NodeFailed if
+        no executor is left to feed from.
         """
         if self._fed is not None:
             return
@@ -106,6 +109,12 @@ class Feeding:
             return
         if fed.rows == 0:
             raise RunError("the DataFrame has no rows to train on")
+        if self._before is not None and fed.entry != self._before:
+            raise RunError(
+                f"the DataFrame gave other rows ({fed.rows:,}) than before the restart ({self._before.rows:,}); a "
+                "DataFrame must give the same rows when Spark computes it again, so cache or write it; restart=True "
+                "starts from the beginning"
+            )
         self._fed = fed
         for rank in range(len(self._states)):
             self._cluster.tell(rank, "fed", fed.to_node(rank, self._owned[rank], self._prepared))
@@ -132,7 +141,7 @@ class Feeding:
         rows."""
         if self._fed is None:
             raise RunError("the nodes ended before they had received all rows")
-        return Entry(self._fed.rows, self._fed.checksum)
+        return self._fed.entry
 
 
 def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:

@@ -52,7 +52,7 @@ class Fed:
     numbers: the partitions' numbers.
     sent: rows and checksum that each node has acknowledged of each partition, uint64 [partitions, nodes, 2].
     lane_rows: rows that were read, by lane.
-    rows, checksum: the ledger entry of all rows that were read.
+    rows, checksum: of all rows that were read, as in a ledger entry.
     """
 
     numbers: list[int]
@@ -84,6 +84,11 @@ class Fed:
         numbers = [partition.number for partition in partitions]
         return cls(numbers, sent, lane_rows.tolist(), int(lane_rows.sum()), checksum)
 
+    @property
+    def entry(self) -> Entry:
+        """The ledger entry of all rows that were read."""
+        return Entry(self.rows, self.checksum)
+
     def partitions(self, rank: int) -> list[tuple[int, int, int]]:
         """Return (partition, rows, checksum) of each partition, as sent to node `rank`."""
         return [(number, *sent) for number, sent in zip(self.numbers, self.sent[:, rank].tolist(), strict=True)]
@@ -99,6 +104,7 @@ class Fed:
             "lane_rows": self.lane_rows,
             "lanes": list(lanes),
             "prepared": prepared,
+            "entry": self.entry.to_json(),
         }
 
 
@@ -196,7 +202,7 @@ class FeedJob:
             rows = self._frame.select(*(f"`{name}`" for name in self._schema.names))
             with bounded_batches(spark, rows_per_batch(self._row_bytes, BATCH_BYTES)):
                 fed = Fed.of(facts_of(rows, sender, PackedPartition), self._owned, self._lanes)
-            if self._whole not in (None, Entry(fed.rows, fed.checksum)):
+            if self._whole not in (None, fed.entry):
                 raise InputError(
                     f"the {fed.rows} rows that Spark has read are not the {self._whole.rows} rows of the manifest"
                 )

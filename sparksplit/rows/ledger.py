@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 _MASK = 2**64 - 1
 
-LedgerJson = dict[str, tuple[int, str]]
-"""{epoch: (rows, checksum)}; checksums as text, because JSON readers round large integers."""
+EntryJson = tuple[int, str]
+"""(rows, checksum); the checksum as text, because JSON readers round large integers."""
+
+LedgerJson = dict[str, EntryJson]
+"""The entries by epoch."""
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,16 @@ class Entry:
 
     def __add__(self, other: Entry) -> Entry:
         return Entry(self.rows + other.rows, (self.checksum + other.checksum) & _MASK)
+
+    def to_json(self) -> EntryJson:
+        """Return the entry in a form for JSON."""
+        return self.rows, str(self.checksum)
+
+    @classmethod
+    def from_json(cls, values: EntryJson) -> Entry:
+        """The inverse of `to_json`."""
+        rows, checksum = values
+        return cls(int(rows), int(checksum))
 
 
 @dataclass(frozen=True)
@@ -55,9 +68,9 @@ class Ledger:
 
     def to_json(self) -> LedgerJson:
         """Return the entries in a form for JSON."""
-        return {str(epoch): (entry.rows, str(entry.checksum)) for epoch, entry in sorted(self.entries.items())}
+        return {str(epoch): entry.to_json() for epoch, entry in sorted(self.entries.items())}
 
     @classmethod
     def from_json(cls, values: LedgerJson) -> Ledger:
         """The inverse of `to_json`."""
-        return cls({int(epoch): Entry(int(rows), int(checksum)) for epoch, (rows, checksum) in values.items()})
+        return cls({int(epoch): Entry.from_json(entry) for epoch, entry in values.items()})

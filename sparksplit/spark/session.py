@@ -6,8 +6,9 @@ import atexit
 import logging
 import os
 import threading
+import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _started: list[bool] = []  # not empty once this process has started Spark
+_LOOK_SECONDS = 0.05
 
 
 class _Turn:
@@ -42,6 +44,8 @@ class _Turn:
 
     lock: held by the call's thread. A nested call has it too.
     thread: that thread, once it starts a session; None: no session is sparksplit's own.
+    last: the context of the last session that a call has started. Once the call has ended, Spark may still be stopping
+        it: `own_session.stop` waits for a limited time.
     """
 
     def __init__(self) -> None:
@@ -51,6 +55,7 @@ class _Turn:
         """Make the turn free in a forked process. The other threads, which would end their turns, are not there."""
         self.lock = threading.RLock()
         self.thread: int | None = None
+        self.last: SparkContext | None = None
 
 
 _turn = _Turn()
@@ -59,7 +64,12 @@ os.register_at_fork(after_in_child=_turn.renew)
 
 @contextmanager
 def spark_session(
-    app_name: str, executors: int, settings: dict[str, str] | None = None, *, nodes: bool = True
+    app_name: str,
+    executors: int,
+    settings: dict[str, str] | None = None,
+    *,
+    nodes: bool = True,
+    waited: Callable[[float], None] = lambda seconds: None,
 ) -> Iterator[SparkSession]:
     """Give a Spark session, and stop it however the block ends.
 
@@ -70,20 +80,28 @@ def spark_session(
 
     settings: Spark's keys, for a session that this call starts. Keys from spark-submit and the files take precedence.
     nodes: whether the session will hold nodes; some masters and settings do not allow that.
+    waited: gets the seconds that this call has waited for another call's session to stop.
 
     Raise ConfigError for a master or setting that does not allow it, and if no Java is found. Raise RunError if Spark
-    does not start (quickly, if its standalone master cannot be reached). Also turn errors of pyspark and py4j that
-    leave the block into RunError, because they cannot be read without their JVM.
+    does not start (quickly, if its standalone master cannot be reached). Raise RunError if Spark does not stop the
+    session of an earlier call. Also turn errors of pyspark and py4j that leave the block into RunError, because they
+    cannot be read without their JVM.
     """
+    from pyspark import SparkContext
+
+    began = time.monotonic()
     with ExitStack() as waiting:
         waiting.enter_context(saying("a call in another thread to stop its Spark session"))
         with _turn.lock:
             waiting.close()
+            _await_stop()
+            waited(time.monotonic() - began)
             running = running_context()
             if running is None:
                 outer, _turn.thread = _turn.thread, threading.get_ident()
                 try:
                     with _own_session(app_name, executors, settings or {}, nodes) as spark:
+                        _turn.last = SparkContext._active_spark_context
                         yield spark
                 finally:
                     _turn.thread = outer
@@ -120,14 +138,37 @@ def _own_session(app_name: str, executors: int, settings: Mapping[str, str], nod
                 stack.close()
 
 
+def _await_stop() -> None:
+    """Wait while Spark is still stopping the session of an earlier call. Raise RunError if that takes too long."""
+    if not _is_stopping():
+        return
+    patience = time.monotonic() + own_session.STOP_SECONDS
+    with saying("Spark to stop the session of an earlier call"):
+        while _is_stopping():
+            if time.monotonic() > patience:
+                raise RunError(
+                    "Spark has not stopped the session of an earlier call, even after "
+                    f"{own_session.STOP_SECONDS:g} s more. Call again later, or in another process"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+
+def _is_stopping() -> bool:
+    from pyspark import SparkContext
+
+    active = SparkContext._active_spark_context
+    return _turn.thread is None and active is not None and active is _turn.last
+
+
 def running_context() -> SparkContext | None:
     """Return the context of the Spark that this thread may use, without a call into the JVM.
 
-    None: no Spark is running, or a call in another thread has started it and will stop it.
+    None: no Spark is running, or a call in another thread has started it and will stop it, or it is stopping.
     """
     from pyspark import SparkContext
 
-    return SparkContext._active_spark_context if _turn.thread in (None, threading.get_ident()) else None
+    may_use = _turn.thread in (None, threading.get_ident()) and not _is_stopping()
+    return SparkContext._active_spark_context if may_use else None
 
 
 @contextmanager

@@ -110,11 +110,11 @@ def fits(path: str, nodes: int) -> bool:
     return progress.nodes == nodes or not progress.within_round
 
 
-def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str | None, list[str]]:
+def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
     """Return (the newest undamaged checkpoint that `nodes` nodes can go on from, what is wrong with newer checkpoints).
 
-    whole_rounds: leave out checkpoints that do not fit (`fits`). Otherwise, if none fits, return the newest undamaged
-        one.
+    If `nodes` nodes can go on from no undamaged checkpoint (`fits`), return the newest undamaged one. None: there is no
+    undamaged checkpoint.
 
     The function reads all that the nodes would read. Raise InputError if a checkpoint cannot be read, or has another
     version: this says nothing about its content.
@@ -124,7 +124,7 @@ def newest_whole(run: str, nodes: int, whole_rounds: bool = False) -> tuple[str 
     for path in reversed(_all(run)):
         try:
             suits = fits(path, nodes)
-            if whole_rounds and not suits:
+            if bound is not None and not suits:
                 continue
             check(path)
             if suits:

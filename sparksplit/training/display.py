@@ -52,8 +52,8 @@ class RunDisplay:
 
     @property
     def reached(self) -> int:
-        """The last step that a node has reported."""
-        return max(int(state.get("update", 0)) for state in self.states)
+        """The last step that a node, real or virtual, has reported."""
+        return max(int(state.get("reached") or state.get("update", 0)) for state in self.states)
 
     def _is_due(self, now: float) -> bool:
         """Return whether to look at all nodes at the heartbeat of one node."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hdfs_io import filesystem
 from sparksplit.base.records import Record
-from sparksplit.rows.ledger import LedgerJson
+from sparksplit.rows.ledger import EntryJson, LedgerJson
 
 METRICS = "metrics.jsonl"
 
@@ -176,6 +176,9 @@ class Progress(Record):
     """Where the run was resumed, in order."""
     watched: Watched | None = None
     """The validations so far of the metric that is watched; None if no metric is watched."""
+    fed: EntryJson | None = None
+    """The ledger entry of all rows of the DataFrame that the run trains on, as Entry.to_json writes it; None without a
+    DataFrame."""
 
     @property
     def epochs(self) -> int:

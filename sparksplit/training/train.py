@@ -28,7 +28,7 @@ from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.progress_record import read_history
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.finished import completed
-from sparksplit.training.recovery.going_on import going_on, told_how
+from sparksplit.training.recovery.going_on import Reached, going_on, told_how
 from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.run_record import RUN, RunRecord
@@ -82,11 +82,14 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"going on from {checkpoint}; --restart would start from the beginning")
-        with spark_session(called("train", config.output), config.processes + config.feeders) as spark:
+        waits: list[float] = []
+        executors = config.processes + config.feeders
+        with spark_session(called("train", config.output), executors, waited=waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
-            one = _Run(spark, inputs, output, frame, began, earlier)
+            # The run did not cost the seconds that it has waited for another call.
+            one = _Run(spark, inputs, output, frame, began + sum(waits), earlier)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
@@ -95,13 +98,11 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
         return record
 
 
-def checkpoint_of(run: str, nodes: int, whole_rounds: bool = False) -> str | None:
-    """Return the newest checkpoint in the folder of `run` that `nodes` nodes can go on from. Report newer, damaged
+def checkpoint_of(run: str, nodes: int) -> str | None:
+    """Return the checkpoint in the folder of `run` that `checkpoints.newest_whole` names. Report newer, damaged
     checkpoints.
-
-    whole_rounds: as in `checkpoints.newest_whole`.
     """
-    checkpoint, damaged = checkpoints.newest_whole(run, nodes, whole_rounds)
+    checkpoint, damaged = checkpoints.newest_whole(run, nodes)
     for problem in damaged:
         say(problem)
     if damaged:
@@ -132,7 +133,10 @@ class _Trained:
 
 @dataclass
 class _Run:
-    """One command's work on a run. began: when the command began (time.monotonic)."""
+    """One command's work on a run.
+
+    began: when the command began, in seconds of time.monotonic; later by as long as it has waited for another call.
+    """
 
     spark: SparkSession
     inputs: RunInputs
@@ -178,9 +182,12 @@ class _Run:
             self._note_end(error)
             raise
 
-    def reached(self) -> int:
-        """Return the last step that a node of the present attempt has reported; 0 before the first attempt."""
-        return 0 if self.display is None else self.display.reached
+    def reached(self) -> Reached:
+        """Return how far the nodes of the present attempt have reported to be."""
+        if self.display is None:
+            return Reached()
+        nodes = self.inputs.config.node_count if self.missing is None else self.missing.present
+        return Reached(self.display.reached, nodes if self.inputs.strategy.split.dealt_apart else None)
 
     def so_far(self) -> attempts.Attempts:
         """Return the run's attempts and cost so far, over all commands."""
@@ -212,7 +219,7 @@ class _Run:
             try:
                 if how == "rejoin":
                     output.enclose()
-                    checkpoint = checkpoint_of(output.folder, config.node_count, self.whole_rounds)
+                    checkpoint = checkpoint_of(output.folder, config.node_count)
                     self.story = self.story.on(config.node_count, checkpoint)
                 attempts.note(output.fence, now := self.so_far())
                 if self.missing is not None:
@@ -252,23 +259,25 @@ class _Run:
         """Number of processes in the present attempt."""
         return self.inputs.config.processes if self.missing is None else self.missing.present
 
-    @property
-    def whole_rounds(self) -> bool:
-        """Whether only checkpoints are useful that any number of nodes can go on from."""
-        return self.missing is not None and self.missing.whole_rounds
-
     def _await_nodes(self, missing: Missing, checkpoint: str | None) -> str | None:
-        """Wait for executors. Return the checkpoint that this number of nodes can go on from."""
-        nodes, config = missing.await_nodes(), self.inputs.config
-        if nodes < config.processes:
-            checkpoint = checkpoint_of(self.output.folder, nodes, missing.whole_rounds)
-            self.story = self.story.on(nodes, checkpoint)
+        """Wait for executors, and decide how many nodes start. Return the checkpoint that these nodes go on from."""
+        there, config = missing.await_nodes(), self.inputs.config
+        if there < config.processes:
+            checkpoint = checkpoint_of(self.output.folder, there)
+        missing.goes_from(checkpoint)
+        if missing.present < config.processes:
+            self.story = self.story.on(missing.present, checkpoint)
             attempts.note(self.output.fence, self.so_far())
+        if missing.present < there:
             say(
-                f"{nodes} of {config.processes} nodes have executors after {config.start_timeout:g} s; "
+                f"{checkpoint} lies within a round that {missing.present} nodes began; "
+                f"the run goes on with {missing.present} of {config.processes} nodes until a round has ended"
+            )
+        elif there < config.processes:
+            say(
+                f"{there} of {config.processes} nodes have executors after {config.start_timeout:g} s; "
                 "the run goes on with them (min_nodes)"
             )
-        missing.goes_from(checkpoint)
         return checkpoint
 
     def _restart(self, restarts: Restarts, failed: SparksplitError, seconds: float) -> str | None:
@@ -282,7 +291,7 @@ class _Run:
 
         def enclosed() -> str | None:
             self.output.enclose()
-            return checkpoint_of(self.output.folder, self.inputs.config.node_count, self.whole_rounds)
+            return checkpoint_of(self.output.folder, self.inputs.config.node_count)
 
         try:
             checkpoint = waited_out(enclosed, restarts.most, f"{failed}; ")
@@ -343,6 +352,13 @@ class _Run:
             self.missing.look()
         go_on()
 
+    def _rows_before(self, payload: Payload) -> Entry | None:
+        """Return the ledger entry of the DataFrame's rows that the checkpoint was trained on; None if there is none."""
+        if self.frame is None or payload.checkpoint is None:
+            return None
+        fed = checkpoints.progress_of(payload.checkpoint).fed
+        return None if fed is None else Entry.from_json(fed)
+
     def _nodes(self, payload: Payload) -> _Trained:
         """Make one attempt."""
         from sparksplit.cluster import NodeCluster
@@ -379,7 +395,8 @@ class _Run:
                     # One process that plays all virtual nodes gets the lanes of all of them.
                     dealt = BatchSplit() if config.virtual else split
                     owned = owned_by_rank(dealt, data.manifest.lanes, self.present)
-                    with Feeding(self.spark, data, self.frame, cluster, display.states, owned) as feeding:
+                    before, states = self._rows_before(payload), display.states
+                    with Feeding(self.spark, data, self.frame, cluster, states, owned, before) as feeding:
                         results = cluster.run(lambda: self._meanwhile(feeding.go_on))
                         trained_on = feeding.fed()
                 else:

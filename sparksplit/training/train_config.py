@@ -301,7 +301,7 @@ def misfit(config: TrainConfig, strategy: Strategy) -> str | None:
 
 
 def _misfits(config: TrainConfig, strategy: Strategy) -> Iterator[str]:
-    if strategy.alone and config.nodes != 1:
+    if strategy.alone and config.node_count != 1:
         yield f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); strategy: batch uses several"
     if not strategy.sync.every_step and isinstance(config.checkpoint.every, int):
         yield (

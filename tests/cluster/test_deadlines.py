@@ -43,6 +43,12 @@ def test_the_verdict_names_the_node_and_the_key() -> None:
     assert fault.text == "is alive but has made no progress for 12 s, at update 5 (stall_timeout is 10 s)"
 
 
+def test_the_verdict_on_virtual_nodes_names_the_update_of_one() -> None:
+    """Their process reports the sum of their updates."""
+    fault = culprit(nodes(1, update=40, reached=5), NOW + 12, TEN)
+    assert fault is not None and fault.text.endswith("for 12 s, at update 5 (stall_timeout is 10 s)")
+
+
 def test_the_one_that_does_not_wait_hangs() -> None:
     records = nodes()
     for record in records:

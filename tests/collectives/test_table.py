@@ -87,7 +87,7 @@ def data(tmp_path_factory):
     ],
 )
 def test_one_that_cannot_be_had_is_told_before_spark_starts(data, tmp_path, monkeypatch, name, problem):
-    monkeypatch.setattr("sparksplit.training.train.spark_session", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("sparksplit.training.train.spark_session", lambda *_, **__: pytest.fail("Spark was started"))
     file = tmp_path / "train.yaml"
     file.write_text(f"data: {data}\noutput: {tmp_path}/run\nstrategy: batch\nnodes: 2\ncollective: {name}\n")
     from sparksplit.base.options import Options

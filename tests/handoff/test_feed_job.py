@@ -8,15 +8,17 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from sparksplit.base.errors import NodeFailed
+from sparksplit.base.errors import NodeFailed, RunError
 from sparksplit.cluster.deadlines import Limits
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.handoff import feeding as feeding_module
 from sparksplit.handoff import job as job_module
 from sparksplit.handoff.feeding import Feeding
-from sparksplit.handoff.job import FeedJob
+from sparksplit.handoff.job import Fed, FeedJob
+from sparksplit.rows.ledger import Entry
 from tests.jvm import gateway
 
 
@@ -50,12 +52,13 @@ class Feed:
         self.now, self.on, self.still = 100.0, {"7"}, set[str]()
         self.replaced: list[str] = []
         self.started = True
+        self.fed: Fed | None = None
 
     def holders(self) -> set[str]:
         return self.on
 
-    def result(self) -> None:
-        return None
+    def result(self) -> Fed | None:
+        return self.fed
 
     def close(self) -> None:
         return None
@@ -81,11 +84,18 @@ def feed(monkeypatch: pytest.MonkeyPatch) -> Feed:
 
 
 @pytest.fixture
-def feeding(feed: Feed, digits: Any) -> Iterator[Feeding]:
-    cluster: Any = SimpleNamespace(secret="00", look_again=None, limits=Limits(start_timeout=120))
-    spark: Any = SimpleNamespace(sparkContext=None)
-    frame: Any = SimpleNamespace(columns=["row_id"])
-    with Feeding(spark, PreparedDataSet.open(str(digits)), frame, cluster, [{}, {}], [[], []]) as found:
+def given(digits: Any) -> list[Any]:
+    """What a Feeding is given. Its cluster keeps what nodes are told, in `told`."""
+    told: list[Any] = []
+    cluster = SimpleNamespace(secret="00", look_again=None, limits=Limits(start_timeout=120))
+    cluster.told, cluster.tell = told, lambda *one: told.append(one)
+    spark, frame = SimpleNamespace(sparkContext=None), SimpleNamespace(columns=["row_id"])
+    return [spark, PreparedDataSet.open(str(digits)), frame, cluster, [{}, {}], [[], []]]
+
+
+@pytest.fixture
+def feeding(feed: Feed, given: list[Any]) -> Iterator[Feeding]:
+    with Feeding(*given) as found:
         yield found
 
 
@@ -110,3 +120,31 @@ def test_an_executor_of_the_feed_that_stands_still_is_replaced(feed: Feed, feedi
     feed.still = {"7"}
     feed.looks(feeding, 1)
     assert feed.replaced == ["7"]
+
+
+FED = Fed([0], np.zeros((1, 2, 2), np.uint64), [1300], 1300, 9)
+
+
+@pytest.mark.parametrize("before", [None, Entry(1300, 9)])
+def test_nodes_are_told_which_rows_a_data_frame_gave(feed: Feed, given: list[Any], before: Entry | None) -> None:
+    """A checkpoint names them."""
+    feed.fed = FED
+    with Feeding(*given, before) as feeding:
+        feeding.go_on()
+        assert feeding.fed() == Entry(1300, 9)
+    assert [(rank, name, message["entry"]) for rank, name, message in given[3].told] == [
+        (0, "fed", (1300, "9")),
+        (1, "fed", (1300, "9")),
+    ]
+
+
+@pytest.mark.parametrize(("before", "rows"), [(Entry(1310, 9), "1,310"), (Entry(1300, 8), "1,300")])
+def test_a_data_frame_that_gives_other_rows_after_a_restart_ends_the_run(
+    feed: Feed, given: list[Any], before: Entry, rows: str
+) -> None:
+    """Before the nodes train on them: the ledger could not become exact."""
+    feed.fed = FED
+    says = rf"^the DataFrame gave other rows \(1,300\) than before the restart \({rows}\); .* cache or write it; "
+    with Feeding(*given, before) as feeding, pytest.raises(RunError, match=says):
+        feeding.go_on()
+    assert not given[3].told

@@ -20,7 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import RunError
-from sparksplit.spark import session
+from sparksplit.spark import own_session, session
 from sparksplit.spark.session import running_context, spark_session
 from tests.jvm import gateway
 from tests.logs import without_times
@@ -29,10 +29,12 @@ SECONDS = 60  # for what another thread does at once
 
 
 class Sessions:
-    """Stands for Spark: what sparksplit starts and stops, in order, and what it says."""
+    """Stands for Spark: what sparksplit starts and stops, in order, and what it says. slow: whether Spark is still
+    stopping when sparksplit no longer waits for it."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seen: list[str] = []
+        self.slow = False
         self.said: queue.Queue[str] = queue.Queue()
         self.set: Callable[[Any], None] = lambda context: monkeypatch.setattr(
             SparkContext, "_active_spark_context", context
@@ -56,8 +58,13 @@ class Sessions:
         try:
             yield context
         finally:
-            self.set(None)
+            self.set(context if self.slow else None)
             self.seen.append(f"{name} stops")
+
+    def await_line(self, beginning: str) -> None:
+        """Wait for a line that begins so."""
+        while not self.said.get(timeout=SECONDS).startswith(beginning):
+            pass
 
 
 @pytest.fixture
@@ -72,8 +79,8 @@ def other() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def call(name: str) -> Any:
-    with spark_session(name, 1) as spark:
+def call(name: str, **keys: Any) -> Any:
+    with spark_session(name, 1, **keys) as spark:
         return spark
 
 
@@ -138,6 +145,47 @@ def test_another_calls_session_is_used_for_nothing_else(sessions: Sessions, othe
         assert running_context() is first
         assert other.submit(running_context).result(SECONDS) is None
     assert running_context() is None
+
+
+def test_a_session_that_is_still_stopping_is_waited_for(
+    sessions: Sessions, other: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take what runs on it along. Under spark-submit, nobody ends Spark's processes before."""
+    monkeypatch.setattr(own_session, "STOP_SECONDS", SECONDS)
+    sessions.slow = True
+    first = call("first")
+    assert SparkContext._active_spark_context is first and running_context() is None
+    sessions.slow = False
+    waiting = other.submit(call, "second")
+    sessions.await_line("waiting for Spark to stop the session of an earlier call, ")
+    assert sessions.seen == ["first starts", "first stops"]
+    sessions.set(None)
+    assert waiting.result(SECONDS).name == "second"
+
+
+def test_a_session_that_does_not_stop_is_not_waited_for_for_ever(
+    sessions: Sessions, other: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_session, "STOP_SECONDS", 0.01)
+    sessions.slow = True
+    call("first")
+    for again in (lambda: call("second"), lambda: other.submit(call, "third").result(SECONDS)):
+        with pytest.raises(RunError, match=r"^Spark has not stopped the session of an earlier call, even after 0\.01 "):
+            again()
+    # The program has its own, once Spark has stopped.
+    program = SimpleNamespace(_gateway=gateway())
+    sessions.set(program)
+    assert call("fourth") is program is running_context()
+
+
+def test_a_call_is_told_how_long_it_has_waited(sessions: Sessions, other: ThreadPoolExecutor) -> None:
+    waits: list[float] = []
+    with spark_session("first", 1):
+        waiting = other.submit(call, "second", waited=waits.append)
+        sessions.await_line("waiting for a call in another thread to stop its Spark session, ")
+        assert waits == []
+    waiting.result(SECONDS)
+    assert len(waits) == 1 and waits[0] > 0.01  # a line comes after 0.02 s
 
 
 def test_ctrl_c_ends_the_wait_alone(sessions: Sessions, other: ThreadPoolExecutor) -> None:

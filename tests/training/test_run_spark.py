@@ -26,14 +26,15 @@ from sparksplit.training.train_config import TrainConfig
 from tests.forked import nodes_of
 from tests.nodes import pid_of
 from tests.training.records import check_seconds
+from tests.training.runs import without_end
 
 MOMENTUM = {"name": "sgd", "learning_rate": 0.05, "momentum": 0.9}
 
 
-def run(data, output, frame=None, **keys):
+def run(data, output, frame=None, options=Options(), **keys):  # noqa: B008
     nodes = keys.get("nodes", 1)
     values = {"data": str(data), "output": str(output), "strategy": "single" if nodes == 1 else "batch", **keys}
-    return train(parse(TrainConfig, values), Options(), frame).to_json()
+    return train(parse(TrainConfig, values), options, frame).to_json()
 
 
 def in_parts(spark, frame, sizes):
@@ -208,6 +209,23 @@ def test_a_node_that_is_killed_while_it_is_fed_is_replaced_and_fed_again(fed, sp
         killing.result()
     assert result["restarts"] == 1
     assert result["ledger"] == {**result["ledger"], "exact": True, "rows": 2600}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epochs_done", [0, 1])
+def test_a_run_goes_on_with_the_same_rows_of_a_data_frame_only(fed, spark, digits, tmp_path, epochs_done):
+    """From a checkpoint within its first epoch, and from one after it: an epoch has 21 updates."""
+    rows = spark.read.parquet(f"{digits}/train").drop("lane")
+    settings = {"input_mode": "spark", "epochs": 2, "checkpoint": {"seconds": None, "every": 20, "keep": 9}}
+    straight = run(digits, tmp_path / "straight", rows, **settings)
+    without_end(tmp_path / "straight", tmp_path / "run", 1 + epochs_done)
+    resume = Options(resume=True)
+    says = r"^the DataFrame gave other rows \(1,\d{3}\) than before the restart \(1,300\); "
+    with pytest.raises(RunError, match=says):
+        run(digits, tmp_path / "run", rows.where("label > 0"), resume, **settings)
+    resumed = run(digits, tmp_path / "run", rows, resume, **settings)
+    assert (resumed["weights"], resumed["ledger"]) == (straight["weights"], straight["ledger"])
+    assert resumed["ledger"]["exact"] is True
 
 
 def test_a_frame_with_other_columns_is_refused(spark, digits, tmp_path):

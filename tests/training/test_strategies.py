@@ -201,6 +201,13 @@ def test_virtual_nodes_that_spark_feeds(spark, zygote, digits, tmp_path, strateg
     assert (read["passes"], read["nodes"], read["ledger"]["exact"]) == (passes, 5, True)
 
 
+def test_single_on_one_virtual_node_is_single(forked, data, tmp_path):
+    """The least of several numbers of virtual nodes."""
+    result = run(data.path, tmp_path / "run", strategy="single", nodes={"virtual": 1}, **LINEAR)
+    check(tmp_path / "run", result, epochs_apart(data, 1))
+    assert (result["strategy"], result["nodes"], result["virtual"]) == ("single", 1, True) and result["ledger"]["exact"]
+
+
 def test_a_virtual_node_that_fails_ends_the_run(forked, digits, tmp_path):
     settings = {"strategy": "local", "nodes": {"virtual": 3}, "optimizer": {"name": "sgd", "learning_rate": 1e9}}
     with pytest.raises(RunError, match="the loss is"):

@@ -19,6 +19,13 @@ def test_every_strategy_of_the_table_is_a_value_of_the_key():
         assert parse(TrainConfig, {**LEAST, "strategy": name}).strategy == name
 
 
+def test_single_has_one_node_real_or_virtual():
+    one = parse(TrainConfig, {**LEAST, "strategy": "single", "nodes": {"virtual": 1}})
+    assert one.virtual and (one.node_count, one.processes) == (1, 1)
+    with pytest.raises(ConfigError, match=r"nodes must be 1 with strategy: single \(is 2\)"):
+        parse(TrainConfig, {**LEAST, "strategy": "single", "nodes": {"virtual": 2}})
+
+
 def test_an_optimizers_own_arguments_are_kept():
     config = parse(TrainConfig, {**LEAST, "optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": True}})
     assert config.optimizer.model_extra == {"momentum": 0.9, "nesterov": True}

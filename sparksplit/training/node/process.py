@@ -15,6 +15,7 @@ from sparksplit.dataset.lane_files import Layout
 from sparksplit.model.description import data_description
 from sparksplit.model.graphs import class_weights
 from sparksplit.rows.feed import RowSource
+from sparksplit.rows.ledger import EntryJson
 from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import by_id
 from sparksplit.strategies import Strategy, find
@@ -42,6 +43,8 @@ class Process:
         self.nodes = config.node_count
         # Opened now, so that Spark sends rows while the model is built.
         self.receiver = self._receive() if config.input_mode == "spark" and rows is None else None
+        self.fed: EntryJson | None = None
+        """The ledger entry of all rows of the run's DataFrame, once these have arrived; None without a DataFrame."""
 
     def build(self) -> None:
         """Make the model and everything that belongs to it. Call this after the collective is made, because
@@ -147,6 +150,9 @@ class Process:
         spool = Spool(files, manifest.description, fed["lane_rows"], lanes, manifest.block_rows, place)
         if fed["prepared"] and len(self.data.paths) == 1:
             spool.verify(self.data.path, self.data.segments("train"))
+        if not fed["prepared"]:
+            rows, checksum = fed["entry"]
+            self.fed = rows, checksum
         return spool
 
     def told(self) -> Any:

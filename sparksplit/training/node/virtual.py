@@ -19,7 +19,8 @@ from sparksplit.training.node.worker import Worker
 class VirtualMember(MemberWithin):
     """A virtual node's `Member`: its own rank, and the process's connection to the driver.
 
-    Steps and rows are reported as sums over the virtual nodes, because only one node works at a time.
+    Steps and rows are reported as sums over the virtual nodes, because only one node works at a time. `reached` is the
+    last step of a single virtual node.
     """
 
     def __init__(self, member: Member, rank: int, stage: Stage, counts: list[dict[str, int]]) -> None:
@@ -32,6 +33,8 @@ class VirtualMember(MemberWithin):
         counts = self._counts[self.rank]
         counts.update((name, fields.pop(name)) for name in ("update", "rows") if name in fields)
         sums = {name: sum(other.get(name, 0) for other in self._counts) for name in counts}
+        if "update" in counts:
+            sums["reached"] = max(other.get("update", 0) for other in self._counts)
         if "steps" in fields:
             sums["steps"] = fields.pop("steps") * self.size
         self._member.state(**sums, **(fields if self.rank == 0 else {}))

@@ -202,7 +202,8 @@ class Worker:
         """Return the function that begins to write a checkpoint within `stretch`."""
 
         def save(progress: Progress) -> None:
-            self._state.save(replace(progress, within_round=is_within_round(stretch, progress.step)))
+            within = is_within_round(stretch, progress.step)
+            self._state.save(replace(progress, within_round=within, fed=self._process.fed))
             self._saved = progress.step
 
         return save
@@ -239,9 +240,8 @@ class Worker:
             return
         tally.step = self._saved = step_at(stretch, len(tally.history), tally.step)
         if self._progress.within_round or is_within_round(stretch, tally.step):
-            raise self._config.error(
-                "nodes", f"must be {before} (is {size}): the checkpoint lies within a round of {before} epochs"
-            )
+            within = f"the checkpoint lies within a round that {before} nodes began"
+            raise self._config.error("nodes", f"must be {before} (is {size}): {within}")
 
     @property
     def _has_stopped(self) -> bool:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from hdfs_io import filesystem
 from hdfs_io.marks import SUCCESS
@@ -17,6 +18,19 @@ from sparksplit.training import checkpoints
 from sparksplit.training.inputs import RunInputs
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far the nodes of an attempt are.
+
+    step: the last step that a node is known to have finished; 0 if none is known.
+    nodes: the number of nodes that counts steps in this way. None: every number of nodes counts the same steps, because
+        mini-batches are dealt from all lanes.
+    """
+
+    step: int = 0
+    nodes: int | None = None
 
 
 def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | None:
@@ -61,13 +75,13 @@ def _what_to_do(error: OtherUnfinished, inputs: RunInputs, options: Options) -> 
 
 
 @contextmanager
-def told_how(output: Output, reached: Callable[[], int] = lambda: 0, unit: str = "updates") -> Iterator[None]:
+def told_how(output: Output, reached: Callable[[], Reached] = Reached, unit: str = "updates") -> Iterator[None]:
     """If the block fails, say how to go on and what is lost.
 
     If a user's mistake ended the run before its first checkpoint, remove what the run has begun. The block's error is
     always raised, even if something else fails meanwhile.
 
-    reached: returns the last step that a node is known to have finished.
+    reached: returns how far the nodes are.
     unit: the users' word for a step.
     """
     try:
@@ -90,13 +104,14 @@ def _kept(output: Output) -> str:
     return f"; the finished run in {output.path} is unchanged" if beside else ""
 
 
-def _left(checkpoint: str | None, reached: int, unit: str) -> str:
+def _left(checkpoint: str | None, reached: Reached, unit: str) -> str:
     """Return the message on what the run has left. Nodes may have done a little more than they have reported."""
     if checkpoint is None:
-        told = f": at least {reached:,} {unit} are lost" if reached else ""
+        told = f": at least {reached.step:,} {unit} are lost" if reached.step else ""
         return f"there is no checkpoint yet{told}; the same command starts from the beginning"
     try:
-        lost = reached - checkpoints.progress_of(checkpoint).step
+        progress = checkpoints.progress_of(checkpoint)
+        lost = reached.step - progress.step if reached.nodes in (None, progress.nodes) else 0
     except InputError:  # damaged; the next command says so
         lost = 0
     more = f", and at least {lost:,} {unit} after it are lost" if lost > 0 else ""

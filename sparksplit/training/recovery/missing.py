@@ -51,24 +51,39 @@ class Missing:
     def __post_init__(self) -> None:
         self.present = self.config.processes
 
+    @property
+    def _least(self) -> int:
+        """Smallest number of nodes that the run may use."""
+        return self.config.processes if self.config.min_nodes is None else self.config.min_nodes
+
     def await_nodes(self) -> int:
-        """Wait for the executors of all nodes. Return the number of nodes to start, which is smaller if executors are
-        missing."""
+        """Wait for the executors of all nodes. Return how many nodes have one after `start_timeout`."""
         from sparksplit.cluster import requirements
 
-        config = self.config
-        least = config.processes if config.min_nodes is None else config.min_nodes
+        config, least = self.config, self._least
         self.present = config.processes
         if least < config.processes:
             self.present = requirements.await_some(self.sc, config.processes, least, config.limits.patience, self.spare)
         return self.present
 
     def goes_from(self, checkpoint: str | None) -> None:
-        """Note the checkpoint that the present attempt goes on from. Raise RunError if there are only checkpoints that
-        do not fit."""
+        """Note the checkpoint that the present attempt goes on from.
+
+        Within a round, the number of nodes that began the round goes on, even if more nodes have executors. Raise
+        RunError if too few nodes have executors.
+        """
         self._went_from = checkpoint
-        if self.whole_rounds and checkpoint is None and (latest := checkpoints.latest(self.folder)) is not None:
-            raise RunError(f"{latest}: lies within a round, which only the number of nodes that began it can finish")
+        if checkpoint is None or not self.whole_rounds or checkpoints.fits(checkpoint, self.present):
+            return
+        began = checkpoints.progress_of(checkpoint).nodes
+        if self._least <= began <= self.present:
+            self.present = began
+        elif self.present < self.config.processes:
+            raise RunError(
+                f"{checkpoint}: lies within a round that {began} nodes began, and only {began} nodes can finish it "
+                f"({self.present} nodes have executors, min_nodes is {self._least})"
+            )
+        # Otherwise no executor is missing. The nodes refuse the configuration's number of nodes.
 
     def look(self) -> None:
         """Raise AllBack if the run can go on with all its nodes again."""

@@ -90,6 +90,7 @@ def process_of(member, strategy, rows, step=None, scaled=False, **keys):
         random_states=list,
         transform=lambda: None,
         warmed_up=None,
+        fed=None,
     )
 
 
@@ -315,10 +316,30 @@ def test_another_number_of_nodes_looks_from_the_steps_that_it_counts_itself(monk
     assert first.step == 2 * -(-ROWS // 2) > in_threads(3, work)[0] == 2 * longest
 
 
-def test_within_a_round_of_epochs_the_nodes_must_be_those_of_before():
-    progress = Progress("", 3, update=3, step=3, resumed=[Resumed(3, 2, 3)])
-    with pytest.raises(ConfigError, match=r"must be 2 \(is 3\): the checkpoint lies within a round of 2 epochs"):
-        trained("epoch", 3, progress)
+@pytest.mark.parametrize(("strategy", "within"), [("epoch", False), ("local", True)])
+def test_within_a_round_the_nodes_must_be_those_of_before(strategy, within):
+    """A round has as many epochs as nodes with `epoch`, and one epoch with `local`."""
+    progress = Progress("", 3, update=3, step=3, within_round=within, resumed=[Resumed(3, 2, 3)])
+    with pytest.raises(ConfigError, match=r"must be 2 \(is 3\): the checkpoint lies within a round that 2 nodes began"):
+        trained(strategy, 3, progress)
+
+
+@pytest.mark.parametrize("fed", [None, (5, str(2**64 - 1))])
+def test_a_checkpoint_names_the_rows_that_a_data_frame_gave(fed):
+    """A restart can compare the rows that the DataFrame gives then."""
+    saved = []
+
+    def work(rank, gather):
+        member = Member(rank, 1, gather)
+        process = process_of(member, "single", LANES)
+        process.fed = fed
+        worker = Worker(process, member, Alone())
+        worker.begin()
+        worker._state.save = saved.append
+        worker.train(Rows(LANES), {}, Clock(time.perf_counter()))
+
+    in_threads(1, work)
+    assert [Progress.from_json(each.to_json(), "a checkpoint").fed for each in saved] == [fed]
 
 
 def test_a_test_loss_that_is_no_finite_number_is_null():

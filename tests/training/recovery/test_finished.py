@@ -54,7 +54,7 @@ def copied(left, tmp_path):
 
 @pytest.fixture
 def no_spark(monkeypatch):
-    def none(*_):
+    def none(*_, **__):
         raise AssertionError("Spark was started")
 
     monkeypatch.setattr(train_module, "spark_session", none)

@@ -11,13 +11,16 @@ from hdfs_io.publish import Output
 from sparksplit import cluster
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError, exit_status
+from sparksplit.rows.ledger import Entry
 from sparksplit.training import train as train_module
 from sparksplit.training.inputs import RunInputs
+from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts, restarts
-from sparksplit.training.recovery.going_on import told_how
+from sparksplit.training.recovery.going_on import Reached, told_how
 from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.leases import seize
+from tests.training.runs import describe
 
 
 @pytest.mark.parametrize("error", [InputError("the model's"), RunError("a node's"), KeyboardInterrupt()])
@@ -42,6 +45,29 @@ def test_a_mistake_before_the_first_checkpoint_removes_what_is_ones_own(tmp_path
             seize(successor.lease)
         raise InputError("the model's")
     assert (tmp_path / "run").exists() == taken_over
+
+
+@pytest.mark.parametrize(("apart", "nodes"), [(True, 2), (False, None)])
+def test_steps_of_mini_batches_that_are_dealt_apart_are_those_of_the_runs_nodes(apart, nodes):
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
+    strategy = SimpleNamespace(split=SimpleNamespace(dealt_apart=apart))
+    inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, strategy)
+    one = _Run(None, inputs, None, None, 0.0)
+    assert one.reached() == Reached()
+    one.display = SimpleNamespace(reached=7)
+    assert one.reached() == Reached(7, nodes)
+
+
+def test_a_data_frame_must_give_the_rows_that_its_checkpoint_names(tmp_path):
+    named, older = f"{tmp_path}/checkpoints/update-000000007", f"{tmp_path}/checkpoints/update-000000006"
+    describe(named, Progress("", 1, fed=(5, str(2**64 - 1))))
+    describe(older, Progress("", 1))
+    one = _Run(None, None, None, object(), 0.0)
+    found = [one._rows_before(SimpleNamespace(checkpoint=each)) for each in (named, older, None)]
+    assert found == [Entry(5, 2**64 - 1), None, None]
+    # Rows of the prepared data set are compared with its manifest.
+    one.frame = None
+    assert one._rows_before(SimpleNamespace(checkpoint=named)) is None
 
 
 @pytest.mark.parametrize("problem", [InputError("checkpoint.json: cannot be read"), RunError("HDFS has failed")])

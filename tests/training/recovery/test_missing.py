@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -43,6 +44,13 @@ def checkpoint(folder, update, nodes=2, loss_rows=0, within_round=False):
     path = f"{folder}/checkpoints/update-{update:09d}"
     progress = replace(Progress("", nodes, update), loss_rows=loss_rows, within_round=within_round)
     describe(path, progress)
+    return path
+
+
+def whole(folder, update, nodes=2, within_round=False):
+    """Leave one that is not damaged; returns its path."""
+    path = checkpoint(folder, update, nodes, within_round=within_round)
+    (Path(path) / "state.npz").touch()
     return path
 
 
@@ -112,8 +120,31 @@ def test_nodes_that_split_epochs_change_between_rounds_only(tmp_path, there):
     checkpoint(tmp_path, 9, loss_rows=5)
     with pytest.raises(AllBack):
         one.look()
-    with pytest.raises(RunError, match="lies within a round, which only the number of nodes that began it can finish"):
-        one.goes_from(None)
+    few = r"10: lies within a round that 3 nodes began, and only 3 nodes can finish it \(2 nodes have executors, min_"
+    with pytest.raises(RunError, match=few):
+        one.goes_from(checkpoint(tmp_path, 10, nodes=3, within_round=True))
+
+
+def test_within_a_round_those_that_began_it_go_on_and_the_others_join_after_it(tmp_path, there):
+    one = Missing(config(min_nodes=2, strategy="local"), SPARK, str(tmp_path), 0, whole_rounds=True)
+    assert one.await_nodes() == 3
+    one.goes_from(checkpoint(tmp_path, 7, within_round=True))
+    assert one.present == 2
+    one.look()
+    checkpoint(tmp_path, 8, within_round=True)
+    one.look()
+    checkpoint(tmp_path, 9)
+    with pytest.raises(AllBack):
+        one.look()
+
+
+@pytest.mark.parametrize("began", [1, 5])
+def test_a_round_of_nodes_that_the_configuration_excludes_is_left_to_the_nodes(tmp_path, there, began):
+    """They say which number must be set, which is a mistake in what was given."""
+    one = Missing(config(min_nodes=2, strategy="local"), SPARK, str(tmp_path), 0, whole_rounds=True)
+    one.await_nodes()
+    one.goes_from(checkpoint(tmp_path, 7, nodes=began, within_round=True))
+    assert one.present == 3
 
 
 def test_without_the_key_it_never_goes_on_with_fewer(tmp_path, there):
@@ -121,15 +152,16 @@ def test_without_the_key_it_never_goes_on_with_fewer(tmp_path, there):
     assert Missing(config(min_nodes=3), None, str(tmp_path), 0, whole_rounds=False).await_nodes() == 3
 
 
-def trained(folder):
-    """(the restarts of a run that may have fewer nodes, once it has its results; its attempts)."""
+def trained(folder, shared=True, leave=lambda folder: None):
+    """(the restarts of a run that may have fewer nodes, once it has its results; its attempts). leave: what leaves the
+    checkpoint that it goes on from in its folder."""
     output = Output(str(folder), "hash", "train")
-    strategy = SimpleNamespace(split=SimpleNamespace(shared=True))
+    strategy = SimpleNamespace(split=SimpleNamespace(shared=shared))
     inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
     with output.claimed():
         output.begin()
         one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
-        assert one._train(None) == "results"
+        assert one._train(leave(output.folder)) == "results"
         return one.restarts, attempts.noted(output.folder).story
 
 
@@ -198,9 +230,7 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
     found = Missing.await_nodes
     monkeypatch.setattr(Missing, "await_nodes", back)
     monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    monkeypatch.setattr(
-        train_module, "checkpoint_of", lambda folder, nodes, rounds: f"checkpoints/update-{7 + len(given):09d}"
-    )
+    monkeypatch.setattr(train_module, "checkpoint_of", lambda folder, nodes: f"checkpoints/update-{7 + len(given):09d}")
     monkeypatch.setattr(_Run, "_nodes", nodes)
     restarts, story = trained(tmp_path / "run")
     first, second = "checkpoints/update-000000008", "checkpoints/update-000000009"
@@ -214,3 +244,41 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
     said = capsys.readouterr().err
     assert "2 of 3 nodes have executors after 300 s; the run goes on with them (min_nodes)" in said
     assert "there are executors for all 3 nodes again; the run goes on with them from its last checkpoint" in said
+
+
+@pytest.fixture
+def given(monkeypatch):
+    """What each attempt was given, (checkpoint, nodes); the first loses a node."""
+    attempts_given = []
+
+    def nodes(self, payload):
+        attempts_given.append((payload.checkpoint, payload.config["nodes"]))
+        assert self.present == payload.config["nodes"]
+        if len(attempts_given) == 1:
+            raise NodeFailed("node 1 on h1: its executor was lost", 1)
+        return "results"
+
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(_Run, "_nodes", nodes)
+    return attempts_given
+
+
+def test_more_executors_than_nodes_that_began_a_round_end_no_run(tmp_path, there, given, capsys):
+    """The next command finds three executors, and so does a restart."""
+    restarts, story = trained(tmp_path / "run", False, lambda folder: whole(folder, 500, within_round=True))
+    (path, _), _ = given
+    assert path.endswith("/run/checkpoints/update-000000500") and given == [(path, 2)] * 2 and restarts == 1
+    assert [(each.how, each.nodes, each.update) for each in story] == [("resume", 2, 500), ("restart", 2, 500)]
+    says = f"{path} lies within a round that 2 nodes began; the run goes on with 2 of 3 nodes until a round has ended"
+    said = capsys.readouterr().err
+    assert said.count(says) == 2 and "have executors" not in said
+
+
+@pytest.mark.parametrize("executors", [2, 3])
+def test_a_run_whose_checkpoints_are_all_damaged_starts_over(tmp_path, there, given, capsys, executors):
+    """Also where only its number of nodes could have gone on from them."""
+    there[0] = executors
+    damaged = []
+    trained(tmp_path / "run", False, lambda folder: damaged.append(checkpoint(folder, 7, within_round=True)))
+    assert len(damaged) == 1 and given == [(None, executors)] * 2
+    assert "no checkpoint is undamaged; the run starts from the beginning" in capsys.readouterr().err

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -12,10 +15,12 @@ from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import checkpoints
+from sparksplit.training import train as train_module
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.progress_record import Progress
-from sparksplit.training.recovery.going_on import going_on, told_how
-from sparksplit.training.train import train
+from sparksplit.training.recovery import attempts
+from sparksplit.training.recovery.going_on import Reached, going_on, told_how
+from sparksplit.training.train import _Run, train
 from sparksplit.training.train_config import TrainConfig
 
 DECIDED = {
@@ -153,19 +158,23 @@ def test_whether_a_data_frame_has_the_same_rows_is_for_the_user_to_say():
         decided(input_mode="spark")
 
 
+WHOLE = "the last checkpoint is {}; the same command goes on from it"
+AFTER = "the last checkpoint is {}, and at least 1,200 updates after it are lost; the same command goes on from it"
 ENDS = {
-    "at its last checkpoint": (7, 7, ["the last checkpoint is {}; the same command goes on from it"]),
-    "after it": (
-        7,
-        1207,
-        ["the last checkpoint is {}, and at least 1,200 updates after it are lost; the same command goes on from it"],
-    ),
+    "at its last checkpoint": (7, Reached(7), [WHOLE]),
+    "after it": (7, Reached(1207), [AFTER]),
+    "after it, by the steps of as many nodes": (7, Reached(1207, 2), [AFTER]),
+    "after it, by the steps of other nodes": (7, Reached(1207, 3), [WHOLE]),
     "before the first": (
         None,
-        30,
+        Reached(30, 3),
         ["there is no checkpoint yet: at least 30 updates are lost; the same command starts from the beginning"],
     ),
-    "before the first update": (None, 0, ["there is no checkpoint yet; the same command starts from the beginning"]),
+    "before the first update": (
+        None,
+        Reached(),
+        ["there is no checkpoint yet; the same command starts from the beginning"],
+    ),
 }
 
 
@@ -220,3 +229,27 @@ def test_of_the_users_mistake_nothing_is_said(monkeypatch):
         output.begin()
         raise InputError("the model's")
     assert said == []
+
+
+def test_the_wait_for_another_calls_session_is_no_part_of_its_seconds(monkeypatch):
+    """Calls in several threads of a program take turns."""
+    clock = [50.0]
+
+    @contextmanager
+    def session(*_, waited):
+        clock[0] += 1000
+        waited(1000.0)
+        clock[0] += 3
+        yield SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1", master="local-cluster[2,1,1024]"))
+
+    def failing(self, checkpoint):
+        clock[0] += 4
+        raise RunError("a node's")
+
+    monkeypatch.setattr(train_module, "spark_session", session)
+    monkeypatch.setattr(train_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(_Run, "_train", failing)
+    inputs, output = given()
+    with pytest.raises(RunError, match="a node's"):
+        train(inputs.config, Options())
+    assert attempts.noted(output.path).seconds == 7.0
