@@ -80,6 +80,8 @@ def compare(config: CompareConfig, options: Options) -> Results:
             return Results.read(output.path)
         if decision == "resume" or (not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
             output.go_on()
+            if decision != "resume":  # the sums may be of other keys, such as tls
+                output.fence.remove(filesystem.join(output.folder, Measured.FILE))
         else:
             output.begin(_measured_in(output.path) if output.extending else ())
         say_plan(config, runs)

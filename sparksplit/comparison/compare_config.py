@@ -52,7 +52,8 @@ _Ends = Annotated[list[float], pydantic.Field(min_length=2, max_length=2), pydan
 
 _SEEDS = ("seeds", "max_seeds")
 _TIMED = {key: Training.model_fields[key].default for key in keys_of(Training, lambda mark: mark.timed)}
-"""The defaults of the keys that change only times. Comparisons from before these keys were kept have these values."""
+"""The defaults of the keys that change only times. A comparison that was made before these keys were kept counts as if
+it had these values."""
 
 
 def adds_seeds(then: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
@@ -131,7 +132,6 @@ class CompareConfig(Training):
     target: float | None = None
     """Target value of the metric on the validation rows. The report shows the time to reach the target. null: 95 % of
     the way from the first to the best value of `single`, measured with separate seeds."""
-    # Hashed, unlike `input_mode` of `train`, because the times of a comparison depend on it.
     input_mode: Literal["spark", "tensorflow"] = "tensorflow"
     """How training rows reach the nodes. tensorflow: each node reads its own part (lanes) of the prepared data set.
     spark: Spark reads the training split and sends the rows to the nodes' local disks, once for all runs of a cluster.

@@ -194,7 +194,9 @@ class ComparisonDisplay:
         return None if others is None or whole is None else max(0.0, whole - spent) + others
 
     def say_estimate(self, rows_per_second: float) -> None:
-        """Say how long everything takes. Call this just before the first run, when no run has been timed yet."""
+        """Say how long everything takes, before the first run; nothing after it."""
+        if self.pace.starts:
+            return
         runs, clusters = [*self.runs, *self.later], _clusters(self.runs) + _clusters(self.later)
         start = self._clock() - self._since  # includes Spark's hand-off, if there is one
         about = duration(clusters * start + estimate(runs, self.rows, rows_per_second))

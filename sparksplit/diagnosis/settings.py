@@ -36,11 +36,12 @@ def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]
     """Return the `sparksplit compare` command for a shell that decides between `config` and each of `proposals`.
 
     `single` on one node is always part of the comparison, because `compare` judges all strategies against it.
-    Proposals that change a key in which strategies cannot differ are left out. None if no proposal is left.
+    Proposals that change a key in which strategies cannot differ are left out. None if no proposal is left, and for a
+    run with `init`, which that `single` cannot have.
     """
     may_differ = {"strategy", *_EITHER, *_WITHIN, *_SAFE}
     others = [proposal for proposal in proposals if {key.partition(".")[0] for key in proposal} <= may_differ]
-    if not others:
+    if not others or config.init is not None:
         return None
     entries = [_entry(each, config) for each in (config, *(with_settings(config, proposal) for proposal in others))]
     if config.strategy != "single":

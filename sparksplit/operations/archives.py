@@ -170,7 +170,7 @@ def _refuse_links(prefix: Path) -> None:
         for installed in distributions(path=[str(site)]):
             origin = json.loads(installed.read_text("direct_url.json") or "{}")
             if origin.get("dir_info", {}).get("editable") and installed.name != "sparksplit":
-                places[installed.name] = unquote(urlsplit(origin["url"]).path)
+                places[installed.name or "a package without a name"] = unquote(urlsplit(origin["url"]).path)
     if places:
         every = ", ".join(f"{name} ({place})" for name, place in sorted(places.items()))
         raise UsageError(

@@ -87,6 +87,8 @@ def _decided(evidence: Evidence, rows: Sequence[Row]) -> tuple[Decision, Row | N
     is_alone = not winners and all(row.nodes == 1 for row in rows)
     asked = [row for row in rows if row is not single and (row.nodes > 1 or is_alone)]
     left = [row for row in asked if not evidence.is_ruled_out(row) and not _always_diverged(row)]
+    if winners:  # a row with a diverged run is never recommended
+        left = [row for row in left if not row.diverged]
     if not is_comparable or left:
         choice = next(iter(_as_good_by_mean(evidence, rows)), None)
         promising = _most_promising(evidence, [row for row in unsettled if row in left]) or left[:1]
@@ -230,7 +232,7 @@ def _in_more_time(results: Results, seeds: int) -> float | None:
 def _missing(results: Results, rows: Sequence[Row], single: Row | None) -> Note:
     """Return the note on the key that lacks an entry."""
     has_several = any(row.nodes > 1 for row in rows)
-    if single is None and (has_several or max(results.nodes) > 1):
+    if single is None and (has_several or len(rows) > 1 or max(results.nodes) > 1):
         is_alone = any(row.nodes == 1 for row in rows)
         return Note(kind="missing", key="strategies" if is_alone else "nodes", name="single", nodes=1)
     return Note(kind="missing", key="strategies" if max(results.nodes) > 1 else "nodes", nodes=2)

@@ -35,7 +35,6 @@ _OBSTACLES = {
     "no pair": "More seeds with which both finish would decide it.",
     "same with every seed": "All seeds differ by the same, so more seeds do not decide it.",
     "too small": "The difference is too small to be decided.",
-    "incomplete": "It takes runs that all finish, reach the target and are timed in one place.",
 }
 
 
@@ -75,7 +74,7 @@ def headline(answer: Answer) -> str:
         return f"Use {called(choice)}: {_gain(answer, '1 node')}."
     if answer.decision == "stay" and choice is not None:
         if answer.gain is None:
-            if all(row.nodes == 1 for row in answer.runners_up):
+            if all((row.nodes or 1) == 1 for row in [*answer.runners_up, *answer.notes]):
                 return "Stay on 1 node as configured: no other row is decided to be faster without learning worse."
             return "Stay on 1 node: no strategy on several nodes is faster without learning worse."
         return f"Stay on {called(choice)}: {_gain(answer, 'configured')}."
@@ -178,11 +177,11 @@ def _how_sure(answer: Answer) -> Iterator[str]:
     if answer.decision in ("use", "stay"):
         yield f"How sure: {answer.seeds} seeds; of 100 such answers at most {answer.wrong_of_100} are wrong."
     elif answer.decision == "undecided" and answer.open and answer.seeds > 1:
-        yield needed(answer.open[0])
+        yield from filter(None, [needed(answer.open[0])])
 
 
 def needed(question: Question) -> str:
-    """Return, in words, the seeds or rows that would decide a question."""
+    """Return, in words, the seeds or rows that would decide a question; empty for a row that is incomplete."""
     if question.obstacle == "one seed":
         return f"It takes more seeds, such as {question.seeds}."
     if question.seeds is not None:

@@ -384,7 +384,6 @@ def test_one_node_stays_only_if_every_row_on_several_nodes_is_decided_against(in
         assert [(one.name, one.about, one.obstacle) for one in found.open] == [("batch", "speed", "incomplete")]
         lines = words(found)
         assert lines[0] == said and not any(line.startswith("Note: 2 nodes with `batch`") for line in lines)
-        assert "It takes runs that all finish, reach the target and are timed in one place." in lines
     # It learns worse, wherever it was timed.
     assert answered([SINGLE, incomplete], [pair("batch", "single", "worse")], times=[]).decision == "stay"
     # A row that is faster and as good is still used.

@@ -59,7 +59,7 @@ def check_decision(truth, said):
     unsettled = [
         group for group, runs in truth.groups.items()
         if group != SINGLE and (group[1] > 1 or on_one) and not truth.is_ruled_out(group)
-        and not 1 < truth.diverged(group) == len(runs)
+        and not 1 < truth.diverged(group) == len(runs) and not (faster and truth.diverged(group))
     ]  # fmt: skip
     if winners:
         assert said.decision == "use" and choice == min(winners, key=lambda group: truth.seconds(group, goal))
