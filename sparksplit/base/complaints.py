@@ -142,9 +142,12 @@ def _unknown(
     for section in sections:
         if why := getattr(section, "refused", {}).get(name):
             return str(why)
+    known = [each for section in sections for each in section.model_fields]
+    if near := did_you_mean(name, known, cutoff=0.8):
+        return f"unknown key{near}"
     if elsewhere := [repr(".".join(place)) for place in _places(model, name)]:
         return f"unknown key; did you mean {' or '.join(elsewhere)}?"
-    return "unknown key" + did_you_mean(name, [known for section in sections for known in section.model_fields])
+    return f"unknown key{did_you_mean(name, known)}"
 
 
 def _places(model: type[pydantic.BaseModel], name: str) -> Iterator[tuple[str, ...]]:

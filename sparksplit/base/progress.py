@@ -9,7 +9,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -220,6 +220,7 @@ class _Tasks:
                 self.running.update(range(self.next, job + 1))
                 self.next = job + 1
         completed = known = 0
+        submitted = set(self.tracker.getActiveStageIds())
         for job in sorted(self.running):
             info = self.tracker.getJobInfo(job)
             stages = [self.tracker.getStageInfo(stage) for stage in info.stageIds] if info else []
@@ -230,13 +231,13 @@ class _Tasks:
                 self.ended += done
             else:
                 completed += done
-                # A stage without tasks so far may be skipped, because an earlier job has its result.
-                known += sum(stage.numTasks for stage in stages if stage and _has_begun(stage))
+                # A stage that Spark has not submitted may be skipped, because an earlier job has its result.
+                known += sum(stage.numTasks for stage in stages if stage and _has_begun(stage, submitted))
         return self.ended + completed, self.ended + known
 
 
-def _has_begun(stage: SparkStageInfo) -> bool:
-    return stage.numActiveTasks + stage.numCompletedTasks + stage.numFailedTasks > 0
+def _has_begun(stage: SparkStageInfo, submitted: Collection[int]) -> bool:
+    return stage.stageId in submitted or stage.numActiveTasks + stage.numCompletedTasks + stage.numFailedTasks > 0
 
 
 @contextmanager

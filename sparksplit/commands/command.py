@@ -62,7 +62,7 @@ class Command:
             arguments, others = parser.parse_known_args(argv)
             if others:
                 file = next((each for each in others if each.endswith((".yaml", ".yml"))), None)
-                hint = f"; did you mean --config {file}?" if file else ""
+                hint = f"; did you mean --config {file.rpartition('=')[2]}?" if file else ""
                 parser.error(f"unrecognized arguments: {' '.join(others)}{hint}")
         except SystemExit:  # --help has printed its text
             return finished(0, only_text=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sparksplit.base.yaml_edits import as_yaml
 from sparksplit.features import times
 
 LEAST = 20
@@ -48,12 +49,12 @@ def doubt(name: str, values: pa.Array) -> str | None:
         return _of_whole_numbers(name, there.cast(pa.int64(), safe=False)) if whole else None
     some = there[:_LOOKED_AT]
     if _are_dates(some, None, moment=True):
-        return f"looks like dates: {_set(f'features.{name}', 'date')} reads them"
+        return f"looks like dates: {_feature(name, 'date')} reads them"
     if formats := _formats(some):
         return _dates(name, formats)
     different = len(there.unique()) / len(there)
     if different >= 0.5 and median(len(text.split()) for text in some.to_pylist()) >= _TEXT_WORDS:
-        return f"looks like free text: {_set(f'features.{name}', 'text')} reads its words"
+        return f"looks like free text: {_feature(name, 'text')} reads its words"
     return _id(name) if different >= 0.9 else None
 
 
@@ -77,16 +78,24 @@ def _are_dates(texts: pa.Array, format: str | None, moment: bool) -> bool:
 
 def _dates(name: str, formats: Sequence[str]) -> str:
     other = f", or {formats[1]} if day and month are swapped" if len(formats) > 1 else ""
-    return f"looks like dates: {_set(f'features.{name}', f'{{format: {formats[0]}}}')} reads them{other}"
+    return f"looks like dates: {_feature(name, f'{{format: {formats[0]}}}')} reads them{other}"
 
 
 def _id(name: str) -> str:
+    kept = _set(f"input.keep={as_yaml([name])}")
     return (
-        f"looks like an id, from which a model learns nothing: {_set('input.keep', f'[{name}]')} copies it to the "
-        f"output, {_set(f'features.{name}', 'ignore')} leaves it out"
+        f"looks like an id, from which a model learns nothing: {kept} copies it to the output, "
+        f"{_feature(name, 'ignore')} leaves it out"
     )
 
 
-def _set(key: str, value: str) -> str:
-    """Return the argument of the command line that sets a key."""
-    return f"--set {shlex.quote(f'{key}={value}')}"
+def _feature(name: str, value: str) -> str:
+    """Return what to set for a column: an argument of the command line, or a line for the configuration file."""
+    if "." in name or "=" in name:  # --set would split the name
+        return f"`features: {{{as_yaml(name)}: {value}}}` in the configuration file"
+    return _set(f"features.{name}={value}")
+
+
+def _set(given: str) -> str:
+    """Return the argument of the command line for `given` (KEY=VALUE)."""
+    return f"--set {shlex.quote(given)}"

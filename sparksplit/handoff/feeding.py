@@ -111,7 +111,7 @@ class Feeding:
             raise RunError("the DataFrame has no rows to train on")
         if self._before is not None and fed.entry != self._before:
             raise RunError(
-                f"the DataFrame gave other rows ({fed.rows:,}) than before the restart ({self._before.rows:,}); a "
+                f"the DataFrame gave other rows than before ({fed.rows:,} now, {self._before.rows:,} then); a "
                 "DataFrame must give the same rows when Spark computes it again, so cache or write it; restart=True "
                 "starts from the beginning"
             )

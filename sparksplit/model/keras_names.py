@@ -31,10 +31,10 @@ REFUSED = {
 }
 """Optimizers of Keras that a configuration cannot describe, with the reasons."""
 REFUSED_ARGUMENTS = {
-    "gradient_accumulation_steps": "the last mini-batches of a run could change no weight. Multiply batch_size by {0}, "
-    "and set accumulate: {0}",
+    "gradient_accumulation_steps": "the last mini-batches of a run could change no weight. Multiply the size of a "
+    "mini-batch by it instead, and give the number as `accumulate`",
 }
-"""Arguments of Keras's optimizers that a configuration cannot give, with the reasons. {0}: the given value."""
+"""Arguments of Keras's optimizers that a configuration cannot give, with the reasons."""
 OWN = frozenset(("auc", "precision", "recall", "f1", "rmse", "r2"))
 """Our own metrics (model.metrics)."""
 _BASE = "keras.src.optimizers.base_optimizer", "BaseOptimizer"
@@ -117,7 +117,7 @@ def _check_effects(config: ModelKeys, given: Mapping[str, Any]) -> None:
             raise config.error("optimizer.name", f"cannot be {name}: {why}")
     for argument, why in REFUSED_ARGUMENTS.items():
         if (value := given.get(argument)) is not None:
-            raise config.error(f"optimizer.{argument}", f"is not supported (is {value}): {why.format(value)}")
+            raise config.error(f"optimizer.{argument}", f"is not supported (is {value}): {why}")
     for argument in ("ema_momentum", "ema_overwrite_frequency"):
         if given.get(argument) is not None and not given.get("use_ema"):
             raise config.error(f"optimizer.{argument}", "needs use_ema: true")

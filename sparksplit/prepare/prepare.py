@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from hdfs_io import filesystem
+from hdfs_io import ending, filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.version import __version__
 from sparksplit.dataset import block_table, labels, lane_files, plan, row_ids
@@ -225,9 +226,18 @@ def _rename(folder: str, facts: list[FileFacts]) -> None:
         temporary, fact.path = fact.path, final_name(fact.path)
         renames.append((filesystem.join(folder, temporary), filesystem.join(folder, fact.path)))
         kept.setdefault(fact.split, set()).add(fact.path.rpartition("/")[2])
+    context = copy_context()
+
+    def rename(names: tuple[str, str]) -> None:
+        context.copy().run(filesystem.rename, *names)
+
     with ThreadPoolExecutor(_RENAMES) as pool:
-        for _ in pool.map(filesystem.rename, *zip(*renames, strict=True)):  # an error or a signal ends the queue
-            pass
+        try:
+            for _ in pool.map(rename, renames):  # an error or a signal ends the queue
+                pass
+        except BaseException:
+            ending.begin()  # before the pool waits for the renames that have begun
+            raise
     for split, names in kept.items():
         for name in filesystem.listing(filesystem.join(folder, split)):
             if name not in names:

@@ -186,7 +186,7 @@ class _Run:
         """Return how far the nodes of the present attempt have reported to be."""
         if self.display is None:
             return Reached()
-        nodes = self.inputs.config.node_count if self.missing is None else self.missing.present
+        nodes = self.inputs.config.node_count if self.inputs.config.virtual else len(self.display.states)
         return Reached(self.display.reached, nodes if self.inputs.strategy.split.dealt_apart else None)
 
     def so_far(self) -> attempts.Attempts:

@@ -157,18 +157,24 @@ def test_skipped_stages_and_failing_jobs_do_not_confuse_the_count(
 
 
 def test_a_skipped_stage_never_counts() -> None:
-    """Otherwise, the total would shrink when its job ends."""
+    """Otherwise, the total would shrink when its job ends. One that waits for executors counts."""
+    none = {"numActiveTasks": 0, "numCompletedTasks": 0, "numFailedTasks": 0}
     stages = {
-        0: SimpleNamespace(numTasks=4, numActiveTasks=0, numCompletedTasks=0, numFailedTasks=0),  # to be skipped
-        1: SimpleNamespace(numTasks=3, numActiveTasks=2, numCompletedTasks=1, numFailedTasks=0),
+        0: SimpleNamespace(stageId=0, numTasks=4, **none),  # to be skipped
+        1: SimpleNamespace(stageId=1, numTasks=3, **none),
     }
+    submitted = [1]
     jobs: dict[int, SimpleNamespace] = {}
     tracker = SimpleNamespace(
-        getActiveJobsIds=list, getJobIdsForGroup=list, getJobInfo=jobs.get, getStageInfo=stages.get
-    )
+        getActiveJobsIds=list, getJobIdsForGroup=list, getActiveStageIds=lambda: submitted,
+        getJobInfo=jobs.get, getStageInfo=stages.get,
+    )  # fmt: skip
     spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
     tasks = progress._Tasks(spark)
     jobs[0] = SimpleNamespace(status="RUNNING", stageIds=[0, 1])
+    assert tasks.count() == (0, 3)
+    submitted.clear()
+    stages[1].numCompletedTasks = 1
     assert tasks.count() == (1, 3)
     stages[1].numCompletedTasks, jobs[0].status = 3, "SUCCEEDED"
     assert tasks.count() == (3, 3)

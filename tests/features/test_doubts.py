@@ -4,6 +4,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from sparksplit.base.yaml_edits import as_yaml
 from sparksplit.features import times
 from sparksplit.features.doubts import _DAYS, _TIMES, doubt, shown
 
@@ -58,3 +59,16 @@ def test_what_is_as_it_should_be(values):
 @pytest.mark.parametrize("format", [day + time for day in _DAYS for time in _TIMES])
 def test_a_format_that_is_recommended_can_be_written_in_yaml(format):
     assert yaml.safe_load(f"{{format: {format}}}") == {"format": times.check_format(format)}
+
+
+@pytest.mark.parametrize("name", ["opened.at", "a=b"])
+def test_a_name_that_set_would_split_is_for_the_file(name: str) -> None:
+    said = doubt(name, pa.array(DAYS))
+    assert (
+        said is not None and f"`features: {{{as_yaml(name)}: {{format: M/d/yyyy}}}}` in the configuration file" in said
+    )
+
+
+def test_a_name_of_two_words_is_one_kept_column() -> None:
+    said = doubt("Customer, ID", pa.array(IDS))
+    assert said is not None and """--set 'input.keep=["Customer, ID"]'""" in said

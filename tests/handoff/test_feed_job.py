@@ -144,7 +144,7 @@ def test_a_data_frame_that_gives_other_rows_after_a_restart_ends_the_run(
 ) -> None:
     """Before the nodes train on them: the ledger could not become exact."""
     feed.fed = FED
-    says = rf"^the DataFrame gave other rows \(1,300\) than before the restart \({rows}\); .* cache or write it; "
+    says = rf"^the DataFrame gave other rows than before \(1,300 now, {rows} then\); .* cache or write it; "
     with Feeding(*given, before) as feeding, pytest.raises(RunError, match=says):
         feeding.go_on()
     assert not given[3].told

@@ -71,7 +71,7 @@ COSINE = {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 10
         (
             {"optimizer": {"name": "adam", "gradient_accumulation_steps": 4}},
             "optimizer.gradient_accumulation_steps: is not supported (is 4): the last mini-batches of a run could "
-            "change no weight. Multiply batch_size by 4, and set accumulate: 4",
+            "change no weight. Multiply the size of a mini-batch by it instead, and give the number as `accumulate`",
         ),
         (
             {"optimizer": {"name": "multi_optimizer"}},

@@ -74,7 +74,8 @@ def headline(answer: Answer) -> str:
         return f"Use {called(choice)}: {_gain(answer, '1 node')}."
     if answer.decision == "stay" and choice is not None:
         if answer.gain is None:
-            if all((row.nodes or 1) == 1 for row in [*answer.runners_up, *answer.notes]):
+            nodes = [*(row.nodes for row in answer.runners_up), *(note.nodes or 1 for note in answer.notes)]
+            if max(nodes, default=1) == 1:
                 return "Stay on 1 node as configured: no other row is decided to be faster without learning worse."
             return "Stay on 1 node: no strategy on several nodes is faster without learning worse."
         return f"Stay on {called(choice)}: {_gain(answer, 'configured')}."

@@ -20,9 +20,11 @@ from sparksplit.prepare.tables.readers import METADATA, as_written, for_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 _MAGIC, _SCHEMA = b"Obj\x01", b"avro.schema"
+_LONGEST = 1 << 26
+"""Bytes. Longer names and values in a file's beginning are damage."""
 
 
 def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
@@ -69,12 +71,26 @@ def joined(files: Mapping[str, StructType]) -> StructType:
     origin: dict[str, str] = {}
     for path, schema in files.items():
         for one in schema.fields:
-            known = columns.setdefault(one.name.lower(), StructField(one.name, one.dataType))
+            kind = _nullable(one.dataType)
+            known = columns.setdefault(one.name.lower(), StructField(one.name, kind))
             first = origin.setdefault(one.name.lower(), path)
-            if known.dataType != one.dataType:
+            if known.dataType != kind:
                 kinds = known.dataType.simpleString(), one.dataType.simpleString()
                 raise InputError(f"{path}: column {one.name!r} is {kinds[1]} in this file, but {kinds[0]} in {first}")
     return StructType(list(columns.values()))
+
+
+def _nullable(kind: DataType) -> DataType:
+    """Return a type of Spark with nulls allowed at any depth. Files may differ in where they allow them."""
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+
+    if isinstance(kind, ArrayType):
+        return ArrayType(_nullable(kind.elementType))
+    if isinstance(kind, MapType):
+        return MapType(_nullable(kind.keyType), _nullable(kind.valueType))
+    if isinstance(kind, StructType):
+        return StructType([StructField(one.name, _nullable(one.dataType)) for one in kind.fields])
+    return kind
 
 
 def schema_of(path: str) -> bytes | None:
@@ -113,8 +129,8 @@ def _long(file: Any) -> int:
 
 
 def _read(file: Any, size: int) -> bytes:
-    if size < 0:
-        raise ValueError("a negative length")
+    if not 0 <= size <= _LONGEST:
+        raise ValueError(f"a length of {size} bytes")
     content = bytes(file.read(size))
     if len(content) < size:
         raise EOFError

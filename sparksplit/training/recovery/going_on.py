@@ -64,7 +64,7 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
 
 def _what_to_do(error: OtherUnfinished, inputs: RunInputs, options: Options) -> str:
     anew = "--restart starts from the beginning, without its checkpoints"
-    back = f"change the configuration back to go on from the last checkpoint; {anew}"
+    back = f"with the old configuration and content the command goes on from the last checkpoint; {anew}"
     if options.resume:
         return back
     if inputs.has_frame and error.config_hash == inputs.hash():

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.tables.avro_files import joined, schema_of
@@ -59,6 +59,13 @@ def test_what_is_no_avro_file_has_no_schema(tmp_path: Path, cut: int) -> None:
     assert schema_of(str(file)) is None
 
 
+@pytest.mark.parametrize("size", [-1, 1 << 40, (1 << 63) - 1])
+def test_a_damaged_length_is_damage(tmp_path: Path, size: int) -> None:
+    file = tmp_path / "x.avro"
+    file.write_bytes(b"Obj\x01" + long(1) + long(size) + b"some bytes")
+    assert schema_of(str(file)) is None
+
+
 def of(**types: object) -> StructType:
     return StructType([StructField(name, kind) for name, kind in types.items()])
 
@@ -66,6 +73,14 @@ def of(**types: object) -> StructType:
 def test_all_columns_of_all_files_are_read() -> None:
     files = {"x": of(a=LongType(), b=StringType()), "y": of(c=DoubleType(), B=StringType())}
     assert joined(files) == of(a=LongType(), b=StringType(), c=DoubleType())
+
+
+def test_files_may_differ_in_where_nulls_are_allowed() -> None:
+    def with_nulls(allowed: bool) -> StructType:
+        inner = StructType([StructField("x", MapType(StringType(), LongType(), allowed), allowed)])
+        return of(a=ArrayType(LongType(), allowed), b=inner)
+
+    assert joined({"x": with_nulls(False), "y": with_nulls(True)}) == with_nulls(True)
 
 
 def test_a_column_of_two_types_names_both_files() -> None:

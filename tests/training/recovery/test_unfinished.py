@@ -35,7 +35,7 @@ DECIDED = {
     "the same, asked for": ({}, {"resume": True}, "resume"),
 }
 LOST = "--restart starts from the beginning, without its checkpoints"
-BACK = f"change the configuration back to go on from the last checkpoint; {LOST}"
+BACK = f"with the old configuration and content the command goes on from the last checkpoint; {LOST}"
 REFUSED = {
     "another configuration": (
         {"epochs": 5, "optimizer": {"learning_rate": 0.5}},
