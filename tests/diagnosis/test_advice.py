@@ -166,6 +166,11 @@ def test_the_comparison_that_decides_has_the_rows_that_an_answer_needs(keys, pro
     assert compared.input_mode == keys.get("input_mode", "tensorflow")
 
 
+def test_no_comparison_decides_for_a_run_that_begins_with_another_runs_weights() -> None:
+    """Its `single` would begin with random weights."""
+    assert compare_command(config(nodes=2, strategy="batch", init="/runs/a"), [{"batch_size": 256}]) is None
+
+
 def measured_of(pipeline: Pipeline, **more: object) -> Measured:
     return pipeline.measured(np.random.default_rng(3), rounds=8, noise=0.02, **more)
 

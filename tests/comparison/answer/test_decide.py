@@ -225,6 +225,7 @@ def test_one_number_of_nodes_is_no_comparison():
     # Two numbers were given, and are not what is missing.
     assert missing([SINGLE], (1, 2)) == ("strategies", None)
     assert missing([small, row("batch", 2, 6.0, 0.97)], (1, 2)) == ("strategies", "single")
+    assert missing([small, row("single, batch_size = 128", 1, 6.0, 0.97)], (1,)) == ("strategies", "single")
     assert missing([row("batch", 2, 6.0, 0.97), row("batch", 4, 6.0, 0.97)], (2, 4)) == ("nodes", "single")
 
 
@@ -393,3 +394,16 @@ def test_one_node_stays_only_if_every_row_on_several_nodes_is_decided_against(in
     # A row whose times leave it open is asked about first.
     unsure = [speed(won, SINGLE.seconds, TO_TARGET, "undecided")]
     assert [one.name for one in answered([SINGLE, incomplete, won], pairs, times=unsure).open] == ["local"]
+
+
+def test_a_row_that_diverged_hides_no_winner_on_one_node():
+    large = row("single, batch_size = 128", 1, 5.0, 0.97)
+    found = answered([SINGLE, large, ONE_LOST], [pair(large.name, "single", "no difference", nodes=1)])
+    assert (found.decision, chosen(found)) == ("stay", (large.name, 1))
+    assert "Note: 2 nodes with `batch` diverged with 1 of 5 seeds." in words(found)
+
+
+def test_one_node_stays_where_the_strategy_on_several_always_diverged():
+    found = answered([SINGLE, row("batch", 2, 6.0, 0.97, diverged=5)], [])
+    assert (found.decision, chosen(found)) == ("stay", ("single", 1))
+    assert words(found)[0] == "Stay on 1 node: no strategy on several nodes is faster without learning worse."
