@@ -54,7 +54,7 @@ def test_steps_of_mini_batches_that_are_dealt_apart_are_those_of_the_runs_nodes(
     inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, strategy)
     one = _Run(None, inputs, None, None, 0.0)
     assert one.reached() == Reached()
-    one.display = SimpleNamespace(reached=7)
+    one.display = SimpleNamespace(reached=7, states=[{}, {}])
     assert one.reached() == Reached(7, nodes)
 
 
