@@ -255,7 +255,7 @@ class Line:
 
     def _beat(self) -> None:
         calling: threading.Thread | None = None
-        while not self._closing.wait(BEAT):
+        while not self._closing.wait(BEAT) and not self._given_up.is_set():
             try:
                 self.send(beat=self._state(), heard=self._heard)
             except RunError as error:  # without this thread the node would seem silent

@@ -70,6 +70,17 @@ def test_a_driver_that_speaks_nonsense_is_as_good_as_gone(channel: Channel) -> N
     assert reasons == ["lost the driver (KeyError: 'values')"]
 
 
+def test_a_line_whose_driver_is_gone_leaves_no_thread(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line, "BEAT", 0.02)
+    before = set(threading.enumerate())
+    reasons: list[str] = []
+    Line(post(channel), on_silence=reasons.append)
+    until(channel.alive)
+    channel.close()
+    until(lambda: reasons)
+    until(lambda: not any(each.name.startswith("driver-") for each in set(threading.enumerate()) - before))
+
+
 def test_beats_carry_the_state_and_are_answered(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(line, "BEAT", 0.02)
     node = join(channel, 1)
