@@ -108,7 +108,7 @@ def digits_lost(train: RawFrame, name: str, place: str) -> str | None:
 
 
 def _large(train: RawFrame, name: str) -> list[str]:
-    """Return some labels from 2^53 on as texts. Spark's doubles have no other digits, so none of them is returned."""
+    """Return some labels from 2^53 on as texts. Labels that are doubles lose nothing, so none of them is returned."""
     from pyspark.sql import functions as sql
 
     kind = dict(train.types)[name]

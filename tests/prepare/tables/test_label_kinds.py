@@ -95,7 +95,7 @@ def test_labels_of_typed_columns_with_more_digits_than_float64_holds_are_named(s
     columns = [("bigint", "whole"), ("decimal(20,2)", "places"), ("string", "texts"), ("double", "doubles")]
     frame = spark.range(3).selectExpr("0.5D AS `a.b`", *(large.format(kind, name) for kind, name in columns))
     frame = frame.withColumn("small", frame.whole % 1000).withColumn("words", frame.texts.substr(1, 3))
-    raw = RawFrame(frame.unionAll(frame.limit(0)))
+    raw = RawFrame(frame)
     said = {name: digits_lost(raw, name, "a") for name in frame.columns}
     assert {name for name, text in said.items() if text is not None} == {"whole", "places", "texts"}
     assert said["whole"] == (
