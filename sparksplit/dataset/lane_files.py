@@ -355,6 +355,9 @@ def merge_split(
         sums.add(file.label)
     by_name = layout.statistics(moments)
     statistics = {name: moment.whole() for name, moment in by_name.items()}
+    if any(tensor.name == WEIGHT for tensor in layout.tensors):
+        # A feature's column may have this name. The weights are needed later, and the feature's statistics are not.
+        statistics[WEIGHT] = moments[WEIGHT].whole()
     for name, whole in statistics.items():
         if not np.isfinite([whole.mean, whole.std]).all():
             what = f"tensor {name}" if name != OF_LABEL else LABEL

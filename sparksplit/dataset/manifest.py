@@ -67,7 +67,7 @@ class SplitFacts(Frozen):
     lane_rows: list[int]
     """Rows of each lane. Every block of a lane except its last has the manifest's `block_rows` rows."""
     statistics: dict[str, Statistics]
-    """By tensor. For number and date features, by column instead."""
+    """By tensor. For number and date features, by column instead, except for a column with the name of the weights."""
     label_counts: list[int] | None = None
     """Rows of each class (places, if a label has several); None if the label is not a class."""
     label_weights: list[float] | None = None
@@ -137,14 +137,9 @@ class Manifest(Frozen):
         return self.block_rows * (8 + label + sum(tensor.row_bytes for tensor in self.tensors))
 
     def weights(self, split: str) -> Statistics | None:
-        """Return the statistics of the row weights of a split.
-
-        None if rows have no weights, or if a feature has that name, because features' statistics are by column.
-        """
+        """Return the statistics of the row weights of a split; None if rows have no weights."""
         has_weights = WEIGHT in {tensor.name for tensor in self.tensors}
-        if not has_weights or WEIGHT in {feature.column for feature in self.features}:
-            return None
-        return self.splits[split].statistics.get(WEIGHT)
+        return self.splits[split].statistics.get(WEIGHT) if has_weights else None
 
     def blocks(self, split: str, lane: int) -> int:
         """Return the number of blocks of `lane` in `split`."""

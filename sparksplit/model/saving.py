@@ -20,6 +20,8 @@ from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.writing import writing
 
 _LONGEST = 200
+_LIBRARIES = ("keras.", "tensorflow.")
+"""Modules whose functions hold nothing that an export would not find."""
 
 
 class NotSavedError(ValueError):
@@ -47,8 +49,8 @@ def load(file: Path, build: Callable[..., Any] | None = None) -> Any:
 def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str) -> None:
     """Save the model of `build` like a trained model, and load the model again. Raise NotSavedError if this fails.
 
-    The SavedModel is tried only if some layer is not Keras's own, because the export takes several times as long as the
-    rest. Graphs of Keras's own layers hold nothing that Keras would not find. scratch: a local folder.
+    The SavedModel is tried only if the user's code is in some layer, because the export takes several times as long as
+    the rest. Graphs of Keras's own layers hold nothing that Keras would not find. scratch: a local folder.
     """
     local = Path(scratch) / "tried"
     state, numpy_state = random.getstate(), np.random.get_state()
@@ -62,13 +64,20 @@ def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str)
             with writing(scratch):
                 _raise_if_of_host(error, scratch)
             raise NotSavedError(_told(model, supplied(build), error)) from error
-        if any(not type(layer).__module__.startswith("keras.") for layer in model._flatten_layers()):
+        if any(map(_has_own_code, model._flatten_layers())):
             _try_export(model, inputs, scratch, local)
     finally:
         shutil.rmtree(local, ignore_errors=True)
         # Undo the random draws for the loaded model's initial weights.
         random.setstate(state)
         np.random.set_state(numpy_state)
+
+
+def _has_own_code(layer: Any) -> bool:
+    """Return whether the layer's class is not Keras's own, or an attribute is a function of the user, as of `Lambda`,
+    or as an activation."""
+    functions = [each for each in vars(layer).values() if isinstance(each, FunctionType)]
+    return not all(str(each.__module__).startswith(_LIBRARIES) for each in (type(layer), *functions))
 
 
 def _try_export(model: Any, inputs: Inputs, scratch: str, local: Path) -> None:

@@ -187,7 +187,10 @@ def _description(path: str) -> tuple[Progress, Files]:
         raise Damaged(f"{file}: is damaged: it is not valid JSON") from None
     try:
         if values.pop("format_version") != _FORMAT:
-            raise InputError(f"{file}: was written by another version of sparksplit")
+            raise InputError(
+                f"{file}: was written by another version of sparksplit. Go on with that version, or begin anew with "
+                "--restart"
+            )
         if values.pop(_CHECKSUM) != _checksum({"format_version": _FORMAT, **values}):
             raise Damaged(f"{file}: is damaged: its checksum differs from what was written")
         files = {str(name): (int(size), int(checksum)) for name, (size, checksum) in values.pop("files").items()}

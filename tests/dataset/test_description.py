@@ -181,9 +181,14 @@ def test_the_description_stands_alone(tmp_path: Path) -> None:
     description.write(f"{tmp_path}")
     assert Description.read(f"{tmp_path}") == description
     assert description.preprocessing.arrays("x", [2, 2])[1].shape == (2, 2)
-    (tmp_path / "preprocessing.json").write_text('{"format_version": 99}')
-    with pytest.raises(InputError, match=r"preprocessing\.json: unknown format version 99"):
-        Description.read(f"{tmp_path}")
+    for version in (2, 99):
+        (tmp_path / "preprocessing.json").write_text(f'{{"format_version": {version}}}')
+        with pytest.raises(InputError) as error:
+            Description.read(f"{tmp_path}")
+        assert str(error.value) == (
+            f"{tmp_path}/preprocessing.json: unknown format version {version}; this version of sparksplit reads 3. "
+            "Make it again, or use the version that made it"
+        )
     (tmp_path / "preprocessing.json").write_text('{"format_version": 3, "tensors": 5}')
     with pytest.raises(InputError, match=r"preprocessing\.json: tensors: "):
         Description.read(f"{tmp_path}")

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.errors import InputError
-from sparksplit.dataset.description import TensorSpec
+from sparksplit.dataset.description import FittedPreprocessing, TensorSpec
 from sparksplit.dataset.feature_scaling import as_floats, by_feature, in_units, measured, scaled, width
 from sparksplit.dataset.feature_spec import Category, Date, Feature, Number, Scaled, Text
 from sparksplit.dataset.lane_files import FileFacts, LaneFile, Layout, binary_column, merge_split
+from sparksplit.dataset.manifest import Manifest, SourceFacts
 from sparksplit.dataset.statistics import Moments
 
 
@@ -173,3 +174,37 @@ def test_a_file_tells_the_statistics_of_its_features(tmp_path: Path) -> None:
     known = np.delete(d[:, 0], 5) - 10.0
     assert (split.statistics["when"].min, split.statistics["when"].max) == (known.min(), known.max())
     assert split.statistics["c"].mean == pytest.approx(c.mean())
+
+
+def test_a_feature_named_weight_does_not_hide_the_weights_of_rows(tmp_path: Path) -> None:
+    """The smallest step of a metric was 1/rows, and rows that all weigh 0 were taken."""
+    kilos = Number(column="weight", type="double", tensor="x", place=0)
+    tensors = [
+        TensorSpec(name="x", dtype="float64", shape=[1]),
+        TensorSpec(name="weight", dtype="float32", shape=[]),
+    ]
+    layout = Layout(tensors, None, (), 16, features=[kilos]).for_rows(4)
+    x, weight = np.array([[70.0], [80], [-1], [90]]), np.array([0.5, 1, 2, 0.5], np.float32)
+    columns = [pa.array(np.arange(4)), *(binary_column(a, t) for a, t in zip((x, weight), tensors, strict=True))]
+    (tmp_path / "train").mkdir()
+    file = LaneFile(str(tmp_path), FileFacts("train", 0, "train/a.parquet"), layout)
+    file.write(0, pa.table(columns, schema=layout.schema))
+    split, moments = merge_split([file.close()], layout, 1)
+    # What the feature is scaled by is its own.
+    np.testing.assert_allclose(moments["weight"].mean, [59.75])
+    manifest = Manifest(
+        config_hash="c",
+        created_by="a test",
+        source=SourceFacts(format="csv", files=[]),
+        lanes=1,
+        block_rows=16,
+        tensors=tensors,
+        label=None,
+        keep=[],
+        preprocessing=FittedPreprocessing(),
+        features=[kilos],
+        splits={"train": split},
+    )
+    known = manifest.weights("train")
+    assert known is not None and (known.min, known.max, known.mean) == (0.5, 2.0, 1.0)
+    assert manifest.model_copy(update={"tensors": tensors[:1]}).weights("train") is None

@@ -51,6 +51,9 @@ class Loose(keras.layers.Layer):
 
 TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(tf.constant([1], tf.int64), [2.0]), 0.0)
 
+def looked_up(x):
+    return x + TABLE.lookup(tf.cast(x, tf.int64))
+
 def doubled(x):
     return 2 * x
 
@@ -123,6 +126,8 @@ def test_what_the_builders_file_supplies_is_saved_and_loaded(tmp_path, what):
         ("model(Lost(name='lost'))", "'lost' (Lost) cannot be saved and loaded again"),
         ("model(Made(name='made'))", "'made' (Made) cannot be saved and loaded again"),
         ("model(Loose())", "cannot be exported as a SavedModel: Tried to export a function which references"),
+        ("model(keras.layers.Lambda(looked_up))", "cannot be exported as a SavedModel: Tried to export a function"),
+        ("model(keras.layers.Dense(4, looked_up))", "cannot be exported as a SavedModel: Tried to export a function"),
     ],
 )
 def test_what_cannot_be_saved_is_told_before_training(tmp_path, what, problem):
@@ -130,6 +135,25 @@ def test_what_cannot_be_saved_is_told_before_training(tmp_path, what, problem):
         tried(tmp_path, what)
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 700
     assert list((tmp_path / "scratch").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("what", "tries"),
+    [
+        ("model(keras.layers.BatchNormalization(), keras.layers.Dense(4, 'relu', kernel_initializer='he_normal'))", 0),
+        ("model(keras.layers.Reshape((2, 2)), keras.layers.Bidirectional(keras.layers.LSTM(4)))", 0),
+        ("model(keras.layers.Dense(4, tf.nn.relu), keras.layers.Lambda(tf.math.square))", 0),
+        ("model(keras.layers.Activation(doubled))", 1),
+        ("model(keras.layers.Reshape((2, 2)), keras.layers.Bidirectional(keras.layers.LSTM(4, doubled)))", 1),
+    ],
+)
+def test_an_export_is_tried_only_where_a_layer_has_the_users_code(tmp_path, monkeypatch, what, tries):
+    """It takes several times as long as the rest."""
+    tried_of = []
+    monkeypatch.setattr(saving, "_try_export", lambda *_: tried_of.append(what))
+    monkeypatch.setattr(saving, "load", lambda *_: None)
+    tried(tmp_path, what)
+    assert len(tried_of) == tries
 
 
 def test_a_full_disk_is_no_fault_of_the_models(tmp_path, monkeypatch):

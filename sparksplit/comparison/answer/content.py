@@ -69,14 +69,15 @@ class Note:
 
     kind: Literal[
         "untuned", "one seed", "diverged", "learns better", "other place", "edge", "no test rows", "slow network",
-        "missing", "unmet",
+        "missing", "unmet", "seeds alone",
     ]  # fmt: skip
     """untuned: no learning rate was tuned, and each strategy may need its own. one seed: no interval is known.
     diverged: some runs of the row diverged. learns better: the row is decided to learn better than `single`, and its
     mean is better than the choice's mean. other place: the row was not timed where most runs were timed. edge: the
     row's best tried value is the lowest or the highest tried value. no test rows: the validation rows decide. slow
     network: the row sends fewer bytes than `batch` and learns as well. missing: the comparison lacks an entry in `key`.
-    unmet: some runs of the row missed the target."""
+    unmet: some runs of the row missed the target. seeds alone: the rows depend on each other, so intervals count the
+    seeds, and not the choice of rows."""
     name: str | None = None
     """The row's strategy."""
     nodes: int | None = None
@@ -87,7 +88,8 @@ class Note:
     of: int | None = None
     """The number of all runs."""
     key: str | None = None
-    """edge: the tuned key. missing: the key of `compare` that lacks an entry."""
+    """edge: the tuned key. missing: the key of `compare` that lacks an entry. seeds alone: why the rows depend on each
+    other, as `dependent` of the data says."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,8 +30,8 @@ _FEWER = 1.05
 """A row is named for a slow network if it sends at least this many times fewer bytes than `batch`."""
 _RUNNERS_UP = 3
 _FIRST = (
-    "missing", "one seed", "diverged", "learns better", "untuned", "edge", "no test rows", "other place", "unmet",
-    "slow network",
+    "missing", "one seed", "seeds alone", "diverged", "learns better", "untuned", "edge", "no test rows", "other place",
+    "unmet", "slow network",
 )  # fmt: skip
 """The kinds of notes, the most important first."""
 
@@ -241,6 +241,8 @@ def _missing(results: Results, rows: Sequence[Row], single: Row | None) -> Note:
 def _of_all(results: Results) -> Iterator[Note]:
     if len(results.seeds) < 2:
         yield Note(kind="one seed")
+    elif results.data.dependent is not None:
+        yield Note(kind="seeds alone", key=results.data.dependent)
     entries = results.config.get("strategies")
     if results.tuning is None and not all(map(learns_as_single, entries if isinstance(entries, list) else [None])):
         yield Note(kind="untuned")

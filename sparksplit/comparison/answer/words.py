@@ -9,6 +9,7 @@ from sparksplit.base.yaml_edits import set_word
 from sparksplit.comparison.answer.content import Answer, Note, Option, Question
 from sparksplit.comparison.content_table import TO_TARGET, Pair
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
+from sparksplit.pages import sentence
 
 _QUALITY = {"no difference": "same", "not worse": "no worse", "better": "better", "worse": "worse"}
 _NOTES = {
@@ -20,8 +21,17 @@ _NOTES = {
     "no test rows": "there are no test rows, so the validation rows decide.",
     "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
+    "seeds alone": "intervals count the seeds alone, not the choice of {split} rows: {why}.",
 }
 """The sentences of notes. The headline covers the other kinds."""
+DEPENDENT = {
+    "windows": "windows over time depend on each other",
+    "text": "sequences of a text depend on each other",
+    "features": "rows that `cut.by: features` keeps together depend on each other",
+    "key": "rows that `cut.by: key` keeps together depend on each other",
+    "time": "rows that are cut by time depend on each other",
+}
+"""Why the rows are no independent sample, by the manifest's reason."""
 _INCOMPLETE = ("diverged", "unmet", "other place")
 """The kinds of notes on a row that has no times that decide."""
 _WHY = {
@@ -45,7 +55,8 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in the report") ->
     has `--set compare.seeds=5`. elsewhere: the words for where the notes are that do not fit.
     """
     option = f"--set {within}"
-    lines = [headline(answer), *_figures(answer), *_how_sure(answer)]
+    sure = list(_how_sure(answer))
+    lines = [headline(answer), *_figures(answer), *sure]
     if answer.next is not None:
         keys = " ".join(f"--set {set_word(within + key, value)}" for key, value in answer.next.settings.items())
         most = "at most" if "max_seeds" in answer.next.settings else "about"
@@ -53,7 +64,9 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in the report") ->
         why = next(_WHY[key].format(value=value) for key, value in answer.next.settings.items())
         again = "" if answer.next.settings.keys() <= {"seeds", "max_seeds"} else " --overwrite"
         lines.append(f"Next, {why}: the same command with {keys}{again}.{long}")
-    shown = {"untuned"} if answer.next is not None and "tune" in answer.next.settings else set()
+    shown = {"seeds alone"} if sure else set()
+    if answer.next is not None and "tune" in answer.next.settings:
+        shown.add("untuned")
     notes = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
     told = [note for note in notes if noted(note, answer, option) not in lines[0]]
     has_room = len(lines) < 6
@@ -122,6 +135,8 @@ def noted(note: Note, answer: Answer, option: str = "--set ") -> str:
         of=note.of,
         key=(note.key or "").rpartition(".")[2],
         option=option,
+        split=answer.split,
+        why=DEPENDENT.get(note.key or "", "the rows depend on each other"),
     )
 
 
@@ -175,10 +190,16 @@ def _cost(option: Option) -> str:
 
 
 def _how_sure(answer: Answer) -> Iterator[str]:
+    """Yield the line on how sure the answer is, if there is one. It has the note on what the seeds do not tell, so that
+    no other line takes its room."""
+    line = ""
     if answer.decision in ("use", "stay"):
-        yield f"How sure: {answer.seeds} seeds; of 100 such answers at most {answer.wrong_of_100} are wrong."
+        line = f"How sure: {answer.seeds} seeds; of 100 such answers at most {answer.wrong_of_100} are wrong."
     elif answer.decision == "undecided" and answer.open and answer.seeds > 1:
-        yield from filter(None, [needed(answer.open[0])])
+        line = needed(answer.open[0])
+    if line:
+        alone = (sentence(noted(note, answer)) for note in answer.notes if note.kind == "seeds alone")
+        yield " ".join([line, *alone])
 
 
 def needed(question: Question) -> str:

@@ -6,19 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.answer.content import Question
-from sparksplit.comparison.answer.words import named, needed, noted
+from sparksplit.comparison.answer.words import DEPENDENT, named, needed, noted
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.pages import sentence
-
-_DEPENDENT = {
-    "windows": "windows over time are no independent sample",
-    "text": "sequences of a text are no independent sample",
-    "features": "rows that `cut.by: features` keeps together are no independent sample",
-    "key": "rows that `cut.by: key` keeps together are no independent sample",
-    "time": "rows that are cut by time are no independent sample",
-}
-"""Why intervals do not hold for other rows, by the manifest's reason."""
 
 
 def how_sure(results: Results) -> Iterator[tuple[str, str]]:
@@ -47,7 +38,9 @@ def how_sure(results: Results) -> Iterator[tuple[str, str]]:
         yield "rows", _rows(results)
     for place, question in enumerate(results.answer.open):
         yield "" if place else "open", f"{asked(question)} {needed(question)}"
-    for place, note in enumerate(note for note in results.answer.notes if noted(note, results.answer)):
+    # The fact `rows` says what the note `seeds alone` says.
+    notes = [note for note in results.answer.notes if note.kind != "seeds alone" and noted(note, results.answer)]
+    for place, note in enumerate(notes):
         yield "" if place else "notes", sentence(noted(note, results.answer))
 
 
@@ -66,8 +59,8 @@ def _rows(results: Results) -> str:
     """Return, in words, the rows that the intervals of the metric hold for."""
     told = [pair for pair in results.pairs if pair.low is not None and not pair.virtual]
     alone = sum(pair.rows_error is None for pair in told)
-    if not alone:
+    if not alone and results.data.dependent is None:
         return f"intervals hold for other rows of the same kind: the {results.metric.split} rows count as a sample"
     some = "intervals" if alone == len(told) else f"{alone} of {len(told)} intervals"
-    why = _DEPENDENT.get(results.data.dependent or "", "how far rows are chance is not known for this metric")
+    why = DEPENDENT.get(results.data.dependent or "", "how far rows are chance is not known for this metric")
     return f"{some} hold for these very {results.metric.split} rows: {why}"

@@ -229,16 +229,25 @@ def number_problem(
 def rounding(text: str | None) -> tuple[str, str] | None:
     """Return what is wrong with a number whose whole part float32 would change, or None.
 
-    Numbers below 2^24, and numbers that are written with an exponent, are not checked.
+    Numbers that are written with an exponent are not checked.
+    """
+    short_number = changed(text, np.dtype(np.float32))
+    if short_number is None:
+        return None
+    keeps = "set input.dtype (float64 keeps it, float32 rounds it)"
+    return f"{short(text)} is {short_number:f} in float32, the default; {keeps}", "rounded by float32, the default"
+
+
+def changed(text: str | None, dtype: np.dtype[Any]) -> Decimal | None:
+    """Return the number that the float `dtype` has instead, if it changes the whole part of the number in `text`.
+
+    None for other numbers, for numbers that are written with an exponent, and for texts that are not numbers.
     """
     stripped = (text or "").strip()
     if not _PLAIN.fullmatch(stripped) or abs(float(stripped)) < WHOLE_FLOAT32:
         return None
-    short_number = Decimal(float(round_to(np.array(float(stripped)), np.dtype(np.float32))))
-    if abs(short_number - Decimal(stripped)) < Decimal("0.5"):
-        return None
-    keeps = "set input.dtype (float64 keeps it, float32 rounds it)"
-    return f"{short(text)} is {short_number:f} in float32, the default; {keeps}", "rounded by float32, the default"
+    stored = Decimal(float(round_to(np.array(float(stripped)), dtype)))
+    return None if abs(stored - Decimal(stripped)) < Decimal("0.5") else stored
 
 
 def short(text: str | None) -> str:

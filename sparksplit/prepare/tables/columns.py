@@ -29,7 +29,7 @@ from sparksplit.prepare.tables.cells import number_problem, short
 from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.csv_lines import LineReader
 from sparksplit.prepare.tables.cut_columns import CutColumns
-from sparksplit.prepare.tables.label_kinds import is_number, kind_of_label
+from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import Raw, has_footers
 from sparksplit.prepare.tables.selection import PLACE, Selection, by_place, lines
@@ -88,7 +88,10 @@ class DataFrameSource(Source):
         self._rest: list[str] = []
         self.keep = kept
         self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
-        self.notes = [*train.notes, *left, *filter(None, [said]), *_zeros_lost(train, features, description, wanted)]
+        self.notes = [
+            *train.notes, *left, *filter(None, [said, self._digits_lost(train, label, description)]),
+            *_zeros_lost(train, features, description, wanted),
+        ]  # fmt: skip
         self.table = self._table(config, train, features, description, wanted)
         given, (features, tensor, is_array) = features, self._features(config, train, features, description)
         self.notes = [*self.notes, *(_not_the_models(given, features) if description is not None else [])]
@@ -117,6 +120,12 @@ class DataFrameSource(Source):
         self._by_line = goes_by is None and all(part.lines is not None for part in raw.parts.values())
         frames = [self._selected(name, part, types) for name, part in raw.parts.items()]
         self._frame = reduce(lambda one, other: one.unionAll(other), frames)
+
+    def _digits_lost(self, train: RawFrame, label: str | None, description: Description | None) -> str | None:
+        """Return a message if number labels lose digits; None with a `description`, because its data has said so."""
+        if label is None or self.label_kind != "number" or description is not None:
+            return None
+        return digits_lost(train, label, self.place)
 
     def _features(
         self, config: InputConfig, raw: RawFrame, features: list[str], description: Description | None

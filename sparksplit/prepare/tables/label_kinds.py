@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from sparksplit.prepare.tables.cells import label_kind
+import numpy as np
+
+from sparksplit.prepare.tables.cells import changed, label_kind, short
 from sparksplit.prepare.tables.folders import are_whole
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import as_input_error
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
 
 WHOLE = ("boolean", "tinyint", "smallint", "int", "bigint")
 _NUMBERS = (*WHOLE, "float", "double")
+_WHOLE_FLOAT64 = 2**53
+"""From here on, float64 does not have every whole number."""
+_EXAMPLES = 100
+"""Large labels that are looked at."""
 _WHOLE_TEXT = re.compile(r"\s*[+-]?[0-9]+(\.0*)?\s*", re.ASCII)
 
 
@@ -78,6 +84,42 @@ def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str |
         f"the labels ({column}) are whole numbers that are written with a point. They become numbers to predict. If "
         "they are classes, set input.label_type: integer"
     )
+
+
+def digits_lost(train: RawFrame, name: str, place: str) -> str | None:
+    """Return a message with an example if number labels in the column `name` are whole numbers that float64 rounds.
+
+    Of text files, only the first records are known here. place: the input, for errors
+    """
+    column = f"column {name!r}"
+    if name in train.folders:
+        texts = sorted(train.folders[name])
+    elif (cells := train.cells) is not None:
+        column, position = cells.say(name), cells.names.index(name)
+        texts = [fields[position] for fields in cells.sample]
+    else:
+        with as_input_error(place):
+            texts = _large(train, name)
+    for text in texts:
+        stored = changed(text, np.dtype(np.float64))
+        if stored is not None and stored.is_finite():
+            return f"the labels ({column}) have more digits than float64 holds: {short(text)} becomes {stored:f}"
+    return None
+
+
+def _large(train: RawFrame, name: str) -> list[str]:
+    """Return some labels from 2^53 on as texts. Labels that are doubles lose nothing, so none of them is returned."""
+    from pyspark.sql import functions as sql
+
+    kind = dict(train.types)[name]
+    digits = re.fullmatch(r"decimal\((\d+),(\d+)\)", kind)
+    may_be_large = kind in ("bigint", "string") or (digits is not None and int(digits[1]) - int(digits[2]) > 15)
+    if not may_be_large:
+        return []
+    label = PLACE.format(train.frame.columns.index(name))
+    value = sql.expr(f"try_cast({label} AS double)") if kind == "string" else sql.col(label)
+    large = by_place(train.frame).where((value >= _WHOLE_FLOAT64) | (value <= -_WHOLE_FLOAT64))
+    return [row[0] for row in large.select(sql.col(label).cast("string")).head(_EXAMPLES)]
 
 
 def _of_texts(texts: Sequence[str], column: str) -> tuple[str, str | None]:

@@ -7,10 +7,11 @@ other ORC files. The files' footers show the columns. unlike_files.py reads file
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -29,6 +30,8 @@ from sparksplit.prepare.tables.unlike_files import Footer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_MARKS = b"org.apache.spark.sql.parquet.row.metadata"
+"""The key of Spark's schema in a Parquet file."""
 _UNLIKE = re.compile(r'\[CANNOT_MERGE_SCHEMAS\][^"]*"(STRUCT<.*?>)"[^"]*"(STRUCT<.*?>)"\.', re.DOTALL)
 
 
@@ -41,7 +44,9 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     paths = [path for path, _ in found.files]
     footers = _footers(spark, config.format, paths)
     if footers is not None and (unlike := unlike_files.merged(footers, config.place)) is not None:
-        return unlike_files.read(spark, config.format, options, unlike)
+        first = [in_group[0] for in_group, _ in unlike.groups]
+        found_marks = each_file(spark, first, _marks) if config.format == "parquet" else []
+        return unlike_files.read(spark, config.format, options, unlike, [marks for _, marks in found_marks])
     reader = spark.read.format(config.format).options(**options, mergeSchema=True)
     try:
         return RawFrame(reader.load(found.roots), METADATA)
@@ -107,6 +112,19 @@ def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, 
     files = each_file(spark, paths, partial(_types, kind))
     footers = {path: types for path, types in files if types is not None}
     return footers if len(footers) == len(paths) else None
+
+
+def _marks(path: str) -> dict[str, dict[str, Any]]:
+    """Return the metadata of a Parquet file's columns, as Spark has written it. pyspark.ml marks categories there."""
+    from pyarrow import parquet
+
+    try:
+        with filesystem.open_input(path) as file:
+            known = parquet.read_metadata(file).metadata or {}
+        fields = json.loads(known.get(_MARKS, b"{}")).get("fields", [])
+        return {field["name"]: field["metadata"] for field in fields if field["metadata"]}
+    except (pa.ArrowException, OSError, ValueError, AttributeError, KeyError, TypeError):
+        return {}  # no mark; a damaged file is found elsewhere
 
 
 def _types(kind: str, path: str) -> Footer | None:

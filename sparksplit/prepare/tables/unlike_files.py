@@ -7,10 +7,10 @@ all files exactly.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -106,8 +106,21 @@ def unlike(files: Mapping[str, Mapping[str, str]], names: Sequence[str]) -> str 
     return None
 
 
-def read(spark: SparkSession, kind: str, options: Mapping[str, str], what: Merged) -> RawFrame:
-    """Return the rows of the files. kind: parquet or orc"""
+def read(
+    spark: SparkSession,
+    kind: str,
+    options: Mapping[str, str],
+    what: Merged,
+    marks: Sequence[Mapping[str, Mapping[str, Any]]] = (),
+) -> RawFrame:
+    """Return the rows of the files.
+
+    kind: parquet or orc
+    marks: for some files, the metadata of columns by name. The first metadata of a column becomes that of all its rows,
+        because Spark takes none with types that are asked for.
+    """
+    from pyspark.sql import functions as sql
+
     frames: list[DataFrame] = []
     with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
         for paths, in_group in what.groups:
@@ -120,7 +133,22 @@ def read(spark: SparkSession, kind: str, options: Mapping[str, str], what: Merge
             frame = spark.read.format(kind).options(**options).schema(schema).load([for_spark(path) for path in paths])
             frames.append(frame.selectExpr(*columns, f"{METADATA} AS `{_FILE}`"))
         frame = reduce(lambda one, other: one.unionByName(other), frames)
+    if known := marked(what.columns, marks):
+        selected = [
+            sql.col(_quoted(name)).alias(name, metadata=known[name]) if name in known else sql.col(_quoted(name))
+            for name in frame.columns
+        ]
+        frame = frame.select(*selected)
     return RawFrame(frame, f"`{_FILE}`", hidden=(_FILE,), notes=what.notes)
+
+
+def marked(columns: Iterable[str], marks: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Return the first metadata of each column that has some, whatever the case of its name."""
+    found: dict[str, dict[str, Any]] = {}
+    for of_file in marks:
+        for name, metadata in of_file.items():
+            found.setdefault(name.lower(), dict(metadata))
+    return {name: found[name.lower()] for name in columns if name.lower() in found}
 
 
 def _quoted(name: str) -> str:

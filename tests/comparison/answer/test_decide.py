@@ -2,13 +2,16 @@
 
 import math
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
 from sparksplit.comparison.answer.content import Next, Note
 from sparksplit.comparison.answer.decide import answer
-from sparksplit.comparison.answer.words import words
+from sparksplit.comparison.answer.words import DEPENDENT, words
+from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Interval, Pair, TimePair, ToTarget
+from sparksplit.dataset.manifest import Dependent
 from tests.comparison.records import compared_run, metric_of, run_seconds, some_results, table_row
 
 
@@ -358,6 +361,24 @@ def test_it_is_noted_that_nothing_was_tuned_where_a_rate_may_favour_a_strategy(s
 
 def test_it_is_noted_that_the_validation_rows_decide():
     assert kinds(answered([SINGLE, row("batch", 2, 6.0, 0.97)], [AS_GOOD], split="validation")) == ["no test rows"]
+
+
+@pytest.mark.parametrize("dependent", get_args(Dependent))
+def test_it_is_noted_that_seeds_alone_are_counted_where_rows_depend_on_each_other(dependent):
+    """The answer said `of 100 such answers at most 5 are wrong`, and not of which rows."""
+    data = DataFacts("d", "e", {"train": 1000}, dependent)
+    table = [SINGLE, row("batch", 2, 6.0, 0.97)]
+    found = answered(table, [AS_GOOD], split="validation", data=data)
+    assert found.notes == [Note(kind="seeds alone", key=dependent), Note(kind="no test rows")]
+    assert "seeds alone" not in kinds(answered(table, [AS_GOOD], data=replace(data, dependent=None)))
+    # One seed has no interval.
+    assert kinds(answered(table, [AS_GOOD], seeds=1, data=data)) == ["one seed"]
+    *_, line, noted = words(found)
+    assert line == (
+        "How sure: 5 seeds; of 100 such answers at most 5 are wrong. Intervals count the seeds alone, not the choice "
+        f"of validation rows: {DEPENDENT[dependent]}."
+    )
+    assert noted == "Note: there are no test rows, so the validation rows decide."
 
 
 MOVED = replace(row("batch", 2, 6.0, 0.97), seconds=None, timed=0, to_target=ToTarget(None, 3.0, 5, 5))

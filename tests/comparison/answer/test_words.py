@@ -102,6 +102,29 @@ def test_stay():
     )
 
 
+def test_that_seeds_alone_are_counted_is_said_however_little_room_there_is():
+    alone = Note(kind="seeds alone", key="key")
+    said = (
+        "Intervals count the seeds alone, not the choice of test rows: rows that `cut.by: key` keeps together depend "
+        "on each other."
+    )
+    question = Question(name="batch", nodes=2, against="single", about="speed", seeds=12)
+    lost = [Note(kind="diverged", name="epoch", nodes=2, number=2, of=5)]
+    following = Next(settings={"max_seeds": 16}, seconds=90.0)
+    stay = Answer(decision="stay", choice=SINGLE, gain=None, runners_up=[BATCH], notes=[alone, *lost],
+                  next=following, **COMMON)  # fmt: skip
+    assert len(words(stay)) == 6
+    assert words(stay)[4] == f"How sure: 5 seeds; of 100 such answers at most 5 are wrong. {said}"
+    assert words(stay)[5].endswith(" It takes at most 90.0 s. (1 note in the report.)")
+    undecided = replace(stay, decision="undecided", open=[question])
+    assert words(undecided)[3] == f"About 12 seeds would decide it. {said}"
+    assert words(undecided)[5] == "Note: 2 nodes with `epoch` diverged with 2 of 5 seeds."
+    nothing_open = words(replace(undecided, notes=[*lost, alone], open=[]))
+    assert nothing_open[-1].startswith("Note: 2 nodes with `epoch` diverged")
+    incomplete = replace(undecided, notes=[alone, *lost], open=[replace(question, seeds=None, obstacle="incomplete")])
+    assert words(incomplete)[-1] == f"Note: i{said[1:]} (1 more note in the report.)"
+
+
 @pytest.mark.parametrize(
     ("fields", "begin"),
     [

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, replace
 from typing import Any
 
+import pytest
+
+from sparksplit.comparison.answer.content import NO_ANSWER, Note
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.report.certainty import how_sure
 from tests.comparison import sample
@@ -40,3 +44,27 @@ def test_without_virtual_nodes_there_is_no_word_of_them() -> None:
     assert found["seeds"] == "3 for each row, the same for all of them"
     assert found["decided"].startswith("8 of 11 differences, judged together: of 100 such pages at most 10 call a row ")
     assert "virtual nodes" not in found
+
+
+@pytest.mark.parametrize(
+    ("dependent", "why"),
+    [
+        (None, "how far rows are chance is not known for this metric"),
+        ("windows", "windows over time depend on each other"),
+        ("text", "sequences of a text depend on each other"),
+        ("features", "rows that `cut.by: features` keeps together depend on each other"),
+        ("key", "rows that `cut.by: key` keeps together depend on each other"),
+        ("time", "rows that are cut by time depend on each other"),
+    ],
+)
+def test_where_rows_depend_on_each_other_intervals_are_for_these_rows(dependent: str | None, why: str) -> None:
+    results = sample.results(seeds=3)
+    alone = [{**pair, "rows_error": None} for pair in results["pairs"]]
+    notes = [Note(kind="seeds alone", key=dependent), Note(kind="no test rows")] if dependent else []
+    told_of = {"data": {**results["data"], "dependent": dependent}, "answer": asdict(replace(NO_ANSWER, notes=notes))}
+    found = told(results, pairs=alone, **told_of)
+    assert found["rows"] == f"intervals hold for these very test rows: {why}"
+    # The fact says it once. All other notes follow.
+    assert found.get("notes") == ("There are no test rows, so the validation rows decide." if dependent else None)
+    without = told(results, pairs=[{**pair, "low": None, "high": None} for pair in alone], **told_of)
+    assert without["rows"].startswith("intervals hold for these very test rows" if dependent else "intervals hold for")

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from sparksplit.base.errors import ConfigError
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.cells import Cells
-from sparksplit.prepare.tables.label_kinds import is_number, kind_of_label, settled
+from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label, settled
 from sparksplit.prepare.tables.raw_frame import RawFrame
 
 CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("", "NA"), "UTF-8", False)
@@ -68,6 +68,39 @@ def test_labels_that_folders_give(values: set[str], kind: str) -> None:
     parts = {"train": RawFrame(None, folders={"y": values})}  # type: ignore[arg-type]
     assert kind_of_label(InputConfig(path="a"), parts, "y") == (kind, None)
     assert kind_of_label(InputConfig(path="a", label_type="text"), parts, "y") == ("text", None)
+
+
+LARGE = "20241231235959123"
+
+
+@pytest.mark.parametrize(
+    ("texts", "told"),
+    [
+        (["0.5", "", "NA", LARGE], f"'{LARGE}' becomes 20241231235959124"),
+        ([f" -{LARGE}.0 "], f"' -{LARGE}.0 ' becomes -20241231235959124"),
+        # float64 has the first, and a number with an exponent says that its last digits do not matter.
+        (["20241231235959124", "1e30", "9007199254740991", "0.1", "text", "9" * 400], None),
+    ],
+)
+def test_labels_with_more_digits_than_float64_holds_are_named(texts: list[str], told: str | None) -> None:
+    """They were rounded without a word."""
+    wanted = told and f"the labels (column 'y') have more digits than float64 holds: {told}"
+    cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
+    assert digits_lost(RawFrame(None, cells=cells), "y", "a.csv") == wanted  # type: ignore[arg-type]
+    assert digits_lost(RawFrame(None, folders={"y": set(texts)}), "y", "a") == wanted  # type: ignore[arg-type]
+
+
+def test_labels_of_typed_columns_with_more_digits_than_float64_holds_are_named(spark: SparkSession) -> None:
+    large = f"CAST({LARGE} AS {{}}) AS {{}}"
+    columns = [("bigint", "whole"), ("decimal(20,2)", "places"), ("string", "texts"), ("double", "doubles")]
+    frame = spark.range(3).selectExpr("0.5D AS `a.b`", *(large.format(kind, name) for kind, name in columns))
+    frame = frame.withColumn("small", frame.whole % 1000).withColumn("words", frame.texts.substr(1, 3))
+    raw = RawFrame(frame)
+    said = {name: digits_lost(raw, name, "a") for name in frame.columns}
+    assert {name for name, text in said.items() if text is not None} == {"whole", "places", "texts"}
+    assert said["whole"] == (
+        f"the labels (column 'whole') have more digits than float64 holds: '{LARGE}' becomes 20241231235959124"
+    )
 
 
 def test_what_a_number_is() -> None:

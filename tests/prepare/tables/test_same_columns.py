@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Callable
 from decimal import Decimal
@@ -16,8 +17,10 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import InputError
+from sparksplit.prepare.tables import same_columns
 from tests.prepare.sources.raw_columns import bad_of, rows_of, source
 
+NOMINAL = {"ml_attr": {"vals": ["cat", "dog", "cow"], "type": "nominal", "name": "y"}}
 WRITERS = {"parquet": pq.write_table, "orc": orc.write_table}
 
 
@@ -153,3 +156,42 @@ def test_arrays_of_decimals(spark: SparkSession, tmp_path: Path) -> None:
     assert bad_of(spark, opened, 1)[0].reason.startswith("column 'v': '16777217.00' is 16777216 in float32")
     assert source(spark, path=f"{tmp_path}/a").label_kind == "number"
     assert "input.label_type: integer" in source(spark, path=f"{tmp_path}/a").notes[0]
+
+
+def marked(path: Path, table: pa.Table, metadata: str) -> None:
+    """Write a file with a column `y` of this metadata, as Spark does."""
+    pq.write_table(table.replace_schema_metadata({"org.apache.spark.sql.parquet.row.metadata": metadata}), path)
+
+
+def spark_schema(**metadata: object) -> str:
+    fields = [{"name": name, "type": "double", "nullable": True, "metadata": of} for name, of in metadata.items()]
+    return json.dumps({"type": "struct", "fields": fields})
+
+
+@pytest.mark.parametrize(
+    ("metadata", "found"),
+    [
+        (spark_schema(x={}, y=NOMINAL), {"y": NOMINAL}),
+        (spark_schema(x={}), {}),
+        ("{", {}),
+        ("[]", {}),
+        ('{"fields": [{"name": "y"}]}', {}),
+        ('{"fields": 3}', {}),
+    ],
+)
+def test_metadata_of_columns_is_read_from_the_footer(tmp_path: Path, metadata: str, found: dict[str, object]) -> None:
+    marked(tmp_path / "a", pa.table({"y": [0.5]}), metadata)
+    assert same_columns._marks(f"{tmp_path}/a") == found
+    pq.write_table(pa.table({"y": [0.5]}), tmp_path / "b")
+    (tmp_path / "c").write_bytes(b"PAR1")
+    assert [same_columns._marks(f"{tmp_path}/{name}") for name in ("b", "c")] == [{}, {}]
+
+
+def test_categories_of_pyspark_ml_are_classes_where_files_differ(spark: SparkSession, tmp_path: Path) -> None:
+    """Labels 0.0, 1.0, 2.0 became numbers to predict, because a feature was int32 in one file and int64 in another."""
+    for name, kind, labels in (("a", pa.int32(), [0.0, 2.0]), ("b", pa.int64(), [1.0, 0.0])):
+        table = pa.table({"x.1": pa.array([1, 2], kind), "y": labels})
+        marked(tmp_path / name, table, spark_schema(y=NOMINAL))
+    opened = source(spark, format="parquet", path=f"{tmp_path}")
+    assert opened.label_kind == "integer" and any("pyspark.ml marks these labels" in note for note in opened.notes)
+    assert rows_of(spark, opened) == [(0, 1, 0), (0, 1, 1), (0, 2, 0), (0, 2, 2)]

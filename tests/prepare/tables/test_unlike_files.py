@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from sparksplit.base.errors import InputError
-from sparksplit.prepare.tables.unlike_files import Merged, merged, unlike
+from sparksplit.prepare.tables.unlike_files import Merged, marked, merged, unlike
 
 INT, LONG, FLOAT, TEXT, NULL = pa.int32(), pa.int64(), pa.float64(), pa.string(), pa.null()
 
@@ -39,6 +39,12 @@ def test_files_are_read_together_where_the_columns_that_differ_are_the_same() ->
         ],
         ["columns 'X', 'x' of different files are read as one column, 'x'"],
     )
+
+
+def test_the_first_metadata_of_a_column_counts() -> None:
+    marks = [{}, {"Y": {"a": 1}}, {"y": {"a": 2}, "gone": {"b": 3}}]
+    assert marked(["x", "y"], marks) == {"y": {"a": 1}}
+    assert marked(["x", "y"], []) == {}
 
 
 def test_types_that_have_none_in_common_are_named() -> None:
