@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -20,6 +20,10 @@ from sparksplit.dataset.manifest import SPLITS
 F64 = npt.NDArray[np.float64]
 Unseen = Literal["error", "unknown", "drop"]
 MAX_CLASSES = 100_000
+BOOLEANS = ("false", "true")
+"""The classes of labels that are booleans, in the order of their indices."""
+_MEANS = {"false": 0, "0": 0, "true": 1, "1": 1}
+"""The index of the class that a text means, if labels are booleans."""
 _MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
 """Whole numbers with at least this many distinct values, and fewer rows than this per value, count as a quantity."""
 
@@ -172,6 +176,21 @@ def known_values(label: LabelSpec | None) -> pa.Array | None:
     if label.kind == "integer":
         return pa.array([int(name) for name in names], type=pa.int64())
     return pa.array(names, type=pa.string())
+
+
+def spellings(classes: Sequence[str]) -> dict[str, str]:
+    """Return the class that each text means if the two `classes` are false and true, otherwise {}.
+
+    Keys are in lower case. pandas writes a boolean as `True`, Spark as `true`, and a whole number may stand for it.
+    """
+    if [_MEANS.get(name.strip().lower()) for name in classes] != [0, 1]:
+        return {}
+    return {text: classes[index] for text, index in _MEANS.items()}
+
+
+def are_alike(classes: Sequence[str] | None, others: Sequence[str] | None) -> bool:
+    """Return whether class indices mean the same: the names are equal, or spell false and true in two ways."""
+    return classes == others or bool(classes and others and spellings(classes) and spellings(others))
 
 
 def rounded(numbers: npt.NDArray[Any]) -> F64:

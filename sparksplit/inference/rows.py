@@ -14,6 +14,7 @@ from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
 from sparksplit.dataset.description import WEIGHT, LabelSpec, TensorSpec, Windows
 from sparksplit.dataset.feature_spec import Feature
+from sparksplit.dataset.labels import are_alike
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import tasks
 from sparksplit.inference.predict_config import PredictConfig
@@ -275,7 +276,7 @@ def _check_label(place: str, found: LabelSpec | None, trained: TrainedModel) -> 
     if (found.classes is None) != (wanted.classes is None):
         kinds = ["numbers" if label.classes is None else "classes" for label in (found, wanted)]
         raise InputError(f"{place}: its labels are {kinds[0]}; the model {trained.path} predicts {kinds[1]}")
-    if found.classes != wanted.classes:
+    if not are_alike(found.classes, wanted.classes):
         raise InputError(
             f"{place}: its label classes differ from those of the model {trained.path}: {_differ(found, wanted)}"
         )

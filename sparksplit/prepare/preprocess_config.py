@@ -26,7 +26,7 @@ Dtype = Literal[
 ]
 
 
-RULES = 5
+RULES = 6
 """Version of the rules for reading, numbering, cutting and fitting rows. Increase by one if an unchanged configuration
 would give other rows or numbers. Then no output of earlier rules counts as complete."""
 

@@ -71,6 +71,15 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
         return settings
     # Executors run on this machine, perhaps from a checkout that is not installed.
     settings["spark.executorEnv.PYTHONPATH"] = _python_path(configured.get("spark.executorEnv.PYTHONPATH", ""))
+    # Under spark-submit, too: its JVM runs, but the local cluster starts only with the context, by these settings.
+    settings |= {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        # Callers must know the secret. Otherwise the master would start programs for any user of this machine.
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": secrets.token_hex(32),
+        **_pages(configured),
+    }
     if submitted:
         return settings
     memory = configured.get("spark.executor.memory", "1024m")
@@ -84,12 +93,6 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     return settings | {
         "spark.master": f"local-cluster[{executors},1,{mebibytes(memory, 'spark.executor.memory')}]",
         "spark.executor.memory": memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        # Callers must know the secret. Otherwise the master would start programs for any user of this machine.
-        "spark.authenticate": "true",
-        "spark.authenticate.secret": secrets.token_hex(32),
-        **_pages(configured),
         "spark.python.worker.reuse": "true",
         # Fewer than Spark's default of 200: on a few cores, each task costs more time than its rows.
         "spark.sql.shuffle.partitions": str(max(4, 2 * executors)),

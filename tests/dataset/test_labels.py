@@ -12,6 +12,7 @@ from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import UNKNOWN, LabelSpec
 from sparksplit.dataset.labels import (
     Labels,
+    are_alike,
     counted,
     fitted_labels,
     indices,
@@ -20,6 +21,7 @@ from sparksplit.dataset.labels import (
     parsed_numbers,
     places,
     rounded,
+    spellings,
     stored_numbers,
     wide,
 )
@@ -184,3 +186,19 @@ def test_fitted_classes_stay_and_other_labels_are_unseen_in_every_split() -> Non
 
 def test_fitted_numbers_have_no_classes() -> None:
     assert fitted_labels({"train": {}}, LabelSpec(dtype="float32", kind="number"), "rows", "error").classes is None
+
+
+@pytest.mark.parametrize("classes", [["false", "true"], ["False", "True"], ["FALSE", "true"], ["0", "1"]])
+def test_what_two_classes_of_booleans_are_written_as(classes: list[str]) -> None:
+    false, true = classes
+    assert spellings(classes) == {"false": false, "0": false, "true": true, "1": true}
+    assert are_alike(classes, ["0", "1"]) and are_alike(["False", "True"], classes)
+    for others in (["true", "false"], ["no", "yes"], [*classes, UNKNOWN], None):
+        assert not are_alike(classes, others) and not are_alike(others, classes)
+
+
+def test_other_classes_have_one_spelling() -> None:
+    for classes in (["0", "2"], ["true", "x"], ["true"], ["false", "maybe", "true"]):
+        assert spellings(classes) == {}
+        assert are_alike(classes, list(classes)) and not are_alike(classes, ["a", "b"])
+    assert are_alike(None, None) and not are_alike(None, ["a", "b"])

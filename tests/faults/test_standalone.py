@@ -130,6 +130,28 @@ def test_a_lost_worker_is_replaced_by_a_spare_and_without_one_the_run_ends_and_g
     assert record_of(output)["weights"] == undisturbed["weights"]
 
 
+def test_a_job_whose_last_executor_is_lost_ends_as_a_start_without_one_does(
+    standalone: StandaloneCluster, tmp_path: Path
+) -> None:
+    """Spark itself would wait for ever."""
+    source = f"{Path(__file__).with_name('held_rows.py')}:rows"
+    keys = [f"input.format={source}", f"input.path={tmp_path}", f"output={tmp_path / 'set'}", "queue_timeout=15"]
+    running = standalone.command("preprocess", *(f"--set={key}" for key in keys), settings={"spark.cores.max": "1"})
+    give_up = time.monotonic() + SECONDS
+    while not (tmp_path / "begun").exists():
+        assert running.poll() is None, end(running)
+        assert time.monotonic() < give_up
+        time.sleep(0.1)
+    for worker in range(standalone.workers):
+        standalone.kill_worker(worker)
+    status, errors = end(running)
+    assert status == 1
+    assert "waiting for the cluster to grant executors: 0 of 1, 10 of 15 s (queue_timeout)" in errors
+    said = r"executor \d+ on \S+ was lost \(.*\) \[\S+], and no new executor came within 15 s \(queue_timeout\)"
+    assert re.search(said, errors.splitlines()[-1])
+    assert not (tmp_path / "set").exists()
+
+
 def await_attempt(run: subprocess.Popen[str], output: Path, how: str, nodes: int) -> None:
     """Wait until the last attempt is such a one."""
     give_up = time.monotonic() + SECONDS

@@ -165,3 +165,16 @@ def test_gaps_want_a_model_that_knows_their_means(spark, tmp_path):
         ConfigError, match=r"missing: must be error: the model runs/model was fitted on data without missing values"
     ):
         _rows(spark, tmp_path, _trained(None), missing="mean")
+
+
+@pytest.mark.parametrize(("classes", "alike"), [(["false", "true"], True), (["0", "1"], True), (["no", "yes"], False)])
+def test_classes_that_are_booleans_are_those_of_the_model_however_they_are_spelled(prepared, trained, classes, alike):
+    assert prepared.manifest.label.classes == ["False", "True"]
+    label = trained.description.label.model_copy(update={"classes": classes})
+    trained = replace(trained, description=trained.description.model_copy(update={"label": label}))
+    config = parse(PredictConfig, {"model": "m", "output": "o", "input": prepared.path})
+    if alike:
+        assert PreparedRows(config, trained).label is not None
+        return
+    with pytest.raises(InputError, match="class 0 is 'False', but 'no' in the model"):
+        PreparedRows(config, trained)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from sparksplit.spark.manager import Manager
 from sparksplit.spark.settings.requirements import NoExecutors, Problem
 from sparksplit.spark.waiting import Patience
 from sparksplit.spark.workers import said_by_an_executor
+from tests.nodes import until
 
 APPLICATION = "app-20261125190000-0001"
 ANY = Problem("executors", "this command needs one")
@@ -38,12 +39,16 @@ class Spark:
         self.master, self.applicationId, self.requested, self.home = "spark://h:7077", application, list[int](), ""
         self.settings = {"spark.master": self.master, "spark.executor.cores": "4", "spark.app.id": application}
         self.clock = 0.0
-        left = list(counts)
+        self.left = left = list(counts)
         size = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
+        self.jobs: dict[int, list[str]] = {}
+        self.tags, self.ended = set[str](), threading.Event()
+        tags = lambda job: SimpleNamespace(jobTags=lambda: SimpleNamespace(contains=self.jobs[job].__contains__))  # noqa: E731
         context = SimpleNamespace(
             getExecutorIds=lambda: SimpleNamespace(size=size),
             isStopped=lambda: stops and len(left) == 1,
             requestExecutors=self.requested.append,
+            statusStore=lambda: SimpleNamespace(job=tags),
         )
         self._jsc = SimpleNamespace(sc=lambda: context)
         system = SimpleNamespace(getenv=lambda name: self.home)
@@ -60,6 +65,30 @@ class Spark:
 
     def getConf(self) -> Any:  # noqa: N802 (it is Spark's)
         return SimpleNamespace(getAll=self.settings.items)
+
+    def getJobTags(self) -> set[str]:  # noqa: N802
+        return self.tags
+
+    def addJobTag(self, tag: str) -> None:  # noqa: N802
+        self.tags.add(tag)
+
+    def removeJobTag(self, tag: str) -> None:  # noqa: N802
+        self.tags.remove(tag)
+
+    def statusTracker(self) -> Any:  # noqa: N802
+        return SimpleNamespace(getActiveJobsIds=lambda: list(self.jobs))
+
+    def cancelJobsWithTag(self, tag: str) -> None:  # noqa: N802
+        for job in [job for job, tags in self.jobs.items() if tag in tags]:
+            del self.jobs[job]
+            self.ended.set()
+
+    def run(self) -> None:
+        """Run a job that ends only if it is cancelled."""
+        self.jobs[len(self.jobs)] = list(self.tags)
+        assert self.ended.wait(20), "the job waits for ever"
+        self.ended.clear()
+        raise ValueError("Job 1 cancelled")
 
 
 def test_executors_are_waited_for_with_a_line_now_and_then(monkeypatch, capsys):
@@ -93,6 +122,69 @@ def test_executors_that_are_granted_and_do_not_start_end_the_wait_by_the_other_l
         executors.await_executors(spark, 2, TWO_NODES, Patience(queue=5, start=15))
     assert caught.value.problem.key == "nodes" and str(caught.value.problem) == str(caught.value)
     assert "waiting for granted executors to start: 1 of 2, 10 of 15 s (start_timeout)" in capsys.readouterr().err
+
+
+def begun(monkeypatch: pytest.MonkeyPatch, spark: Spark, patience: Patience) -> AbstractContextManager[Any]:
+    """Return the session of a command without nodes, on `spark`."""
+    given = nullcontext(SimpleNamespace(sparkContext=spark))
+    monkeypatch.setattr(executors, "spark_session", lambda *_, **__: given)
+    monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.001)
+    return executors.session_with_executors("x", 2, None, patience)
+
+
+def test_a_job_whose_executors_are_all_lost_ends_as_a_start_without_any_does(monkeypatch, capsys):
+    """A job that the command runs instead ends, too. A program's own jobs go on."""
+    spark = Spark(monkeypatch, 2)
+    lost = executors.LostExecutor("1", "b", "Worker shutting down", "")
+    monkeypatch.setattr(executors, "lost_executors", lambda sc: [lost])
+    spark.jobs[17] = ["foreign"]
+    expected = (
+        r"^executors: executor 1 on b was lost \(Worker shutting down\), and no new executor came within 20 s "
+        r"\(queue_timeout\); this command needs one, and Spark has 0\. Restart the host"
+    )
+    with pytest.raises(NoExecutors, match=expected), begun(monkeypatch, spark, Patience(queue=20)):
+        spark.left[:] = [0]
+        with suppress(ValueError):
+            spark.run()
+        spark.run()
+    assert "waiting for the cluster to grant executors: 0 of 1, 10 of 20 s (queue_timeout)" in capsys.readouterr().err
+    assert spark.jobs == {17: ["foreign"]} and spark.tags == set()
+
+
+def test_executors_that_are_granted_again_have_the_other_limit(monkeypatch):
+    spark = Spark(monkeypatch, 1)
+    expected = r"0 of 1 have started within 15 s \(start_timeout\)"
+    with pytest.raises(NoExecutors, match=expected), begun(monkeypatch, spark, Patience(queue=5, start=15)):
+        spark.manager.granted, spark.left[:] = 1, [0]
+        spark.run()
+
+
+def test_executors_that_come_back_in_time_change_nothing(monkeypatch):
+    """However often they go."""
+    spark = Spark(monkeypatch, 1)
+    with begun(monkeypatch, spark, Patience(queue=20)):
+        spark.jobs[0] = list(spark.tags)
+        spark.left[:] = ([0] * 30 + [1]) * 5
+        until(lambda: len(spark.left) == 1 or not spark.jobs)
+        assert 0 in spark.jobs and spark.clock > 20
+
+
+def test_idle_executors_may_end_and_foreign_jobs_may_wait(monkeypatch):
+    """Dynamic allocation ends executors that nobody uses."""
+    spark = Spark(monkeypatch, 1)
+    spark.jobs[17] = ["foreign"]
+    with begun(monkeypatch, spark, Patience(queue=0)):
+        spark.left[:] = [0] * 30
+        until(lambda: len(spark.left) == 1)
+    assert spark.clock == 0 and 17 in spark.jobs
+
+
+def test_an_inner_session_has_its_outer_ones_watch(monkeypatch):
+    spark = Spark(monkeypatch, 1)
+    with begun(monkeypatch, spark, Patience()), begun(monkeypatch, spark, Patience()):
+        assert len(spark.tags) == 1
+        assert len([one for one in threading.enumerate() if one.name == "the executors' watch"]) == 1
+    assert spark.tags == set()
 
 
 def test_a_command_without_nodes_waits_for_one_executor_and_asks_for_it_where_they_come_with_jobs(monkeypatch):

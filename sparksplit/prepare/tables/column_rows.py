@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -46,6 +46,7 @@ class ColumnReader:
     weight: the column of rows' weights, which follows the label.
     guessed: whether the first rows decided the `label_kind`, if there are `cells`.
     folders: the places of the kept columns that folders give. None of their texts stands for a missing value.
+    spelled: the label that each text in lower case means, if labels are booleans.
 
     A batch has these columns: the features, the label, the weight, the kept columns, all other columns of a file of
     texts. With a `cut`: the cut value, and the text to show if it is null. If rows may be `told`: what is bad. Last
@@ -70,6 +71,7 @@ class ColumnReader:
     weight: str | None = None
     guessed: bool = False
     folders: frozenset[int] = frozenset()
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRows]]:
         """Yield the rows of all batches."""
@@ -191,7 +193,7 @@ class ColumnReader:
     def _labels(self, batch: pa.RecordBatch) -> tuple[npt.NDArray[Any] | list[str] | None, Bools]:
         if self.label is None:
             return None, np.zeros(batch.num_rows, dtype=np.bool_)
-        column = batch.column(len(self.features))
+        column = self._in_one_spelling(batch.column(len(self.features)))
         if self.label_kind == "text":
             texts = [text or "" for text in column.to_pylist()]
             return texts, np.array([bool(self._label_problem(text)) for text in texts], dtype=np.bool_)
@@ -199,6 +201,15 @@ class ColumnReader:
             return self._classes(column)
         values, wrong = self._numbers(column, self._label_dtype, False, True)
         return rounded(values) if self.label_kind == "number" else values, wrong
+
+    def _in_one_spelling(self, column: pa.Array) -> pa.Array:
+        """Return the labels as they are, except that texts that are booleans have one spelling."""
+        if not self.spelled or not pa.types.is_string(column.type):
+            return column
+        place = pc.index_in(pc.utf8_lower(pc.utf8_trim_whitespace(column)), pa.array(list(self.spelled), pa.string()))
+        meant = pa.array(list(self.spelled.values()), pa.string()).take(place)
+        missing = pc.is_in(column, pa.array(self._nulls, pa.string()))
+        return pc.if_else(missing, column, pc.coalesce(meant, column))
 
     def _classes(self, texts: pa.Array) -> tuple[npt.NDArray[Any], Bools]:
         """Return (the labels, which are whole numbers in texts; which of them are bad), both [rows].

@@ -29,7 +29,7 @@ from sparksplit.prepare.tables.cells import number_problem, short
 from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.csv_lines import LineReader
 from sparksplit.prepare.tables.cut_columns import CutColumns
-from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label
+from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label, spelled
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import Raw, has_footers
 from sparksplit.prepare.tables.selection import PLACE, Selection, by_place, lines
@@ -109,6 +109,7 @@ class DataFrameSource(Source):
             config.dtype is not None, goes_by, train.decoded and train.decoded[1],
             any(one.bad is not None for one in raw.parts.values()), weight=weight, guessed=config.label_type == "auto",
             folders=frozenset(place for place, name in enumerate(kept) if name in train.folders),
+            spelled=spelled(self.label_kind, train, label, None if description is None else description.label),
         )  # fmt: skip
         if self.table is not None:
             nulls, folders = None if train.cells is None else train.cells.nulls, frozenset(train.folders)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparksplit.prepare.tables.cells import changed, label_kind, short
+from sparksplit.dataset.labels import BOOLEANS, spellings
+from sparksplit.prepare.tables.cells import Cells, changed, label_kind, short
 from sparksplit.prepare.tables.folders import are_whole
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import as_input_error
@@ -16,6 +17,7 @@ from sparksplit.prepare.tables.selection import PLACE, by_place
 
 if TYPE_CHECKING:
     from sparksplit.base.errors import ConfigError
+    from sparksplit.dataset.description import LabelSpec
     from sparksplit.prepare.preprocess_config import InputConfig
 
 WHOLE = ("boolean", "tinyint", "smallint", "int", "bigint")
@@ -43,16 +45,14 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
         whole = are_whole({value for part in parts.values() for value in part.folders.get(name, ())})
         return ("integer" if whole else "text") if asked == "auto" else asked, None
     if (cells := train.cells) is not None:
-        places = [cells.names.index(name)] if name in cells.names else []
-        texts = [fields[place] for fields in cells.sample for place in places]
-        known = [text for text in texts if not cells.is_missing(text) and text.strip().lower() != "nan"]
-        if asked == "auto" and texts and not known:
-            why: ConfigError = config.error("label_type", f"must be given: the first {len(texts)} labels are missing")
+        known, first = _known_texts(cells, name), len(cells.sample) if name in cells.names else 0
+        if asked == "auto" and first and not known:
+            why: ConfigError = config.error("label_type", f"must be given: the first {first} labels are missing")
             raise why
         return _of_texts(known, cells.say(name)) if asked == "auto" else (asked, None)
     kind = dict(train.types)[name]
     whole = kind in WHOLE or (kind.startswith("decimal(") and kind.endswith(",0)"))
-    natural = "integer" if whole else "number" if is_number(kind) else "text"
+    natural = "text" if kind == "boolean" else "integer" if whole else "number" if is_number(kind) else "text"
     wanted = natural if asked == "auto" else asked
     fits = whole or wanted == natural or (natural == "number" and wanted == "integer")
     if not (is_number(kind) or kind == "string") or not fits:
@@ -66,6 +66,37 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
         return "integer", f"column {name!r}: pyspark.ml marks these labels as categories. They become classes"
     with as_input_error(config.place):
         return settled(_limits(train, name), f"column {name!r}")
+
+
+def spelled(kind: str | None, train: RawFrame, name: str | None, fitted: LabelSpec | None) -> dict[str, str]:
+    """Return the label that each text in lower case means, if the labels in the column `name` are booleans. Otherwise
+    {}.
+
+    kind: how the labels are read; None: there are none. fitted: the label whose classes are known, or None
+    """
+    if kind is None or name is None:
+        return {}
+    if fitted is not None:
+        classes = (fitted.classes or [])[: -1 if fitted.unknown else None]
+        return spellings(classes) if fitted.kind == kind and (kind == "text" or classes == ["0", "1"]) else {}
+    if name in train.folders:
+        booleans = _are_booleans(train.folders[name])
+    elif train.cells is not None:
+        booleans = _are_booleans(_known_texts(train.cells, name))
+    else:
+        booleans = dict(train.types)[name] == "boolean"
+    return spellings(BOOLEANS if kind == "text" else ("0", "1")) if booleans else {}
+
+
+def _are_booleans(texts: Collection[str]) -> bool:
+    return bool(texts) and all(text.strip().lower() in BOOLEANS for text in texts)
+
+
+def _known_texts(cells: Cells, name: str) -> list[str]:
+    """Return the labels of the first rows that are not missing."""
+    places = [cells.names.index(name)] if name in cells.names else []
+    texts = [fields[place] for fields in cells.sample for place in places]
+    return [text for text in texts if not cells.is_missing(text) and text.strip().lower() != "nan"]
 
 
 def settled(limits: tuple[float, float] | None, column: str) -> tuple[str, str | None]:

@@ -332,3 +332,30 @@ def test_weights_are_none_of_the_features_and_not_below_zero() -> None:
         "the DataFrame: a row: column 'w', the weight: -1.0 is not a number of 0 or more (2, 5, 1)",
         "the DataFrame: a row: column 'w', the weight: null is not a number of 0 or more (3, 6, 2)",
     ]
+
+
+BOOLEANS = {"false": "false", "true": "true", "0": "false", "1": "true"}
+
+
+def test_labels_that_are_booleans_have_one_spelling() -> None:
+    labels = ["True", " FALSE", "true", "1", "Truly", "NA"]
+    made = reader(label_kind="text", kept=1, told=True, cells=CELLS, order=[3, 0, 1, 2], spelled=BOOLEANS)
+    good, bad = made.read(texts([["1", "2", label, "r"] for label in labels], [None] * len(labels)))
+    assert isinstance(good, ParsedRows) and isinstance(bad, BadRows)
+    assert good.label == ["true", "false", "true", "true", "Truly"]
+    assert [row.reason for row in bad] == ["column 'y', the label: is 'NA'"]
+    cells = replace(CELLS, nulls=("", "False"))
+    made = replace(made, cells=cells)
+    (bad,) = made.read(texts([["1", "2", "False", "r"]], [None]))
+    assert isinstance(bad, BadRows) and [row.reason for row in bad] == ["column 'y', the label: is 'False'"]
+
+
+def test_booleans_are_the_classes_0_and_1_of_an_earlier_model() -> None:
+    spelled = {"false": "0", "true": "1", "0": "0", "1": "1"}
+    made = reader(label_kind="integer", kept=1, told=True, cells=CELLS, order=[3, 0, 1, 2], spelled=spelled)
+    (good,) = made.read(texts([["1", "2", label, "r"] for label in ("True", "false", "1", "0.0")], [None] * 4))
+    assert isinstance(good, ParsedRows) and isinstance(good.label, np.ndarray)
+    assert good.label.tolist() == [1, 0, 1, 0]
+    typed = pa.RecordBatch.from_pydict({"0": [1.0, 2.0], "1": [1.0, 2.0], "2": pa.array([1, 0], pa.int8())})
+    rows, _ = read(typed, spelled=spelled)
+    assert rows is not None and isinstance(rows.label, np.ndarray) and rows.label.tolist() == [1, 0]

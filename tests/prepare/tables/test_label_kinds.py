@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pyspark.ml.feature import StringIndexer
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from sparksplit.base.errors import ConfigError
+from sparksplit.dataset.description import LabelSpec
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.cells import Cells
-from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label, settled
+from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label, settled, spelled
 from sparksplit.prepare.tables.raw_frame import RawFrame
 
 CELLS = Cells("a.csv", ("x", "y"), True, True, ",", '"', ("", "NA"), "UTF-8", False)
@@ -101,6 +104,50 @@ def test_labels_of_typed_columns_with_more_digits_than_float64_holds_are_named(s
     assert said["whole"] == (
         f"the labels (column 'whole') have more digits than float64 holds: '{LARGE}' becomes 20241231235959124"
     )
+
+
+def typed(kind: str) -> RawFrame:
+    """A frame with the label `y` of this type."""
+    schema = StructType().add("y", kind)
+    frame = SimpleNamespace(schema=schema, dtypes=[("y", kind)], columns=["y"])
+    return RawFrame(frame)  # type: ignore[arg-type]
+
+
+def of_texts(*texts: str) -> RawFrame:
+    return RawFrame(None, cells=replace(CELLS, sample=tuple(["1", text] for text in texts)))  # type: ignore[arg-type]
+
+
+def test_booleans_are_the_classes_false_and_true_wherever_they_come_from() -> None:
+    folders = RawFrame(None, folders={"y": {"False", "True"}})  # type: ignore[arg-type]
+    classes = {"false": "false", "0": "false", "true": "true", "1": "true"}
+    for train in (typed("boolean"), of_texts("True", "NA", " FALSE"), folders):
+        config = InputConfig(path="a", format="csv" if train.cells else "parquet")
+        assert kind_of_label(config, {"train": train}, "y") == ("text", None)
+        assert spelled("text", train, "y", None) == classes
+        assert spelled("integer", train, "y", None) == {"false": "0", "0": "0", "true": "1", "1": "1"}
+    asked = InputConfig(path="a", format="parquet", label_type="integer")
+    assert kind_of_label(asked, {"train": typed("boolean")}, "y") == ("integer", None)
+    for train in (typed("string"), of_texts("True", "Maybe"), of_texts("NA")):
+        assert spelled("text", train, "y", None) == {}
+    assert spelled(None, typed("boolean"), None, None) == {}
+
+
+@pytest.mark.parametrize(
+    ("classes", "kind", "true"),
+    [
+        (["false", "true"], "text", "true"),
+        (["False", "True"], "text", "True"),
+        (["0", "1"], "integer", "1"),
+        (["0", "2"], "integer", None),
+        (["no", "yes"], "text", None),
+    ],
+)
+def test_a_models_classes_decide_how_booleans_are_spelled(classes: list[str], kind: str, true: str | None) -> None:
+    """Also the classes of models from before booleans had one spelling."""
+    label = LabelSpec(dtype="int64", classes=classes, kind=kind)
+    for train in (typed("boolean"), of_texts("TRUE"), of_texts("1")):
+        assert spelled(kind, train, "y", label).get("true") == true
+    assert spelled("number", typed("boolean"), "y", label) == {}
 
 
 def test_what_a_number_is() -> None:
