@@ -87,15 +87,25 @@ class Rig:
 
     # Rows.
 
-    def feed(self, *, transform: bool = True, readers: int | None = None, source: RowSource | None = None) -> Feed:
-        """Return a feed of the sample, or of `source`. The rig closes the feed at the latest in `close`."""
+    def feed(
+        self,
+        *,
+        transform: bool = True,
+        readers: int | None = None,
+        source: RowSource | None = None,
+        batch_size: int | None = None,
+    ) -> Feed:
+        """Return a feed of the sample, or of `source`. The rig closes the feed at the latest in `close`.
+
+        batch_size: rows of a mini-batch, instead of the configured number.
+        """
         changed: dict[str, Any] = {"cache_mb": 0} if source is None else {"cache_mb": _NO_LIMIT}
         if not transform:
             changed["transform"] = None
         if readers is not None:
             changed["readers"] = readers
         feeds = Feeds(self.process, self.member, self.collective, self.config.model_copy(update=changed))
-        feed = feeds.training(source or self.sample, self.strategy.split, self.sync, self._batch_size)
+        feed = feeds.training(source or self.sample, self.strategy.split, self.sync, batch_size or self._batch_size)
         assert isinstance(feed, Feed)
         self._open.append(feed)
         return feed
