@@ -74,16 +74,17 @@ class _Planning:
         import tensorflow as tf
 
         member = self._member
-        hosts = member.gather("hosts", member.host)
         with self._rig() as rig:
             steps = _Steps(rig, self._payload)
-            alone = steps.measured(self._payload.sizes) if member.rank == 0 else []
-            sizes: list[int] = member.gather("alone", [round(times.rows) for times in alone])[0]
+            hosts = member.gather("hosts", member.host)  # both nodes are ready: the other node now waits
+            prepared = steps.prepare(self._payload.sizes) if member.rank == 0 else []
+            alone = steps.measured(prepared)
+            sizes: list[int] = member.gather("alone", prepared)[0][:_BESIDE]
             beside: list[StepTimes] = []
             if len({*hosts}) == 1:
-                steps.prepare(sizes[:_BESIDE])
+                steps.prepare(sizes)
                 member.gather("beside", None)
-                beside = steps.measured(sizes[:_BESIDE])
+                beside = steps.measured(sizes)
             reading = None if rig.kept else steps.reading()
             gradients, weights, sums = self._exchanges(rig)
             held = 0 if rig.in_memory is None else rig.in_memory.own_bytes
@@ -140,6 +141,9 @@ class _Steps:
     def __init__(self, rig: Rig, payload: PlanPayload) -> None:
         self._rig, self._payload = rig, payload
         self._runner = Runner(rig.member, Alone(), Effort(block=payload.block))
+        memory = rig.in_memory
+        self._rows = rig.sample if memory is None else rig.sample.held(memory.at_hand)
+        """Rows in memory: reading is measured by itself."""
         self._variants: dict[int, Variant] = {}
 
     def prepare(self, sizes: Sequence[int]) -> list[int]:
@@ -153,12 +157,11 @@ class _Steps:
                 self._variants[rows] = self._variant(rows)
         return [rows for rows in sizes if rows in self._variants]
 
-    def measured(self, sizes: Sequence[int]) -> list[StepTimes]:
-        """Measure steps with these rows in interleaved rounds."""
-        prepared = self.prepare(sizes)
+    def measured(self, prepared: Sequence[int]) -> list[StepTimes]:
+        """Measure steps with these rows in interleaved rounds. prepared: from `prepare`."""
         blocks: dict[int, list[Block]] = {rows: [] for rows in prepared}
         gc.collect()
-        for number in range(self._payload.rounds):
+        for number in range(self._payload.rounds if prepared else 0):
             for name in rotated([*map(str, prepared)], number):
                 blocks[int(name)].append(self._runner.measure(self._variants[int(name)]))
         return [
@@ -175,8 +178,8 @@ class _Steps:
 
     def _variant(self, rows: int) -> Variant:
         rig = self._rig
-        feed = rig.feed(batch_size=rows)
-        made = replace(rig.variant(feed, rig.trained), steps=max(1, updates_per_epoch(sum(rig.sample.lane_rows), rows)))
+        feed = rig.feed(source=self._rows, batch_size=rows)
+        made = replace(rig.variant(feed, rig.trained), steps=max(1, updates_per_epoch(sum(self._rows.lane_rows), rows)))
         self._runner.calibrate(made)
         return made
 

@@ -99,7 +99,8 @@ class Rig:
 
         batch_size: rows of a mini-batch, instead of the configured number.
         """
-        changed: dict[str, Any] = {"cache_mb": 0} if source is None else {"cache_mb": _NO_LIMIT}
+        is_read = source is not None and source.at_hand() is None
+        changed: dict[str, Any] = {"cache_mb": _NO_LIMIT if is_read else 0}
         if not transform:
             changed["transform"] = None
         if readers is not None:
