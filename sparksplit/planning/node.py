@@ -142,7 +142,7 @@ class _Steps:
         self._rig, self._payload = rig, payload
         self._runner = Runner(rig.member, Alone(), Effort(block=payload.block))
         memory = rig.in_memory
-        self._rows = rig.sample if memory is None else rig.sample.held(memory.at_hand)
+        self._rows = rig.sample if memory is None or memory.at_hand is None else rig.sample.held(memory.at_hand)
         """Rows in memory: reading is measured by itself."""
         self._variants: dict[int, Variant] = {}
 
