@@ -19,12 +19,13 @@ from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.blocks import rotated
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Block, Runner, Variant
+from sparksplit.diagnosis.node.samples import Again
 from sparksplit.diagnosis.node.variants import Exchange, sent_arrays
 from sparksplit.planning.measured import Exchanged, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.rows.order import updates_per_epoch
 from sparksplit.strategies.sync_config import SyncConfig
-from sparksplit.strategies.syncs import LocalSync
+from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 _NO_SYNC = SyncConfig()
 _LEAST = 2
+_UPDATES = 4
 _BESIDE = 3
 """The numbers of rows that both nodes measure at the same time: the first ones of the list."""
 
@@ -118,11 +120,11 @@ class _Planning:
         """Measure exchanges of gradients, exchanges of weights, and sums of many sizes, between two nodes."""
         collective, config, process = self._collective, self._process.config, self._process
         runner = Runner(self._member, collective, Effort(block=self._payload.block))
+        again = rig.again(rig.first(max(1, config.batch_size // 2)))
+        sent = self._sent(again)
         exchange = Exchange(collective, sent_arrays(process.model), each_step=True)
-        variant = rig.variant(rig.again(rig.first()), exchange.train, resets=False)
-        before = collective.bytes_sent
-        collective.sum(exchange.arrays)
-        sent = collective.bytes_sent - before
+        exchange.scale(sent)
+        variant = rig.variant(again, exchange.train, resets=False)
         runner.calibrate(variant)
         blocks = [runner.measure(variant) for _ in range(self._payload.rounds)]
         gradients = Exchanged(sent, [block.seconds / block.steps for block in blocks])
@@ -133,6 +135,14 @@ class _Planning:
         seconds = [runner.most(_timed(lambda: sync.agree(process.model, 1))) for _ in range(self._payload.rounds)]
         weights = Exchanged((collective.bytes_sent - before) // len(seconds), seconds)
         return gradients, weights, sweep(collective)
+
+    def _sent(self, again: Again) -> int:
+        """Return the bytes that this node sends in a step of `batch`: of large embeddings, only the rows in use."""
+        collective = self._collective
+        step = self._process.step(StepSync(collective, self._process.config.sync), collective)
+        before = collective.bytes_sent
+        step.train(next(again.epoch(0, 0, _UPDATES)))
+        return (collective.bytes_sent - before) // _UPDATES
 
 
 class _Steps:

@@ -111,11 +111,11 @@ class Rig:
         self._open.append(feed)
         return feed
 
-    def first(self) -> Chunk:
-        """Return the first mini-batch of the sample."""
-        if self.in_memory is not None:
+    def first(self, batch_size: int | None = None) -> Chunk:
+        """Return the first mini-batch of the sample. batch_size: its rows, instead of the configured number."""
+        if self.in_memory is not None and batch_size is None:
             return _first(self.in_memory)
-        feed = self.feed()
+        feed = self.feed(batch_size=batch_size)
         chunk = _first(feed)
         self.end(feed)
         return chunk
