@@ -3,8 +3,8 @@
     sudo python benchmarks/sealed.py predict FILE
     sudo python benchmarks/sealed.py measure FILE
 
-The cells: links of 10, 100 and 1,000 Mbit/s x MLP, CNN, LSTM, table x `batch`, `epoch`, `epoch-delayed`, `local`, on two
-nodes. `predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a
+The cells: links of 10, 100 and 1,000 Mbit/s x MLP, CNN, LSTM, table x `batch`, `epoch`, `epoch-delayed`, `local`, on
+two nodes. `predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a
 processor each. It writes the predictions with their SHA-256 digest. `measure` refuses a file that does not have its
 digest. It trains each cell with `sparksplit train`, one node in each of two network namespaces, with a link that tc
 limits, and one measurement of each cell.
@@ -120,13 +120,12 @@ def _predict(arguments: argparse.Namespace) -> int:
             config = _plan_config(name, folder, work)
             measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, NODES)
             measured = measure(measuring, step_sizes(measuring, NODES))
+            lane_rows = _lane_rows(folder)
             for mbit in LINKS:
                 predictor = Predictor(measured, ethernet(mbit / 1000), crowded=True)
                 for strategy, keys in STRATEGIES.items():
                     run = on_nodes(config, keys, NODES)
-                    found = predictor.predicted(
-                        workload(run, find(run.strategy), _lane_rows(folder)), run.cache_mb << 20
-                    )
+                    found = predictor.predicted(workload(run, find(run.strategy), lane_rows), run.cache_mb << 20)
                     cells.append(
                         {"model": name, "mbit": mbit, "strategy": strategy, "seconds": round(found.seconds.mean, 4),
                          "memory": found.memory, "sent": round(found.sent)}
