@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from sparksplit.base.records import JsonObject
+from sparksplit.planning.plan_config import Candidate
 from sparksplit.planning.plan_record import Answer, PlanRow, Worth
 from sparksplit.planning.predicted import Predictor, last_worth
 from sparksplit.planning.workload import numbers, workload
-from sparksplit.strategies import STRATEGIES, Strategy
+from sparksplit.strategies import STRATEGIES
 from sparksplit.training.train_config import TrainConfig
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A strategy to plan for. config: a run of `train` with the strategy, on any number of nodes."""
-
-    name: str
-    strategy: Strategy
-    config: TrainConfig
 
 
 class Planner:
@@ -27,7 +17,7 @@ class Planner:
 
     def __init__(self, predictor: Predictor, single: TrainConfig, lane_rows: Sequence[int], most: int) -> None:
         self._predictor, self._lane_rows, self._most = predictor, lane_rows, most
-        self.single = self._row(Candidate("single", STRATEGIES["single"], single), 1, None)
+        self.single = self._row(Candidate("single", STRATEGIES["single"], single, True), 1, None)
 
     def by_nodes(self, candidate: Candidate) -> list[PlanRow]:
         """Return the rows of a strategy on 1, 2, 3, ... nodes. One node is `single`."""
@@ -65,10 +55,14 @@ def planned(planner: Planner, candidates: Sequence[Candidate], most: int) -> tup
 
 
 def _answer(single: PlanRow, candidates: Sequence[Candidate], best: dict[str, PlanRow]) -> Answer:
-    same = [best[each.name] for each in candidates if each.strategy.any_nodes]
-    choice = min([single, *same], key=lambda row: (row.seconds.mean, row.nodes))
-    others = [best[each.name] for each in candidates if not each.strategy.any_nodes]
+    same = [each for each in candidates if each.strategy.any_nodes and each.is_plain]
+    choice = min([single, *(best[each.name] for each in same)], key=lambda row: (row.seconds.mean, row.nodes))
+    others = [best[each.name] for each in candidates if each not in same]
     faster = sorted((row for row in others if row.seconds.mean < choice.seconds.mean), key=lambda row: row.seconds.mean)
-    keys = next((each for each in candidates if each.name == choice.name), None)
-    settings: JsonObject = {"strategy": "single" if keys is None else keys.config.strategy, "nodes": choice.nodes}
-    return Answer(decision="use" if choice.nodes > 1 else "stay", choice=choice, others=faster, settings=settings)
+    name = "single" if choice.nodes == 1 else next(each.config.strategy for each in same if each.name == choice.name)
+    return Answer(
+        decision="use" if choice.nodes > 1 else "stay",
+        choice=choice,
+        others=faster,
+        settings={"strategy": name, "nodes": choice.nodes},
+    )

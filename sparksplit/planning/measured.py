@@ -18,7 +18,7 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """Seconds of one exchange between two nodes, by round. sent: the bytes that each of both nodes sends."""
+    """Seconds that one exchange between two nodes adds, by round. sent: the bytes that each of both nodes sends."""
 
     sent: int
     seconds: list[float]
@@ -26,7 +26,7 @@ class Exchanged:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured(Record):
-    """The measurements of the nodes. All lists of seconds are equally long, with a value for each round."""
+    """The measurements of the nodes. Lists of seconds have a value for each round."""
 
     hosts: list[str]
     """The hosts of both nodes, by rank."""
@@ -44,9 +44,17 @@ class Measured(Record):
     """Sums over both nodes, by bytes."""
     reading: list[float] | None
     """Seconds of reading a row, by round; None if a node keeps all rows in memory."""
+    first_reading: float | None
+    """Seconds of reading all rows of the training split for the first time, if a node keeps them."""
+    rows: int
+    """Rows of the training split."""
     row_bytes: int
     """Bytes of a row in memory."""
+    window_bytes: int
+    """Bytes of the rows that a node without room for all rows has in memory while it reads all lanes."""
+    held_out_bytes: int
+    """Bytes of the validation and test rows that one node alone keeps in memory."""
     memory_bytes: int
-    """The most memory that a node's process has had, without the rows that it keeps."""
+    """The most memory that a node's process has had, without rows that it keeps."""
     model_bytes: int
     """Bytes of the weights."""

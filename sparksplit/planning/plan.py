@@ -12,7 +12,7 @@ from sparksplit.base.version import __version__
 from sparksplit.cluster.requirements import explained
 from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import Network, ethernet
-from sparksplit.planning.decide import Candidate, Planner, planned
+from sparksplit.planning.decide import Planner, planned
 from sparksplit.planning.measured import Measured
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
@@ -43,9 +43,13 @@ def plan(config: PlanConfig) -> Plan:
     subclass if a node fails.
     """
     began = time.monotonic()
-    wanted = [Candidate(*each) for each in candidates(config)]
-    measuring = on_nodes(config, {"strategy": "batch", "collective": "ring", "input_mode": "tensorflow"}, _NODES)
+    wanted = candidates(config)
+    measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, _NODES)
     data = open_data(measuring)
+    if data.manifest.lanes < _NODES:
+        raise config.error(
+            "data", f"{data.path}: has one lane, so it cannot be trained on several nodes; prepare it with more"
+        )
     lane_rows = data.split("train").lane_rows
     most = min(config.most_nodes, data.manifest.lanes)
     if most < config.most_nodes:

@@ -16,7 +16,7 @@ import numpy as np
 from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import Network
 from sparksplit.comparison.intervals import interval
-from sparksplit.planning.measured import Exchanged, Measured
+from sparksplit.planning.measured import Exchanged, Measured, StepTimes
 from sparksplit.planning.workload import Stage, Workload
 
 
@@ -49,20 +49,29 @@ class Predictor:
     def __init__(self, measured: Measured, link: Network | None = None, crowded: bool = False) -> None:
         self._measured = measured
         self._measured_link = fit_network(measured.sweep)
-        self._link = link or self._measured_link
-        self._steps = measured.beside if crowded and measured.beside else measured.alone
-        self._steps = sorted(self._steps, key=lambda times: times.rows)
+        self._link = link
+        self._steps = _merged(measured.beside if crowded and measured.beside else measured.alone)
+        self._rounds = min(
+            len(seconds) for seconds in (
+                *(times.seconds for times in self._steps), measured.gradients.seconds, measured.weights.seconds,
+                *([] if measured.reading is None else [measured.reading]),
+            )
+        )  # fmt: skip
 
     def predicted(self, work: Workload, cache_bytes: int) -> Predicted:
         """Return the prediction of a run. cache_bytes: the memory that a node may use for rows."""
-        rounds = len(self._steps[0].seconds)
-        held = work.pass_rows * self._measured.row_bytes
-        is_kept = held <= cache_bytes
+        measured = self._measured
+        held, held_out = work.pass_rows * measured.row_bytes, measured.held_out_bytes // work.nodes
+        is_kept = held + held_out <= cache_bytes
+        share = work.pass_rows / max(1, measured.rows)
+        first = share * (measured.first_reading or 0.0) if is_kept else 0.0
         totals = [
-            sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
-            for number in range(rounds)
+            first + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
+            for number in range(self._rounds)
         ]
-        memory = self._measured.memory_bytes + (held if is_kept else 0)
+        rows = held if is_kept else min(held, round(share * measured.window_bytes))
+        buffers = 2 * measured.model_bytes if work.nodes > 1 else 0
+        memory = measured.memory_bytes + rows + min(held_out, cache_bytes) + buffers
         return Predicted(Interval(*interval(totals)), self._sent(work), memory)
 
     def is_measured(self, work: Workload) -> bool:
@@ -83,16 +92,28 @@ class Predictor:
         if known[0] <= rows <= known[-1]:
             return float(np.interp(rows, known, seconds))
         near, far = (0, 1) if rows < known[0] else (-1, -2)
-        slope = (seconds[near] - seconds[far]) / (known[near] - known[far])
+        slope = max(0.0, (seconds[near] - seconds[far]) / (known[near] - known[far]))
         return max(
             seconds[near] + slope * (rows - known[near]), 0.0 if rows > known[-1] else seconds[0] * rows / known[0]
         )
 
     def exchange_seconds(self, exchanged: Exchanged, nodes: int, number: int) -> float:
-        """Return the seconds of one exchange between `nodes` nodes in the round `number` of the measurement."""
-        by_link = self._measured_link.seconds(2, 1, exchanged.sent)
-        beside = max(0.0, exchanged.seconds[number] - by_link)
-        return beside + self._link.seconds(nodes, 1, _sent_by(nodes, exchanged))
+        """Return the seconds of one exchange between `nodes` nodes in the round `number` of the measurement.
+
+        The measured exchange between two nodes contains copies and calls. Between processes of one host, it contains no
+        network, so all of it is added to the time on the link. Between two hosts, the measured network's part is
+        replaced.
+        """
+        sent, here = _sent_by(nodes, exchanged), self._measured_link
+        seconds = exchanged.seconds[number]
+        if self._link is None:
+            further = here.seconds(nodes, 1, sent) - here.seconds(2, 1, exchanged.sent)
+            return seconds + further
+        if len({*self._measured.hosts}) > 1:
+            seconds = max(0.0, seconds - here.seconds(2, 1, exchanged.sent))
+        else:
+            seconds += 2 * (nodes - 2) * here.latency  # each further message is a call, too
+        return seconds + self._link.seconds(nodes, 1, sent)
 
     def _stage_seconds(self, stage: Stage, nodes: int, number: int, is_kept: bool) -> float:
         step = self.step_seconds(stage.step_rows, number)
@@ -104,6 +125,12 @@ class Predictor:
     def _sent(self, work: Workload) -> float:
         each = {True: self._measured.gradients, False: self._measured.weights}
         return sum(stage.exchanges * _sent_by(work.nodes, each[stage.each_step]) for stage in work.stages)
+
+
+def _merged(times: Sequence[StepTimes]) -> list[StepTimes]:
+    """Return the times by ascending rows. Of sizes with equally many rows, the first one counts."""
+    by_rows = {each.rows: each for each in reversed(times)}
+    return [by_rows[rows] for rows in sorted(by_rows)]
 
 
 def _sent_by(nodes: int, exchanged: Exchanged) -> float:

@@ -6,13 +6,16 @@ from collections.abc import Iterator
 
 from rich.table import Table
 
+from sparksplit.base.records import JsonObject
 from sparksplit.base.yaml_edits import set_word
 from sparksplit.comparison.answer.words import named
 from sparksplit.comparison.numbers import compact, duration, megabytes, node_time, size
 from sparksplit.planning.plan_record import Plan, PlanRow
 from sparksplit.planning.predicted import Interval
+from sparksplit.strategies.sync_config import SyncConfig
 
 _SAVES = "saves less than 5 %"
+_NO_SYNC = SyncConfig().model_dump(mode="json")
 
 
 def words(plan: Plan) -> list[str]:
@@ -21,11 +24,13 @@ def words(plan: Plan) -> list[str]:
 
 
 def _headline(plan: Plan) -> str:
-    choice = plan.answer.choice
+    choice, most = plan.answer.choice, max(row.nodes for row in plan.rows)
     if plan.answer.decision == "use":
-        times = compact(choice.speed_up)
-        return f"Use {called(choice)}: {times} times as fast as 1 node, same result. A further node {_SAVES}."
-    return f"Stay on 1 node: with `batch`, a second node {_SAVES}."
+        beyond = "More nodes were not planned for." if choice.nodes == most else f"A further node {_SAVES}."
+        return f"Use {called(choice)}: {compact(choice.speed_up)} times as fast as 1 node, same result. {beyond}"
+    return "Stay on 1 node: " + (
+        "more were not planned for." if most == 1 else f"with `batch`, a second node {_SAVES}."
+    )
 
 
 def called(row: PlanRow) -> str:
@@ -63,7 +68,9 @@ def _network(plan: Plan) -> str:
 
 
 def _next(plan: Plan) -> str:
-    keys = " ".join(f"--set {set_word(key, value)}" for key, value in plan.answer.settings.items())
+    unfit: JsonObject = {"sync": {}, "local_batch_size": None, "min_nodes": None}
+    set_there = {key: value for key, value in unfit.items() if plan.config.get(key) not in (None, {}, _NO_SYNC)}
+    keys = " ".join(f"--set {set_word(key, value)}" for key, value in {**plan.answer.settings, **set_there}.items())
     return f"Next: sparksplit train, with the same configuration and {keys}"
 
 

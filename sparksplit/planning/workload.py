@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from sparksplit.collectives import Alone
 from sparksplit.strategies import Strategy
 from sparksplit.training.node.schedule import Schedule, Stretch
@@ -61,18 +63,43 @@ def workload(config: TrainConfig, strategy: Strategy, lane_rows: Sequence[int]) 
 
 
 def _stage(config: TrainConfig, strategy: Strategy, stretch: Stretch, rounds: int, lane_rows: Sequence[int]) -> Stage:
-    nodes, split = config.node_count, stretch.split
+    nodes, split, rows = config.node_count, stretch.split, sum(lane_rows)
     sync = strategy.sync(Alone(), config.sync)
     each_step = sync.every_step or not stretch.own
-    rows = sum(lane_rows) / nodes if split.shared else _most_rows(stretch, nodes, lane_rows)
+    if split.shared:
+        batch = split.batch_size(config.batch_size, nodes)
+        share = _largest_share(stretch, batch, nodes, lane_rows)
+        step_rows = max(1.0, share * rows / max(1, stretch.steps * batch))
+    else:
+        step_rows = _most_rows(stretch, nodes, lane_rows) / max(1, stretch.steps)
     every = stretch.steps if sync.every is None else sync.every
     exchanges = stretch.steps if each_step else math.ceil(stretch.steps / every)
     return Stage(
-        step_rows=rows / max(1, stretch.steps),
+        step_rows=step_rows,
         steps=rounds * stretch.steps,
         each_step=each_step,
         exchanges=rounds * exchanges if nodes > 1 else 0,
     )
+
+
+def _largest_share(stretch: Stretch, batch: int, nodes: int, lane_rows: Sequence[int]) -> float:
+    """Return the mean number of rows of the node with the most rows in a shared mini-batch. All nodes wait for it.
+
+    Mini-batches are dealt round-robin over the lanes with rows, as long as all of them have rows.
+    """
+    owner = np.zeros(len(lane_rows), np.int64)
+    for rank in range(nodes):
+        owner[stretch.split.lanes(len(lane_rows), rank, nodes)] = rank
+    owner = owner[np.array(lane_rows) > 0]
+    lanes = len(owner)
+    if not lanes:
+        return float(batch)
+    rounds, rest = divmod(batch, lanes)
+    whole = rounds * np.bincount(owner, minlength=nodes)
+    begins = np.arange(lanes // math.gcd(batch, lanes)) * batch % lanes
+    last = owner[(begins[:, None] + np.arange(rest)) % lanes]
+    counts = np.stack([np.bincount(row, minlength=nodes) for row in last])
+    return float((whole + counts).max(axis=1).mean())
 
 
 def _most_rows(stretch: Stretch, nodes: int, lane_rows: Sequence[int]) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 from sparksplit.base.config import parse
 from sparksplit.comparison.costs import Network, ethernet
-from sparksplit.planning.decide import Candidate, Planner, planned
+from sparksplit.planning.decide import Planner, planned
 from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
 from sparksplit.planning.predicted import Predictor
 from tests.planning.made_up import measured
@@ -21,7 +21,7 @@ def config(**keys: Any) -> PlanConfig:
 def made(link: Network | None = None, most: int = 16, **keys: Any):
     asked = config(**keys)
     planner = Planner(Predictor(measured(), link), on_nodes(asked, {"strategy": "single"}, 1), LANES, most)
-    return planned(planner, [Candidate(*each) for each in candidates(asked)], most)
+    return planned(planner, candidates(asked), most)
 
 
 def test_a_fast_network_is_worth_several_nodes():
@@ -53,5 +53,10 @@ def test_only_two_nodes_were_measured():
 
 def test_the_configurations_own_strategy_comes_first_with_its_keys():
     own = config(strategy="local", nodes=2, sync={"every": 7})
-    assert next(name for name, *_ in candidates(own)) == "local, H = 7"
-    assert [name for name, *_ in candidates(config(strategy="batch", nodes=2))].count("batch") == 1
+    assert [each.name for each in candidates(own)][:2] == ["batch", "local, H = 7"]
+    assert [each.name for each in candidates(config(strategy="batch", nodes=2))].count("batch") == 1
+
+
+def test_another_batch_size_is_no_equal_result():
+    _, _, answer = made(ethernet(100), strategies=[{"strategy": "batch", "batch_size": 512}])
+    assert answer.choice.name == "batch" and [row.name for row in answer.others] == ["batch, batch_size = 512"]

@@ -33,10 +33,30 @@ def test_without_a_link_it_is_measured_or_assumed():
 def test_a_strategy_needs_its_name(listed):
     config = parse(PlanConfig, {**REQUIRED, "strategies": [listed]})
     with pytest.raises(ConfigError, match=r"strategies\.0: must name its strategy"):
-        list(candidates(config))
+        candidates(config)
 
 
 def test_a_typing_error_is_refused():
     config = parse(PlanConfig, {**REQUIRED, "strategies": ["bacth"]})
-    with pytest.raises(ConfigError, match="bacth"):
-        list(candidates(config))
+    with pytest.raises(ConfigError, match=r"strategies\.0: .*bacth"):
+        candidates(config)
+
+
+def test_what_does_not_fit_is_left_out_where_nobody_asked_for_it():
+    ftrl = {**REQUIRED, "optimizer": {"name": "ftrl"}}
+    assert [each.name for each in candidates(parse(PlanConfig, ftrl))] == ["batch", "epoch"]
+    with pytest.raises(ConfigError, match=r"strategies\.0: .*ftrl"):
+        candidates(parse(PlanConfig, {**ftrl, "strategies": ["local"]}))
+
+
+def test_a_strategy_of_ones_own_comes_from_its_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from sparksplit import BatchSplit, StepSync, Strategy\n\n\n"
+        "def mine():\n    return Strategy(BatchSplit(), StepSync)\n"
+    )
+    config = parse(PlanConfig, {**REQUIRED, "strategies": [f"{file}:mine"]})
+    assert [each.name for each in candidates(config)] == ["batch", "mine"]
+    missing = parse(PlanConfig, {**REQUIRED, "strategies": [f"{file}:yours"]})
+    with pytest.raises(ConfigError, match=r"strategies\.0: .*yours"):
+        candidates(missing)

@@ -73,9 +73,25 @@ def test_the_interval_is_over_the_rounds():
 
 def test_memory_and_bytes_are_of_one_node():
     found = Predictor(measured()).predicted(batch(4), ROOM)
-    assert found.memory == 500_000_000 + 1600 * 100
+    assert found.memory == 500_000_000 + 1600 * 100 + 2 * 400_000  # the sums' buffers
     assert found.sent == pytest.approx(100 * 400_000 * 1.5)
-    assert Predictor(measured()).predicted(batch(4), 10).memory == 500_000_000
+    without_room = Predictor(measured(window_bytes=80_000, held_out_bytes=40_000)).predicted(batch(4), 10)
+    assert without_room.memory == 500_000_000 + 20_000 + 10 + 2 * 400_000
+    assert Predictor(measured(held_out_bytes=40_000)).predicted(batch(4), ROOM).memory == found.memory + 10_000
+
+
+def test_rows_that_are_kept_are_read_once():
+    found = Predictor(measured(first_reading=3.0)).predicted(batch(2), ROOM).seconds.mean
+    assert found == pytest.approx(3.0 / 2 + seconds(batch(2)))
+
+
+def test_between_processes_of_one_host_no_network_is_in_the_exchange():
+    on_one = Predictor(measured(hosts=["one", "one"]), ethernet(1))
+    exchange = CALL + 2 * LATENCY + 400_000 * PER_BYTE + 2 * 50e-6 + 400_000 * 8e-9
+    assert seconds(batch(2), on_one) == pytest.approx(100 * (step(32) + exchange), rel=1e-3)
+    further = 2 * LATENCY + 4 * 50e-6 + 400_000 * 8e-9 * 4 / 3 - (2 * 50e-6 + 400_000 * 8e-9)
+    grown = seconds(batch(3), on_one) - 100 * step(64 / 3)
+    assert grown == pytest.approx(100 * (exchange + further), rel=1e-3)
 
 
 def test_only_what_was_measured_counts_as_measured():

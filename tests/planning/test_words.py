@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -34,6 +35,18 @@ def test_one_node_is_recommended_where_a_second_saves_nothing():
     lines = words(plan(0.01))
     assert lines[0] == "Stay on 1 node: with `batch`, a second node saves less than 5 %."
     assert "epoch-delayed" in " ".join(lines) and len(lines) <= 6
+
+
+def test_the_command_takes_away_what_does_not_fit():
+    made_for = plan(0.01)
+    changed = replace(made_for, config={"sync": {"every": 7}, "min_nodes": 2, "local_batch_size": None})
+    assert words(changed)[-1].endswith("--set strategy=single --set nodes=1 --set 'sync={}' --set min_nodes=null")
+
+
+def test_the_most_nodes_are_not_called_enough():
+    made_for = plan(100)
+    rows = [row for row in made_for.rows if row.nodes <= made_for.answer.choice.nodes]
+    assert "More nodes were not planned for." in words(replace(made_for, rows=rows))[0]
 
 
 @pytest.mark.parametrize(
