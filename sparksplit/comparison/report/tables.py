@@ -110,10 +110,10 @@ def strategies(results: Results, virtual: bool) -> Table | None:
         ("efficiency", "speed-up over one node, divided by N"),
         (f"{metric.split} {quantity.label}", "mean over the runs that finished"),
         ("interval", "of the mean, over the seeds, on these very rows"),
-        ("time to target", "of training until the validation rows are seen to reach the target: median over all runs"),
+        ("time to target", "of training until the validation rows are seen to reach the target; only if they do in every run"),
         ("passes to target", "until the validation rows are seen to reach the target: median over all runs"),
         ("reached", "runs that reached the target, of all"),
-        ("node time", "to the target: the median time, of all nodes together"),
+        ("node time", "to the target, of all nodes together"),
     ]
     rows = [_strategy(row, quantity) for row in lines]
     left_out = (
@@ -124,7 +124,7 @@ def strategies(results: Results, virtual: bool) -> Table | None:
     if not results.target:
         left_out |= {"time to target", "passes to target", "reached", "node time"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
-    caption = PREDICTED[0].upper() + PREDICTED[1:] if virtual else "Measured on the nodes at hand: means over the seeds"
+    caption = PREDICTED[0].upper() + PREDICTED[1:] if virtual else "Measured on the nodes at hand: means over the seeds (of times: geometric)"
     return Table(
         "virtual" if virtual else "measured",
         f"{caption}. Choose a column's name to sort by it.",
