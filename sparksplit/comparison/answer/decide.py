@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import get_args
 
-from sparksplit.base.records import JsonObject
 from sparksplit.comparison.analysis.goals import goal_of, single_of
 from sparksplit.comparison.analysis.verdicts import BETTER
 from sparksplit.comparison.answer.content import Answer, Decision, Gain, Kind, Next, Note, Option, Question
@@ -64,9 +63,9 @@ def answer(results: Results) -> Answer:
 def _decided(evidence: Evidence) -> tuple[Decision, Row | None, list[Row]]:
     """Return the decision, the choice, and the undecided rows that could change the choice, most promising first."""
     single, others, winner = evidence.single, evidence.others, evidence.winner
-    unsettled = [row for row in others if not evidence.trouble(row) and not evidence.is_ruled_out(row)]
-    unsettled = evidence.quickest(row for row in unsettled if not evidence.wins(row))
-    is_comparable = single.runs > 0 and evidence.trouble(single) is None
+    steady = evidence.quickest(row for row in evidence.steady if row is not single)
+    unsettled = [row for row in steady if not evidence.wins(row) and not evidence.is_ruled_out(row)]
+    is_comparable = single.runs > 0 and single in evidence.steady
     if winner is None or winner.nodes == 1:
         is_alone = winner is None and all(row.nodes == 1 for row in others)
         left = [row for row in others if (row.nodes > 1 or is_alone) and not evidence.is_ruled_out(row)]
@@ -89,17 +88,16 @@ def _as_good_by_mean(evidence: Evidence) -> list[Row]:
 
     A row on several nodes is left out if, by the means, a row on one node is as quick and as good.
     """
-    steady = [row for row in evidence.rows if not evidence.trouble(row)]
 
     def learns(row: Row, other: Row) -> bool:
         mean, others = evidence.learnt(row), evidence.learnt(other)
         return mean is not None and (others is None or mean - others >= -evidence.results.metric.margin)
 
     def is_beaten(row: Row) -> bool:
-        alone = [other for other in steady if other.nodes == 1 and learns(other, row)]
+        alone = [other for other in evidence.steady if other.nodes == 1 and learns(other, row)]
         return row.nodes > 1 and not all(evidence.is_quicker(row, other) for other in alone)
 
-    good = [row for row in steady if learns(row, evidence.single) and not evidence.is_ruled_out(row)]
+    good = [row for row in evidence.steady if learns(row, evidence.single) and not evidence.is_ruled_out(row)]
     return evidence.quickest(row for row in good if not is_beaten(row))
 
 
@@ -111,7 +109,7 @@ def _runners_up(evidence: Evidence, decision: Decision, choice: Row | None) -> l
     single = evidence.single
     rest = [row for row in _as_good_by_mean(evidence) if row not in (choice, single)]
     if decision == "stay":
-        several = evidence.quickest(row for row in evidence.rows if row.nodes > 1 and not evidence.trouble(row))
+        several = evidence.quickest(row for row in evidence.steady if row.nodes > 1)
         rest = [*several[:1], *(row for row in rest if row.nodes == 1)]
     has_time = single is not choice and evidence.seconds(single) is not None
     return [*rest[: _RUNNERS_UP - 1], *([single] if has_time else [])]
@@ -147,10 +145,9 @@ def _next(evidence: Evidence, made: Answer) -> Next | None:
 
     if evidence.single.diverged and made.decision != "use":
         rate = value_at(results.config, "optimizer.learning_rate")
-        lower: JsonObject = (
-            {"optimizer.learning_rate": float(f"{_LOWER * rate:.3g}")} if isinstance(rate, float) else {}
-        )
-        return Next(settings=lower, seconds=now or None) if lower else None
+        if not isinstance(rate, float):
+            return None
+        return Next(settings={"optimizer.learning_rate": float(f"{_LOWER * rate:.3g}")}, seconds=now or None)
     if there < 2 and results.config.get("max_seeds") is None:
         return after("seeds", FIRST)
     if seeds := [one.seeds for one in made.open if one.seeds is not None]:

@@ -20,6 +20,7 @@ class Evidence:
         self.results, self.single, self.goal = results, single, goal_of(results.table)
         self.rows = [row for row in results.table if not row.virtual]
         self.others = [row for row in self.rows if row is not single]
+        self.steady = [row for row in self.rows if not self.trouble(row)]
         self._on_one = {row.name: row for row in self.rows if row.nodes == 1}
         self._pairs = {(one.name, one.nodes, one.against): one for one in results.pairs if not one.virtual}
         self._times = {(one.name, one.nodes, one.against, one.what): one for one in results.times}

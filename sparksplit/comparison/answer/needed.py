@@ -46,16 +46,16 @@ def question(evidence: Evidence, row: Row, about: Literal["speed", "quality"], a
     one = evidence.pair(row, against) if about == "quality" else evidence.speed_beside(row, against)
     if one is None or one.error is None or one.verdict == "faster":  # then faster seed by seed, but not over all runs
         return replace(ask, obstacle="no pair")
-    gain, of_rows, step = _parts(one, metric)
+    gap, of_rows, step = _parts(one, metric)
     judged = sum(not pair.virtual for pair in results.pairs) + len(results.times)
     errors = Errors(sqrt(max(0.0, one.error**2 - of_rows**2)), of_rows, one.seeds, judged)
-    if errors.of_seeds == 0 and (of_rows == 0 or gain != 0):
+    if errors.of_seeds == 0 and (of_rows == 0 or (isinstance(one, Pair) and one.mean != 0)):
         return replace(ask, obstacle="same with every seed")
     if takes_rows(one, metric):
-        rows, times = results.data.rows.get(metric.split), rows_to_decide(errors, gap_of(one, metric), step, MOST_ROWS)
+        rows, times = results.data.rows.get(metric.split), rows_to_decide(errors, gap, step, MOST_ROWS)
         if rows is not None and times is not None:
             return replace(ask, rows=int(float(f"{times * rows:.1e}")))
-    elif both := seeds_to_decide(errors, gap_of(one, metric), MOST_SEEDS):
+    elif both := seeds_to_decide(errors, gap, MOST_SEEDS):
         seeds = ceil(both * there / errors.seeds)
         if seeds <= MOST_SEEDS:
             return replace(ask, seeds=seeds, seconds=in_time(results, seeds) or None)
@@ -75,25 +75,19 @@ def in_time(results: Results, seeds: int) -> float:
 
 def takes_rows(difference: Pair | TimePair, metric: Metric) -> bool:
     """Whether no number of seeds decides a difference if its mean stays as it is. Then only more rows can decide it."""
-    _, of_rows, step = _parts(difference, metric)
-    least = max(float(special.ndtri((1 + LEVEL) / 2)) * of_rows, step)
-    return difference.low is not None and gap_of(difference, metric) <= least
-
-
-def gap_of(difference: Pair | TimePair, metric: Metric) -> float:
-    """Return the distance of a difference's mean from the value that must be ruled out first.
-
-    This value is no difference, or (for the metric) worse by the margin, whichever is further away. If the verdict is
-    already not worse, better by the margin replaces worse by the margin.
-    """
-    gain, *_ = _parts(difference, metric)
-    beyond = metric.margin + (-gain if difference.verdict == NOT_WORSE else gain)
-    return abs(gain) if isinstance(difference, TimePair) else max(abs(gain), beyond)
+    gap, of_rows, step = _parts(difference, metric)
+    return difference.low is not None and gap <= max(float(special.ndtri((1 + LEVEL) / 2)) * of_rows, step)
 
 
 def _parts(difference: Pair | TimePair, metric: Metric) -> tuple[float, float, float]:
-    """Return the mean (above 0 is better), the rows' part of its error, and its smallest step. Times have no rows."""
+    """Return the distance of a difference's mean from the value that must be ruled out first, the rows' part of its
+    error, and its smallest step. Times have no rows.
+
+    The value is no difference, or (for the metric) worse by the margin, whichever is further away. If the verdict is
+    already not worse, better by the margin replaces worse by the margin.
+    """
     if isinstance(difference, TimePair):
-        return log(difference.times), 0.0, 0.0
-    sign = 1 if metric.higher_is_better else -1
-    return sign * difference.mean, difference.rows_error or 0.0, metric.resolution or 0.0
+        return abs(log(difference.times)), 0.0, 0.0
+    gain = difference.mean if metric.higher_is_better else -difference.mean
+    beyond = metric.margin + (-gain if difference.verdict == NOT_WORSE else gain)
+    return max(abs(gain), beyond), difference.rows_error or 0.0, metric.resolution or 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
+from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.answer.words import named, target
 from sparksplit.comparison.content import Results
@@ -163,7 +164,8 @@ def _why(row: Row, goal: str) -> str:
 def _source(results: Results) -> str:
     """Who set the target."""
     by = "" if results.target is None else results.target.by
-    return ", which the key target sets" if by == "configuration" else ", 95 % of the way of 1 node as configured"
+    told = {REFERENCE: "95 % of the way to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
+    return f", {told.get(by, 'as the key target says')}"
 
 
 def _shown(name: str) -> str:
