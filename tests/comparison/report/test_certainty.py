@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from sparksplit.comparison.answer.content import Question
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.report.certainty import how_sure
+from sparksplit.comparison.report.certainty import asked, how_sure
 from tests.comparison import sample
 
 
@@ -40,3 +42,11 @@ def test_without_virtual_nodes_there_is_no_word_of_them() -> None:
     assert found["seeds"] == "3 for each row, the same for all of them"
     assert found["decided"].startswith("8 of 11 differences, judged together: of 100 such pages at most 10 call a row ")
     assert "virtual nodes" not in found
+
+
+def test_open_questions_are_asked_of_one_node_and_of_several() -> None:
+    """Was: Is 2 nodes with `batch` faster than 1 node as configured?"""
+    several = Question(name="batch", nodes=2, against="single", about="speed")
+    assert asked(several) == "Are 2 nodes with `batch` faster than 1 node as configured?"
+    alone = replace(several, name="single, batch_size = 64", nodes=1, about="quality")
+    assert asked(alone) == "Does 1 node with batch_size 64 learn as well as 1 node as configured?"
