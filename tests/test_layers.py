@@ -75,6 +75,7 @@ MAY_IMPORT = {
     "planning": {
         "base",
         "spark",
+        "dataset",
         "rows",
         "cluster",
         "collectives",
