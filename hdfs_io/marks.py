@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": "a comparison",
     "predict": "predictions",
     "diagnose": "a diagnosis",
+    "plan": "a plan",
 }
 """The output of each command, in words."""
 _NAMES = {
@@ -33,6 +34,7 @@ _NAMES = {
     "compare": ("results.json", "runs", "measured.json", "report.html"),
     "predict": ("predictions", "metrics.json", "bad_rows", "part-*.parquet", "_metrics.json", "_bad_rows"),
     "diagnose": ("diagnosis.json", "diagnosis.html"),
+    "plan": ("plan.json",),
 }
 """Names that each command writes into its output folder. `*` is any text."""
 

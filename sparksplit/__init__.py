@@ -26,8 +26,8 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from sparksplit.api.functions import compare, predict, preprocess, train
-    from sparksplit.api.results import Comparison, Predictions, TrainedRun
+    from sparksplit.api.functions import compare, plan, predict, preprocess, train
+    from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
     from sparksplit.base.errors import (
         ConfigError,
         InputError,
@@ -54,6 +54,7 @@ __all__ = [
     "LocalSync",
     "NodeFailed",
     "OutputInUse",
+    "Plan",
     "Predictions",
     "PreparedDataSet",
     "RoundSync",
@@ -66,6 +67,7 @@ __all__ = [
     "TrainedRun",
     "UsageError",
     "compare",
+    "plan",
     "predict",
     "preprocess",
     "train",
@@ -73,8 +75,8 @@ __all__ = [
 
 _PLACES = {
     "sparksplit.dataset.prepared": ("PreparedDataSet",),
-    "sparksplit.api.functions": ("compare", "predict", "preprocess", "train"),
-    "sparksplit.api.results": ("Comparison", "Predictions", "TrainedRun"),
+    "sparksplit.api.functions": ("compare", "plan", "predict", "preprocess", "train"),
+    "sparksplit.api.results": ("Comparison", "Plan", "Predictions", "TrainedRun"),
     "sparksplit.base.errors": (
         "ConfigError",
         "InputError",

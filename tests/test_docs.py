@@ -29,6 +29,7 @@ PAGES = {
     "preprocess": "preprocess",
     "train": "train",
     "compare": "compare",
+    "plan": "plan",
     "predict": "predict",
     "check": "operations",
     "devices": "devices",

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sparksplit.prepare.preprocess
-from sparksplit.api.results import Comparison, Predictions, TrainedRun
+from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
 from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
@@ -23,6 +23,8 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import predict as inference
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.predict_config import DataFramePredict, PredictConfig
+from sparksplit.planning import plan as planning
+from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
 from sparksplit.training import train as training
 from sparksplit.training.train_config import TrainConfig
@@ -112,6 +114,19 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
     config = parse(CompareConfig, {**nested(keys), "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
+
+
+def plan(data: Data, output: str, **keys: Any) -> Plan:
+    """Predict the training time, the cost and the memory of each strategy on up to 64 nodes, from half a minute of
+    measurements. Nothing is trained or written.
+
+    data: as for `train`.
+    output: the run that is planned. Nothing is written there.
+    keys: the keys of `train`, and link="1Gbit", most_nodes=64, strategies=["batch", "local"].
+
+    Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the measurement fails.
+    """
+    return Plan(planning.plan(parse(PlanConfig, {**nested(keys), "data": _paths(data), "output": output})))
 
 
 def predict(

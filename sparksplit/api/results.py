@@ -18,6 +18,8 @@ from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.compare import REPORT
 from sparksplit.comparison.content import Results
 from sparksplit.inference.writer import places_of
+from sparksplit.planning import plan_record
+from sparksplit.planning.words import words as words_of_plan
 from sparksplit.training.progress_record import Values, read_history
 from sparksplit.training.run_record import RunRecord
 
@@ -112,6 +114,29 @@ class TrainedRun:
                     return saving.load(file, load_builder(name, builder_source(name)))
                 except (FunctionError, TypeError, ValueError) as other:
                     raise InputError(f"{path}: cannot be loaded, even with the classes of {name}: {other}") from error
+
+
+@dataclass(frozen=True, repr=False)
+class Plan:
+    """The result of `plan`. Printed, it is the answer in at most six lines.
+
+    record: the predictions and the measurements, as plan.json has them.
+    """
+
+    record: plan_record.Plan
+
+    def __repr__(self) -> str:
+        return "\n".join(words_of_plan(self.record))
+
+    @property
+    def answer(self) -> plan_record.Answer:
+        """The recommendation, as data."""
+        return self.record.answer
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """A row for each strategy and number of nodes."""
+        return pd.json_normalize([row.to_json() for row in self.record.rows])
 
 
 @dataclass(frozen=True, repr=False)

@@ -21,7 +21,7 @@ _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
 _OF_A_STRATEGY = "belongs to one strategy: give it within `strategies`, beside the name in `strategy`"
 REFUSED = {key: mark_of(TrainConfig, key).refused for key in keys_of(TrainConfig, lambda mark: mark.refused)}
 """Keys of `train` that no run of a comparison has, each with the reason."""
-_STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
+DEFAULT_STRATEGIES: tuple[str | dict[str, Any], ...] = ("single", "batch", "epoch", "epoch-delayed", _LOCAL)
 
 
 def _can_be_tuned(key: str) -> str:
@@ -95,7 +95,7 @@ class CompareConfig(Training):
         list[str | dict[str, Any]],
         pydantic.Field(
             min_length=1,
-            default_factory=lambda: list(_STRATEGIES),
+            default_factory=lambda: list(DEFAULT_STRATEGIES),
             description="Strategies to compare: names, or mappings of training keys such as {strategy: local, "
             "sync: {every: 32}}. " + " ".join(f"{name}: {strategy.told}." for name, strategy in STRATEGIES.items()),
         ),

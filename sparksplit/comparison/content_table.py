@@ -21,24 +21,20 @@ class Interval:
 
 @dataclass(frozen=True)
 class ToTarget:
-    """The cost of reaching the target, as medians over all runs.
-
-    A run that missed the target or diverged counts as infinitely long. An infinite median is None.
-    """
+    """The cost of reaching the target."""
 
     seconds: float | None
-    """The median seconds of the runs whose times count; None on virtual nodes."""
+    """The geometric mean of the seconds of the runs whose times count. None if a run missed the target or diverged, and
+    on virtual nodes."""
     passes: float | None
-    """The median number of passes."""
+    """The median number of passes over all runs. A run that missed the target or diverged counts as infinitely long. An
+    infinite median is None."""
     reached: int
     """The number of runs that reached the target."""
     of: int
     """The number of all runs."""
     low: float | None = None
-    """The lower end of the 95 % confidence interval of the geometric mean of the seconds.
-
-    None if a run missed the target, or if the interval is unknown.
-    """
+    """The lower end of the 95 % confidence interval of `seconds`; None where it is unknown."""
     high: float | None = None
     """The upper end of the confidence interval; None where `low` is None."""
 
@@ -47,7 +43,8 @@ class ToTarget:
 class Row:
     """A line of the table: means over the finished runs of a strategy on a number of nodes.
 
-    A field is None where no run has a value. Fields of time are also None on virtual nodes.
+    Means of times are geometric, so the ratio of two lines' times is their speed-up if both have the same seeds. A
+    field is None where no run has a value. Fields of time are also None on virtual nodes.
     """
 
     name: str
@@ -75,11 +72,11 @@ class Row:
     bytes_per_node: float | None
     """Mean bytes that a node sent in a run."""
     seconds: float | None
-    """Mean seconds of training, with exchanges and waiting for rows."""
+    """The geometric mean of the seconds of training, with exchanges and waiting for rows."""
     rows_per_second: float | None
     """Throughput of all nodes together in rows/s."""
     efficiency: float | None
-    """The mean seconds of `single`, divided by `nodes` times `seconds`: 1 is a perfect speed-up."""
+    """The `seconds` of `single`, divided by `nodes` times `seconds`: 1 is a perfect speed-up."""
     to_target: ToTarget | None
     """The cost of reaching the target."""
     time: dict[str, float] | None
@@ -89,9 +86,9 @@ class Row:
     controls: list[str] = field(default_factory=list)
     """The strategies on one node that this line is compared with, besides `single`."""
     seconds_low: float | None = None
-    """The lower end of the 95 % confidence interval of the geometric mean of the seconds."""
+    """The lower end of the 95 % confidence interval of `seconds`."""
     seconds_high: float | None = None
-    """The upper end of the 95 % confidence interval of the geometric mean of the seconds."""
+    """The upper end of the 95 % confidence interval of `seconds`."""
     settings: JsonObject = field(default_factory=dict)
     """The keys of `train` that make this line, by dotted key. Keys with the value of the comparison's configuration are
     left out."""

@@ -89,17 +89,14 @@ def duration(seconds: float | None) -> str:
     seconds = usable(seconds)
     if seconds is None:
         return MISSING
-    size = abs(seconds)
-    for limit, unit, name in (
-        (1e-3, 1e-6, "µs"),
-        (1, 1e-3, "ms"),
-        (120, 1, "s"),
-        (7200, 60, "min"),
-        (172800, 3600, "h"),
-    ):
-        if size < limit:
-            return f"{_three(seconds / unit)} {name}"
-    return f"{_three(seconds / 86400)} days"
+    unit, name = time_unit(seconds)
+    return f"{_three(seconds / unit)} {name}"
+
+
+def time_unit(seconds: float) -> tuple[float, str]:
+    """Return the unit in which `duration` writes these seconds: its seconds, and its name."""
+    limits = ((1e-3, 1e-6, "µs"), (1, 1e-3, "ms"), (120, 1, "s"), (7200, 60, "min"), (172800, 3600, "h"))
+    return next(((unit, name) for limit, unit, name in limits if abs(seconds) < limit), (86400, "days"))
 
 
 def size(value: float | None) -> str:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 COMMAND = "diagnose"
-SUFFIX = "-diagnosis"
-"""The suffix of a diagnosis's folder, after the name of the diagnosed output."""
+SUFFIXES = {COMMAND: "-diagnosis", "plan": "-plan"}
+"""The suffix of the folder of a command's result, after the name of the configuration's output."""
 
 
 def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
@@ -106,14 +106,14 @@ def gone_on(nodes: Callable[[DiagnosisPayload], Measured], payload: DiagnosisPay
 
 
 @contextmanager
-def claimed(config: Config, output: str) -> Iterator[Output]:
-    """Hold the right to write the diagnosis of a configuration whose output is `output`. Yield the diagnosis's folder.
+def claimed(config: Config, output: str, command: str = COMMAND) -> Iterator[Output]:
+    """Hold the right to write the result of `command` for a configuration whose output is `output`. Yield the result's
+    folder.
 
-    Raise UsageError if the folder holds something other than a diagnosis. Raise OutputInUse if another diagnosis is
-    being made there.
+    Raise UsageError if the folder holds something else. Raise OutputInUse if the same command is writing there.
     """
-    path = filesystem.absolute(output).rstrip("/") + SUFFIX
-    folder = Output(path, digest({"command": COMMAND, "config": config.model_dump(mode="json")}), COMMAND)
+    path = filesystem.absolute(output).rstrip("/") + SUFFIXES[command]
+    folder = Output(path, digest({"command": command, "config": config.model_dump(mode="json")}), command)
     with folder.claimed(overwrite=True):
         yield folder
 

@@ -22,6 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
+from matplotlib.text import Text
 from matplotlib.textpath import TextToPath
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import Bbox
@@ -33,11 +34,16 @@ WIDTH, HEIGHT = 4.3, 2.9  # inches; the legend adds to the height
 _LEGEND_ROW, _BAR_ROW = 0.21, 0.46
 _LEGEND_LETTERS = 38  # letters that fit into two columns of a legend
 _SIDES = (
-    ((7, 0), "left", "center"),
-    ((-7, 0), "right", "center"),
-    ((0, 7), "center", "bottom"),
-    ((0, -7), "center", "top"),
+    ((1, 0), "left", "center"),
+    ((-1, 0), "right", "center"),
+    ((0, 1), "center", "bottom"),
+    ((0, -1), "center", "top"),
+    ((0.8, 0.8), "left", "bottom"),
+    ((0.8, -0.8), "left", "top"),
+    ((-0.8, 0.8), "right", "bottom"),
+    ((-0.8, -0.8), "right", "top"),
 )
+_NEAR, _FURTHER = 7, (14, 22, 32, 44)  # distances of labels from their points, in points
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 1.2}  # background of words, so that lines do not cross them
 LABEL_LETTERS = 48  # letters of a bar's label that fit into the width
 _LABEL_SIZE, _LABEL_LINE = 9.5, 12.5  # of rows' labels, in points: font size, line height
@@ -166,28 +172,41 @@ def label_points(
     axes: Any,
     points: Sequence[tuple[float, float]],
     labels: Sequence[str],
-    intervals: Sequence[tuple[float, float]] | None = None,
+    lines: Sequence[tuple[tuple[float, float], tuple[float, float]]] = (),
 ) -> None:
-    """Write a label beside each point, on the first side where it covers no point, no interval and no other label.
+    """Write a label beside each point, at the nearest place where it covers no point, no line and no other label.
 
-    If every side is covered, the label is left out. intervals: the lowest and the highest y of each point. The content
-    of the axes and the legend must exist before this call.
+    Without such a place, the label stands where it covers the fewest of them. A line leads to a label that is not right
+    beside its point. lines: both ends of each horizontal or vertical line. The content of the axes and the legend must
+    exist before this call.
     """
     axes.figure.draw_without_rendering()
     taken = []
-    for (x, y), (low, high) in zip(points, intervals or [(y, y) for _, y in points], strict=True):
-        (left, bottom), (right, top) = axes.transData.transform([(x, min(y, low)), (x, max(y, high))])
-        taken.append(Bbox.from_extents(left - 5, bottom - 5, right + 5, top + 5))
+    for ends, room in [*(((point, point), 5) for point in points), *((line, 2) for line in lines)]:
+        (left, bottom), (right, top) = axes.transData.transform(ends)
+        x, y = sorted((left, right)), sorted((bottom, top))
+        taken.append(Bbox.from_extents(x[0] - room, y[0] - room, x[1] + room, y[1] + room))
     inside = axes.get_window_extent()
+    places = [(side, distance) for distance in (_NEAR, *_FURTHER) for side in _SIDES]
     for point, label in zip(points, labels, strict=True):
-        for offset, side, height in _SIDES:
+        tried: list[tuple[bool, int, int, Any]] = []
+        for rank, (((right, up), side, height), distance) in enumerate(places):
             style = {"textcoords": "offset points", "fontsize": 8.5, "ha": side, "va": height}
+            leader = {"arrowstyle": "-", "color": GREY, "linewidth": 0.6, "shrinkA": 0, "shrinkB": 4}
+            style |= {"arrowprops": leader} if distance > _NEAR else {}
+            offset = right * distance, up * distance
             text = axes.annotate(label, point, offset, annotation_clip=False, **style)
-            box = text.get_window_extent()
-            if inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1) and box.count_overlaps(taken) == 0:
-                taken.append(box)
+            text.get_window_extent()  # moves the text to its place; with the leader, its own result is too large
+            box = Text.get_window_extent(text)
+            is_out = not (inside.contains(box.x0, box.y0) and inside.contains(box.x1, box.y1))
+            tried.append((is_out, box.count_overlaps(taken), rank, text))
+            if not is_out and tried[-1][1] == 0:
                 break
-            text.remove()
+        *_, best = min(tried, key=lambda one: one[:3])
+        taken.append(Text.get_window_extent(best))
+        for *_, text in tried:
+            if text is not best:
+                text.remove()
 
 
 Points = Sequence[tuple[float, float]]

@@ -18,12 +18,12 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from tests.comparison import sample
 
 PARTS = {"BatchSplit", "EpochSplit", "LaneSplit", "LocalSync", "RoundSync", "Split", "StepSync", "Strategy", "Sync"}
-RESULTS = {"Comparison", "Predictions", "PreparedDataSet", "TrainedRun"}
+RESULTS = {"Comparison", "Plan", "Predictions", "PreparedDataSet", "TrainedRun"}
 ERRORS = {"ConfigError", "InputError", "NodeFailed", "OutputInUse", "RunError", "SparksplitError", "UsageError"}
 
 
 def test_the_names_are_these() -> None:
-    functions = {"compare", "predict", "preprocess", "train"}
+    functions = {"compare", "plan", "predict", "preprocess", "train"}
     assert set(sparksplit.__all__) == functions | PARTS | RESULTS | ERRORS | {"DataDescription"}
     assert sparksplit.__all__ == sorted(sparksplit.__all__)
     for name in sparksplit.__all__:

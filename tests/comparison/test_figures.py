@@ -251,11 +251,11 @@ def test_all_strategies_are_looked_at_after_the_same_passes():
     assert grid(grouped([far])) == [4] and grid(grouped([])) == []
 
 
-def test_the_time_to_target_is_a_median_with_misses_as_infinite():
+def test_there_is_no_time_to_target_if_a_run_missed_it_and_passes_are_a_median_with_misses_as_infinite():
     """The mean of those that hit would be 0.1."""
     members = [learnt("batch", 2, [value], seed=seed) for seed, value in enumerate([0.9, 0.9, 0.2, 0.9, 0.2])]
-    assert times_of(members) == ToTarget(0.1, 1, 3, 5)
-    assert times_of(members[:4]) == ToTarget(0.1, 1, 3, 4)
+    assert times_of(members) == ToTarget(None, 1, 3, 5)
+    assert times_of(members[:4]) == ToTarget(None, 1, 3, 4)
     assert times_of(members[1:5]) == ToTarget(None, None, 2, 4)
     assert times_of([*members[:2], *(diverged("batch", 2, seed) for seed in (2, 3, 4))]) == ToTarget(None, None, 2, 5)
     assert median([]) is None
@@ -263,17 +263,17 @@ def test_the_time_to_target_is_a_median_with_misses_as_infinite():
 
 @given(st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=8, unique=True))
 def test_the_interval_of_a_time_is_that_of_its_logarithm(seconds):
-    low, high = geometric(seconds)
+    mean, low, high = geometric(seconds)
     _, *ends = interval([math.log(value) for value in seconds])
     assert (math.log(low), math.log(high)) == (pytest.approx(ends[0], abs=1e-6), pytest.approx(ends[1], abs=1e-6))
-    assert low <= math.exp(fmean(map(math.log, seconds))) <= high
+    assert low <= mean <= high and mean == pytest.approx(math.exp(fmean(map(math.log, seconds))))
     doubled = geometric([2 * value for value in seconds])
-    assert doubled == (pytest.approx(2 * low), pytest.approx(2 * high))
+    assert doubled == pytest.approx((2 * mean, 2 * low, 2 * high))
 
 
-@pytest.mark.parametrize("seconds", [[], [1.0], [2.0, 2.0], [1.0, math.inf], [0.0, 1.0]])
-def test_a_time_without_an_interval(seconds):
-    assert geometric(seconds) == (None, None)
+@pytest.mark.parametrize(("seconds", "mean"), [([], None), ([1.0], 1.0), ([2.0, 2.0], 2.0), ([0.0, 1.0], 0.0)])
+def test_a_time_without_an_interval(seconds, mean):
+    assert geometric(seconds) == (mean, None, None)
 
 
 def test_a_strategy_has_an_interval_only_if_every_run_reached_the_target():
@@ -282,9 +282,9 @@ def test_a_strategy_has_an_interval_only_if_every_run_reached_the_target():
         for seconds in (1, 2, 4)
     ]
     found = times_of(members)
-    assert found.seconds == 2 and (found.low, found.high) == pytest.approx(geometric([1, 2, 4]))
+    assert (found.seconds, found.low, found.high) == pytest.approx(geometric([1, 2, 4]))
     found = times_of([*members, learnt("batch", 2, [0.2], seed=5)])
-    assert (found.low, found.high, found.reached) == (None, None, 3)
+    assert (found.seconds, found.low, found.high, found.reached) == (None, None, None, 3)
 
 
 def timed_runs(nodes, seconds, value=0.9):
@@ -303,6 +303,15 @@ def test_time_is_compared_in_its_logarithm_and_faster_is_said_with_at_least():
     first = times[0]
     assert (first.times, first.low, first.high) == pytest.approx((math.exp(mean), math.exp(low), math.exp(high)))
     assert first.at_least == pytest.approx(first.low) and not first.pooled  # there is no other
+
+
+def test_the_ratio_of_two_rows_seconds_is_their_speed_up():
+    """Was: 1.27 times as fast, beside 55.7 and 47.4 min, which are 1.18: a geometric mean beside medians."""
+    groups = grouped([*timed_runs(1, [8.0, 9.9, 5.6]), *timed_runs(2, [4.1, 3.3, 7.9])])
+    single, batch = (line_of(group, groups, ACCURACY, target(0.85), grid(groups), None) for group in groups)
+    _, (to_target, in_all) = compared(groups, ACCURACY, target(0.85), grid(groups), None)
+    assert single.to_target.seconds / batch.to_target.seconds == pytest.approx(to_target.times)
+    assert single.seconds / batch.seconds == pytest.approx(in_all.times) == pytest.approx(2 * batch.efficiency)
 
 
 def test_there_is_no_time_to_the_target_over_those_that_happened_to_reach_it():

@@ -13,6 +13,7 @@ from sparksplit.dataset.manifest import SPLITS
 from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS
 from sparksplit.diagnosis.page import PAGE
 from sparksplit.inference.writer import PARTITION, WHOLE, final_name
+from sparksplit.planning.plan_record import PLAN
 from sparksplit.prepare import bad_rows
 from sparksplit.training import checkpoints, initial
 from sparksplit.training.progress_record import METRICS
@@ -31,6 +32,7 @@ WRITTEN = {
         *(final_name(0), final_name(99_999)),
     ],
     "diagnose": [DIAGNOSIS, PAGE],
+    "plan": [PLAN],
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
 from sparksplit.comparison.numbers import compact
@@ -49,16 +50,19 @@ def test_labels_beside_points_cover_neither_points_nor_each_other():
     with canvas() as (_, axes):
         axes.plot(*zip(*points, strict=True), linestyle="none", marker="o")
         label_points(axes, points, [f"N = {index}" for index in range(len(points))])
-        boxes = [text.get_window_extent() for text in axes.texts]
+        boxes = [Text.get_window_extent(text) for text in axes.texts]
         places = axes.transData.transform(points)
-        label_points(axes, [(3.0, 3.0)], ["beside"], [(2.0, 4.0)])
+        lines = [((3.0, 2.0), (3.0, 4.0)), ((2.0, 3.0), (4.0, 3.0))]
+        label_points(axes, [(3.0, 3.0)], ["beside"], lines)
         beside = axes.texts[-1].get_window_extent()
-        (x, low), (_, high) = axes.transData.transform([(3.0, 2.0), (3.0, 4.0)])
-    assert {text.get_text() for text in axes.texts} >= {"N = 3", "N = 4"}
+        label_points(axes, [(2.0, 2.0)] * 60, ["crowded"] * 60)
+        crossed = [Bbox(axes.transData.transform(line)) for line in lines]
+    found = [text.get_text() for text in axes.texts]
+    assert found == [f"N = {index}" for index in range(len(points))] + ["beside"] + ["crowded"] * 60
     for place, box in enumerate(boxes):
         assert box.count_overlaps(boxes[:place]) == 0
         assert not any(box.contains(*point) for point in places)
-    assert beside.count_overlaps([Bbox.from_extents(x - 1, low, x + 1, high)]) == 0
+    assert beside.count_overlaps(crossed) == 0
 
 
 @pytest.mark.parametrize("high", [90.0, 3e3, 28e3, 1e5])

@@ -20,7 +20,7 @@ def goal_of(table: Sequence[Row]) -> str:
 
 
 def seconds_of(row: Row, goal: str) -> float | None:
-    """Return the seconds of a row: the median to the target if every run reached it, or the mean in all."""
+    """Return the seconds of a row: to the target if every run reached it, or in all."""
     return row.seconds if goal == IN_ALL else _to_target(row)
 
 

@@ -38,9 +38,8 @@ def row(
     done, here, alone = finished(members), timed(members, place), timed(groups.get(BASE, []), place)
     first = done[0] if done else None
     values = interval([value_of(member, metric) for member in done], metric.resolution) if done else (None, None, None)
-    taken = list(map(training_seconds, here))
-    seconds = fmean(taken) if taken else None
-    low, high = geometric(taken)
+    seconds, low, high = geometric(list(map(training_seconds, here)))
+    base, _, _ = geometric(list(map(training_seconds, alone)))
     return Row(
         name=name,
         nodes=nodes,
@@ -56,7 +55,7 @@ def row(
         bytes_per_node=fmean(member.sync_bytes_per_node for member in done) if done else None,
         seconds=seconds,
         rows_per_second=first.passes * first.rows / max(seconds, 1e-9) if first and seconds is not None else None,
-        efficiency=fmean(map(training_seconds, alone)) / (nodes * seconds) if alone and seconds else None,
+        efficiency=base / (nodes * seconds) if base is not None and seconds else None,
         to_target=None if target is None or not done else _to_target(members, metric, target, passes, place),
         time=_times(here) if here else None,
         metric=Interval(*values),
@@ -67,16 +66,20 @@ def row(
     )
 
 
-def geometric(seconds: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return the 95 % confidence interval of the geometric mean of seconds; (None, None) if it is unknown.
+def geometric(seconds: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+    """Return the geometric mean of seconds, and its 95 % confidence interval; (None, None, None) without seconds.
 
-    It is unknown if a value is 0 or infinite, or for fewer than two different values. Equal values show only that the
+    The speed-ups are geometric means of ratios, so they are the ratios of these means if both rows have the same seeds.
+    The interval is unknown if a value is 0, or for fewer than two different values: equal values show only that the
     seeds made no difference.
     """
-    if not all(0 < value < math.inf for value in seconds) or len(set(seconds)) < 2:
-        return None, None
-    _, low, high = interval([math.log(value) for value in seconds])
-    return (None, None) if low is None or high is None else (math.exp(low), math.exp(high))
+    if not seconds:
+        return None, None, None
+    least = min(seconds)
+    if least <= 0 or least == max(seconds):
+        return max(0.0, least), None, None
+    mean, low, high = (None if end is None else math.exp(end) for end in interval(list(map(math.log, seconds))))
+    return mean, low, high
 
 
 def _to_target(
@@ -86,11 +89,11 @@ def _to_target(
     hits = [reached(member, target, metric.higher_is_better, passes) for member in done]
     lost = [math.inf] * (len(members) - len(done))
     here = [member.is_timed_in(place) and not member.virtual for member in done]
-    seconds = [math.inf if hit is None else hit[1] for hit, is_here in zip(hits, here, strict=True) if is_here]
     reached_by = sum(hit is not None for hit in hits)
-    low, high = geometric(seconds) if reached_by == len(members) else (None, None)
+    found = [hit[1] for hit, is_here in zip(hits, here, strict=True) if is_here and hit is not None]
+    seconds, low, high = geometric(found if reached_by == len(members) else [])
     return ToTarget(
-        seconds=median([*seconds, *lost]) if seconds else None,
+        seconds=seconds,
         passes=median([*(math.inf if hit is None else hit[0] for hit in hits), *lost]),
         reached=reached_by,
         of=len(members),

@@ -9,6 +9,11 @@ from sparksplit.base.records import JsonObject, Record
 from sparksplit.comparison.content_table import Pair, TimePair
 
 Decision = Literal["use", "stay", "undecided", "nothing to compare"]
+Kind = Literal[
+    "missing", "one seed", "seeds alone", "diverged", "learns better", "untuned", "edge", "no test rows", "other place",
+    "unmet", "slow network",
+]  # fmt: skip
+"""The kinds of notes, the most important first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,10 +72,7 @@ class Question:
 class Note:
     """A condition of the answer that a reader must know."""
 
-    kind: Literal[
-        "untuned", "one seed", "diverged", "learns better", "other place", "edge", "no test rows", "slow network",
-        "missing", "unmet", "seeds alone",
-    ]  # fmt: skip
+    kind: Kind
     """untuned: no learning rate was tuned, and each strategy may need its own. one seed: no interval is known.
     diverged: some runs of the row diverged. learns better: the row is decided to learn better than `single`, and its
     mean is better than the choice's mean. other place: the row was not timed where most runs were timed. edge: the
@@ -99,7 +101,11 @@ class Next:
     settings: JsonObject
     """The keys, by dotted key."""
     seconds: float | None
-    """Estimated seconds of the runs that the next command adds; None if unknown."""
+    """Estimated seconds of all runs that the next command makes, one after the other; None if unknown."""
+    first_seeds: int | None = None
+    """The fewest seeds after which the command can stop. None if it has only one number of seeds."""
+    first_seconds: float | None = None
+    """Like `seconds`, if the command stops after `first_seeds` seeds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +126,18 @@ class Answer(Record):
     seeds: int
     """The number of seeds that were run."""
     wrong_of_100: int = 5
-    """An upper bound on how many of 100 answers are wrong: 5, plus 5 for each earlier comparison of several seeds that
-    this comparison continues."""
+    """An upper bound on how many of 100 answers claim a difference that is not there, and on how many call values the
+    same that differ by more than the margin: 5, plus 5 for each earlier comparison of several seeds that this
+    comparison continues."""
+    margin: float = 0.0
+    """Differences of the metric within the margin count as none, in the metric's unit."""
     choice: Option | None
     """The recommended row; None if no row can be chosen."""
     gain: Gain | None
     """The gain of the choice over `single`; None if there is no choice, or if the choice is `single`."""
+    until: Option | None = None
+    """With the decision undecided: the row to use for now. It is a row on one node that is decided to be better, or
+    `single`. None if a run of `single` diverged."""
     runners_up: list[Option] = field(default_factory=list)
     """The next fastest rows that learn as well by the means, and `single` as the last.
 

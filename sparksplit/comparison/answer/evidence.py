@@ -2,74 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import replace
 
-from sparksplit.comparison.analysis.goals import seconds_of
+from sparksplit.comparison.analysis.goals import goal_of, seconds_of
 from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE
+from sparksplit.comparison.answer.content import Note
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_table import IN_ALL, Pair, Row, TimePair
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair, Row, TimePair
 from sparksplit.comparison.plan import SINGLE
 
 
-@dataclass(frozen=True)
 class Evidence:
-    """The verdicts about rows on real nodes. goal: the seconds that count. single: the row that all rows are compared
-    with."""
+    """The verdicts about rows on real nodes. single: the row that all rows are compared with."""
 
-    results: Results
-    goal: str
-    single: Row
+    def __init__(self, results: Results, single: Row) -> None:
+        self.results, self.single, self.goal = results, single, goal_of(results.table)
+        self.rows = [row for row in results.table if not row.virtual]
+        self.others = [row for row in self.rows if row is not single]
+        self.steady = [row for row in self.rows if not self.trouble(row)]
+        self._on_one = {row.name: row for row in self.rows if row.nodes == 1}
+        self._pairs = {(one.name, one.nodes, one.against): one for one in results.pairs if not one.virtual}
+        self._times = {(one.name, one.nodes, one.against, one.what): one for one in results.times}
+        winners = self.quickest(row for row in self.others if self.wins(row))
+        self.winner = next((row for row in winners if row.nodes > 1), winners[0] if winners else None)
+
+    def pair(self, row: Row, against: str = SINGLE) -> Pair | None:
+        """The difference of the metric between the row and `against`."""
+        return self._pairs.get((row.name, row.nodes, against))
+
+    def speed(self, row: Row, against: str = SINGLE) -> TimePair | None:
+        """The speed-up of the row over `against`, in the seconds that count."""
+        return self._times.get((row.name, row.nodes, against, self.goal))
+
+    def speed_beside(self, row: Row, against: str) -> TimePair | None:
+        """Return the speed-up over `against`. Without a speed-up to the target, the seconds of all passes count."""
+        return self.speed(row, against) or self._times.get((row.name, row.nodes, against, IN_ALL))
 
     def seconds(self, row: Row) -> float | None:
         """The row's seconds; None where it has none that count."""
         return seconds_of(row, self.goal)
 
-    def pair(self, row: Row, against: str = SINGLE) -> Pair | None:
-        """The difference of the metric between the row and `against`."""
-        rows = [pair for pair in self.results.pairs if not pair.virtual and pair.against == against]
-        return next((pair for pair in rows if (pair.name, pair.nodes) == (row.name, row.nodes)), None)
+    def learnt(self, row: Row) -> float | None:
+        """The row's mean of the metric, with a sign that makes higher better."""
+        mean = row.metric.mean
+        return mean if mean is None or self.results.metric.higher_is_better else -mean
 
-    def speed(self, row: Row, against: str = SINGLE, goal: str | None = None) -> TimePair | None:
-        """Return the speed-up of the row over `against`. goal: the seconds to compare, by default the seconds that
-        count."""
-        wanted = row.name, row.nodes, goal or self.goal, against
-        return next(
-            (pair for pair in self.results.times if (pair.name, pair.nodes, pair.what, pair.against) == wanted), None
-        )
+    def is_quicker(self, row: Row, other: Row) -> bool:
+        """Whether the table shows fewer seconds for the row."""
+        seconds, others = self.seconds(row), self.seconds(other)
+        return seconds is not None and others is not None and seconds < others
 
-    def speed_beside(self, row: Row, control: str) -> TimePair | None:
-        """Return the speed-up over another row on one node. Without a speed-up to the target, the seconds of all passes
-        count."""
-        return self.speed(row, control) or self.speed(row, control, IN_ALL)
+    def quickest(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows in order, the quickest first."""
+        return sorted(rows, key=lambda row: (self.seconds(row) or 0.0, row.nodes))
 
     def is_as_good(self, row: Row, against: str = SINGLE) -> bool:
         """Whether it is decided that the row learns as well as `against`."""
-        pair = self.pair(row, against)
-        return pair is not None and pair.verdict in GOOD
+        return _verdict(self.pair(row, against)) in GOOD
 
-    def is_faster(self, row: Row) -> bool:
-        """Whether it is decided that the row is faster than `single`. The table must not show the opposite."""
-        speed, seconds, alone = self.speed(row), self.seconds(row), self.seconds(self.single)
-        is_shown = seconds is not None and alone is not None and seconds < alone
-        return is_shown and speed is not None and speed.verdict == "faster"
+    def is_faster(self, row: Row, against: str = SINGLE) -> bool:
+        """Whether it is decided that the row is faster than `against`. The table must not show the opposite."""
+        other = self._on_one[against]
+        is_shown = self.seconds(other) is None or self.is_quicker(row, other)
+        return is_shown and _verdict(self.speed_beside(row, against)) == "faster"
 
     def behind(self, row: Row) -> list[str]:
         """Return the controls that a row on several nodes is not decided to beat. To beat a control, the row must be
         faster or learn better."""
-        return [control for control in row.controls if not self._is_ahead(row, control)]
-
-    def _is_ahead(self, row: Row, control: str) -> bool:
-        pair, speed = self.pair(row, control), self.speed_beside(row, control)
-        if pair is not None and pair.verdict == BETTER:
-            return True
-        if speed is None or speed.verdict != "faster":
-            return False
-        # The row is faster, paired by seed. The table must not show the opposite.
-        others = (
-            other for other in self.results.table if (other.name, other.nodes, other.virtual) == (control, 1, False)
-        )
-        seconds, alone = self.seconds(row), self.seconds(next(others))
-        return alone is None or (seconds is not None and seconds < alone)
+        behind = (own for own in row.controls if _verdict(self.pair(row, own)) != BETTER)
+        return [control for control in behind if not self.is_faster(row, control)]
 
     def wins(self, row: Row) -> bool:
         """Whether the row may be recommended.
@@ -84,13 +86,21 @@ class Evidence:
 
         The row is slower or worse than `single`, or another row on one node is faster and learns as well.
         """
-        speed, pair = self.speed(row), self.pair(row)
-        is_slower, is_worse = (
-            speed is not None and speed.verdict == "slower",
-            pair is not None and pair.verdict == WORSE,
-        )
-        return is_slower or is_worse or any(self._is_beaten(row, control) for control in row.controls)
+        verdicts = [(_verdict(self.speed(row, own)), _verdict(self.pair(row, own))) for own in (SINGLE, *row.controls)]
+        beaten = any(speed == "slower" and learnt in (WORSE, SAME) for speed, learnt in verdicts)
+        return beaten or verdicts[0][0] == "slower" or verdicts[0][1] == WORSE
 
-    def _is_beaten(self, row: Row, control: str) -> bool:
-        pair, speed = self.pair(row, control), self.speed(row, control)
-        return speed is not None and speed.verdict == "slower" and pair is not None and pair.verdict in (WORSE, SAME)
+    def trouble(self, row: Row) -> Note | None:
+        """Return why the row cannot win, however its other runs did; None if it can."""
+        to, why = row.to_target, Note(kind="other place", name=row.name, nodes=row.nodes)
+        if row.diverged:
+            return replace(why, kind="diverged", number=row.diverged, of=row.runs + row.diverged)
+        if self.seconds(row) is not None:
+            return None
+        if self.goal == TO_TARGET and to is not None and to.reached < to.of:
+            return replace(why, kind="unmet", number=to.of - to.reached, of=to.of)
+        return why
+
+
+def _verdict(difference: Pair | TimePair | None) -> str:
+    return "" if difference is None else difference.verdict

@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from sparksplit.base.records import JsonObject
 from sparksplit.base.yaml_edits import set_word
 from sparksplit.comparison.answer.content import Answer, Note, Option, Question
-from sparksplit.comparison.content_table import TO_TARGET, Pair
+from sparksplit.comparison.content_table import TO_TARGET
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
 from sparksplit.pages import sentence
 
-_QUALITY = {"no difference": "same", "not worse": "no worse", "better": "better", "worse": "worse"}
 _NOTES = {
     "untuned": "all strategies used one learning rate; {option}tune=8 tries eight for each.",
-    "diverged": "{row} diverged with {number} of {of} seeds.",
-    "unmet": "{row} missed the target with {number} of {of} seeds.",
+    "diverged": "{row} diverged with {number} of {note.of} seeds: the loss or the metric was no longer a number.",
+    "unmet": "{row} did not reach {target} with {number} of {note.of} seeds.",
     "other place": "{row} was not timed where most runs were.",
-    "edge": "a better {key} for {row} may lie beyond those tried.",
+    "edge": "a better {note.key} for {row} may lie beyond those tried.",
     "no test rows": "there are no test rows, so the validation rows decide.",
     "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
@@ -32,81 +32,73 @@ DEPENDENT = {
     "time": "rows that are cut by time depend on each other",
 }
 """Why the rows are no independent sample, by the manifest's reason."""
-_INCOMPLETE = ("diverged", "unmet", "other place")
-"""The kinds of notes on a row that has no times that decide."""
-_WHY = {
-    "seeds": "to be surer ({value} seeds in all)",
-    "max_seeds": "to be surer (up to {value} seeds in all)",
-    "tune": "to try other learning rates",
+_MISSING = {"strategies": ("a strategy for several nodes", "`single`"), "nodes": ("2", "1")}
+_ANEW = {
+    "tune": "to try other learning rates, which may change the answer",
     "optimizer.learning_rate": "with a lower learning rate",
 }
-"""The purpose of the next command, by its key."""
+"""The purposes of commands that make all runs anew."""
 _OBSTACLES = {
+    "one seed": "It takes more seeds, such as {seeds}.",
     "no pair": "More seeds with which both finish would decide it.",
     "same with every seed": "All seeds differ by the same, so more seeds do not decide it.",
     "too small": "The difference is too small to be decided.",
+    "incomplete": "",
 }
 
 
-def words(answer: Answer, within: str = "", elsewhere: str = "in the report") -> list[str]:
+def words(answer: Answer, within: str = "", elsewhere: str = "in report.html") -> list[str]:
     """Return the answer of a comparison in at most six lines of text.
 
     within: prefix for keys in the commands that the text suggests. With `compare.`, as quickstart needs it, a command
     has `--set compare.seeds=5`. elsewhere: the words for where the notes are that do not fit.
     """
-    option = f"--set {within}"
     sure = list(_how_sure(answer))
-    lines = [headline(answer), *_figures(answer), *sure]
-    if answer.next is not None:
-        keys = " ".join(f"--set {set_word(within + key, value)}" for key, value in answer.next.settings.items())
-        most = "at most" if "max_seeds" in answer.next.settings else "about"
-        long = "" if answer.next.seconds is None else f" It takes {most} {duration(answer.next.seconds)}."
-        why = next(_WHY[key].format(value=value) for key, value in answer.next.settings.items())
-        again = "" if answer.next.settings.keys() <= {"seeds", "max_seeds"} else " --overwrite"
-        lines.append(f"Next, {why}: the same command with {keys}{again}.{long}")
-    shown = {"seeds alone"} if sure else set()
+    lines = [headline(answer), *_figures(answer), *sure, *_next(answer, within)]
+    hidden = {"seeds alone"} if sure else set()
     if answer.next is not None and "tune" in answer.next.settings:
-        shown.add("untuned")
-    notes = [note for note in answer.notes if note.kind in _NOTES and note.kind not in shown]
-    told = [note for note in notes if noted(note, answer, option) not in lines[0]]
-    has_room = len(lines) < 6
-    if told and has_room:
-        lines.append(f"Note: {noted(told[0], answer, option)}")
-    if (left := len(told) - has_room) > 0:
-        more = "more " if has_room else ""
-        lines[-1] += f" ({left} {more}note{'s' if left > 1 else ''} {elsewhere}.)"
+        hidden.add("untuned")
+    said = [noted(note, answer, f"--set {within}") for note in answer.notes if note.kind not in hidden]
+    told = [line for line in said if line and line not in lines[0]]
+    if has_room := bool(told) and len(lines) < 6:
+        lines.append(f"Note: {told.pop(0)}")
+    if told:
+        lines[-1] += f" ({len(told)} {'more ' if has_room else ''}note{'s' if len(told) > 1 else ''} {elsewhere}.)"
     return lines
 
 
 def headline(answer: Answer) -> str:
-    """Return the recommendation, in a sentence."""
-    choice = answer.choice
-    if answer.decision == "nothing to compare":
-        return f"Nothing to compare: {_missing(answer.notes[0])}"
-    if answer.decision == "use" and choice is not None:
-        return f"Use {called(choice)}: {_gain(answer, '1 node')}."
-    if answer.decision == "stay" and choice is not None:
-        if answer.gain is None:
-            nodes = [*(row.nodes for row in answer.runners_up), *(note.nodes or 1 for note in answer.notes)]
-            if max(nodes, default=1) == 1:
-                return "Stay on 1 node as configured: no other row is decided to be faster without learning worse."
-            return "Stay on 1 node: no strategy on several nodes is faster without learning worse."
-        return f"Stay on {called(choice)}: {_gain(answer, 'configured')}."
-    return _undecided(answer)
+    """Return the recommendation, in a sentence. Without a winner, a second sentence says what to use for now."""
+    choice, gain, note = answer.choice, answer.gain, answer.notes[0] if answer.notes else None
+    if answer.decision == "nothing to compare" and note is not None and note.key is not None:
+        return f"Nothing to compare: add {_MISSING[note.key][note.name == 'single']} to `{note.key}`."
+    if answer.decision == "undecided":
+        return _undecided(answer) + ("" if answer.until is None else f" For now, use {called(answer.until)}.")
+    if choice is None or gain is None or gain.speed is None or gain.quality is None:
+        return "Stay on 1 node as configured: nothing else is shown to be faster without learning worse."
+    quantity, pair = Quantity(answer.metric), gain.quality
+    least = "" if gain.speed.at_least is None else f" (at least {bound(gain.speed.at_least)})"
+    learns = f"{answer.split} {quantity.label}"
+    if pair.verdict in ("better", "worse"):
+        learns = f"{pair.verdict} {learns} ({quantity.difference(pair.mean)})"
+    else:
+        learns = f"{'same' if pair.verdict == 'no difference' else 'no worse'} {learns} within {_margin(answer)}"
+    return f"Use {called(choice)}: {compact(gain.speed.times)} times as fast as 1 node as configured{least}, {learns}."
 
 
 def _undecided(answer: Answer) -> str:
+    first = answer.open[0] if answer.open else Question(name="single", nodes=1, against="", about="speed")
+    row, is_one = named(first.name, first.nodes), first.nodes == 1
     if answer.seeds < 2:
         return "No winner yet: one seed cannot tell a real difference from luck."
-    first = answer.open[0] if answer.open else None
-    if first is not None and first.obstacle != "incomplete":
-        one, several = ("is faster than", "are faster than") if first.about == "speed" else ("learns", "learn")
-        what = (one if first.nodes == 1 else several) + ("" if first.about == "speed" else " as well as")
-        row, against = named(first.name, first.nodes), named(first.against, 1)
-        return f"No winner yet: {answer.seeds} seeds do not decide whether {row} {what} {against}."
-    about = ("single", 1) if first is None else (first.name, first.nodes)
-    why = [note for note in answer.notes if (note.name, note.nodes) == about and note.kind in _INCOMPLETE]
-    return f"No winner: {noted(why[0], answer)}" if why else "No winner: no strategy on several nodes has a time."
+    if answer.open and first.obstacle != "incomplete":
+        verb = ("is" if is_one else "are") if first.about == "speed" else "learns" if is_one else "learn"
+        what = "faster than" if first.about == "speed" else "as well as"
+        against = named(first.against, 1)
+        return f"No winner yet: {answer.seeds} seeds do not decide whether {row} {verb} {what} {against}."
+    notes = [note for note in answer.notes if note.kind in ("diverged", "unmet", "other place")]
+    why = [noted(note, answer) for note in notes if (note.name, note.nodes) == (first.name, first.nodes)]
+    return f"No winner: {[*why, f'{row} has no time.'][0]}"
 
 
 def called(option: Option) -> str:
@@ -115,78 +107,50 @@ def called(option: Option) -> str:
 
 
 def named(name: str, nodes: int) -> str:
-    """A row's nodes and strategy, such as `1 node, batch_size 64` or `2 nodes with local, sync every 32 steps`."""
+    """A row's nodes and strategy, such as `1 node with batch_size 64` or `2 nodes with local, sync every 32 steps`."""
     strategy, *settings = re.sub(r"\bH = (\d+)", r"sync every \1 steps", name).replace(" = ", " ").split(", ")
-    rows = f"{nodes} node{'s' if nodes > 1 else ''}"
-    if strategy == "single":
-        return ", ".join([rows, *settings]) if settings else f"{rows} as configured"
-    return ", ".join([f"{rows} with `{strategy}`", *settings])
+    parts = ", ".join(settings if strategy == "single" else [f"`{strategy}`", *settings])
+    return f"{nodes} node{'s' if nodes > 1 else ''} {f'with {parts}' if parts else 'as configured'}"
 
 
 def noted(note: Note, answer: Answer, option: str = "--set ") -> str:
     """Return the sentence of one of the answer's notes; empty for kinds that the headline covers. option: the text
     before a key."""
+    quantity, row, number = Quantity(answer.metric), named(note.name or "", note.nodes or 1), compact(note.number)
+    metric, difference = f"{answer.split} {quantity.label}", quantity.difference(note.number)
+    known = {"metric": metric, "difference": difference, "target": target(answer), "option": option}
+    known |= {"split": answer.split, "why": DEPENDENT.get(note.key or "", "the rows depend on each other")}
+    return _NOTES.get(note.kind, "").format(note=note, row=row, number=number, **known)
+
+
+def target(answer: Answer) -> str:
+    """The target in words, such as `89.28 % validation accuracy`."""
     quantity = Quantity(answer.metric)
-    return _NOTES.get(note.kind, "").format(
-        row=named(note.name or "", note.nodes or 1),
-        number=compact(note.number),
-        difference=quantity.difference(note.number),
-        metric=f"{answer.split} {quantity.label}",
-        of=note.of,
-        key=(note.key or "").rpartition(".")[2],
-        option=option,
-        split=answer.split,
-        why=DEPENDENT.get(note.key or "", "the rows depend on each other"),
-    )
+    return f"{quantity.value(answer.target)} validation {quantity.label}"
 
 
-def _gain(answer: Answer, base: str) -> str:
-    """The gain in words, such as `1.6 times as fast as 1 node (at least 1.5), same accuracy (97.72 %)`."""
-    assert answer.gain is not None and answer.gain.speed is not None and answer.gain.quality is not None
-    speed = answer.gain.speed
-    least = "" if speed.at_least is None else f" (at least {bound(speed.at_least)})"
-    return f"{compact(speed.times)} times as fast as {base}{least}, {_quality(answer, answer.gain.quality)}"
-
-
-def _quality(answer: Answer, pair: Pair) -> str:
-    quantity, choice = Quantity(answer.metric), answer.choice
-    value = quantity.value(None if choice is None else choice.metric)
-    by = f", {quantity.difference(pair.mean)}" if pair.verdict in ("better", "worse") else ""
-    return f"{_QUALITY.get(pair.verdict, 'undecided')} {answer.split} {quantity.label} ({value}{by})"
+def _margin(answer: Answer) -> str:
+    return Quantity(answer.metric).difference(answer.margin).lstrip("+")
 
 
 def _figures(answer: Answer) -> Iterator[str]:
     """Yield the times and costs of the choice and of other rows, and the keys of the choice."""
-    choice, quantity = answer.choice, Quantity(answer.metric)
+    choice, quantity, is_used = answer.choice, Quantity(answer.metric), answer.decision == "use"
     if choice is None:
         return
-    goal = "for all passes"
-    if answer.goal == TO_TARGET:
-        goal = f"to {quantity.value(answer.target)} validation {quantity.label}"
-    if answer.decision == "use":
-        single = answer.runners_up[-1]
-        yield (
-            f"Time {goal}: {duration(choice.seconds)}; 1 node: {duration(single.seconds)}. "
-            f"Cost: {_cost(choice)}; 1 node: {_cost(single)}."
-        )
-    else:
-        begin = "Fastest so far: " if answer.decision == "undecided" else ""
-        metric = f"{answer.split} {quantity.label}"
-        yield (
-            f"{begin}{called(choice)}: {duration(choice.seconds)} {goal} ({_cost(choice)}); "
-            f"{metric} {quantity.value(choice.metric)}."
-        )
-        if rest := [*answer.runners_up[:1], *answer.runners_up[1:][-1:]]:
-            yield " ".join(
-                f"{called(row)}: {duration(row.seconds)} ({_cost(row)}); {metric} {quantity.value(row.metric)}."
-                for row in rest
-            )
+    goal = f" to {target(answer)}" if answer.goal == TO_TARGET else " for all passes"
+    rest = [*answer.runners_up[:1], *answer.runners_up[1:][-1:]]
+    told = [
+        f"{called(row)}: {duration(row.seconds)}{goal if row is choice else ''} "
+        f"({node_time(None if row.seconds is None else row.seconds * row.nodes / 3600)}); "
+        f"{answer.split} {quantity.label} {quantity.value(row.metric)}."
+        for row in (choice, *(rest[-1:] if is_used else rest))
+    ]
+    begin = "The fastest so far is " if answer.decision == "undecided" else ""
+    lines = [" ".join(told)] if is_used else [begin + told[0], " ".join(told[1:])]
+    yield from filter(None, lines)
     if answer.decision != "undecided":
-        yield f"Train with: {' '.join(f'--set {set_word(key, value)}' for key, value in choice.settings.items())}"
-
-
-def _cost(option: Option) -> str:
-    return node_time(None if option.seconds is None else option.seconds * option.nodes / 3600)
+        yield f"Train with: {_sets(choice.settings)}"
 
 
 def _how_sure(answer: Answer) -> Iterator[str]:
@@ -194,27 +158,44 @@ def _how_sure(answer: Answer) -> Iterator[str]:
     no other line takes its room."""
     line = ""
     if answer.decision in ("use", "stay"):
-        line = f"How sure: {answer.seeds} seeds; of 100 such answers at most {answer.wrong_of_100} are wrong."
-    elif answer.decision == "undecided" and answer.open and answer.seeds > 1:
+        most = f"at most {answer.wrong_of_100}"
+        line = (
+            f"How sure: {answer.seeds} seeds. Of 100 such answers, {most} claim a difference that is not there, and "
+            f"{most} call values the same that are more than {_margin(answer)} apart."
+        )
+    elif answer.seeds > 1 and answer.open and answer.open[0].seeds is None:
         line = needed(answer.open[0])
     if line:
         alone = (sentence(noted(note, answer)) for note in answer.notes if note.kind == "seeds alone")
         yield " ".join([line, *alone])
 
 
+def _next(answer: Answer, within: str) -> Iterator[str]:
+    after = answer.next
+    if after is None:
+        return
+    begin = "Next" if answer.decision == "undecided" else "Optional"
+    (key, value), command = next(iter(after.settings.items())), f"the same command with {_sets(after.settings, within)}"
+    first, last = ("" if some is None else f" ({duration(some)} more)" for some in (after.first_seconds, after.seconds))
+    if key in _ANEW:
+        long = "" if after.seconds is None else f" and takes about {duration(after.seconds)}"
+        yield f"{begin}, {_ANEW[key]}: {command} --overwrite. It replaces this comparison{long}."
+        return
+    goes_on = f"goes on to {value} seeds{last}"
+    if after.first_seeds is not None:
+        goes_on = f"stops when it is decided: after {after.first_seeds} seeds{first} at the earliest, "
+        goes_on += f"after {value}{last} at the latest"
+    yield f"{begin}, to be surer: {command}. It keeps the finished runs and {goes_on}."
+
+
+def _sets(settings: JsonObject, within: str = "") -> str:
+    return " ".join(f"--set {set_word(within + key, value)}" for key, value in settings.items())
+
+
 def needed(question: Question) -> str:
     """Return, in words, the seeds or rows that would decide a question; empty for a row that is incomplete."""
-    if question.obstacle == "one seed":
-        return f"It takes more seeds, such as {question.seeds}."
+    if question.obstacle is not None:
+        return _OBSTACLES[question.obstacle].format(seeds=question.seeds)
     if question.seeds is not None:
         return f"About {count(question.seeds)} seeds would decide it."
-    if question.rows is not None:
-        return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."
-    return _OBSTACLES.get(question.obstacle or "", "")
-
-
-def _missing(note: Note) -> str:
-    """Return what to add to the configuration, so that a comparison is possible."""
-    if note.name == "single":
-        return "add `single` to `strategies`." if note.key == "strategies" else "add 1 to `nodes`."
-    return "add a strategy for several nodes to `strategies`." if note.key == "strategies" else "add 2 to `nodes`."
+    return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."

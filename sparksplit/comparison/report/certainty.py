@@ -52,7 +52,10 @@ def _decided(pairs: Sequence[Pair | TimePair]) -> str:
 def asked(question: Question) -> str:
     """The question in words."""
     row, other = named(question.name, question.nodes), named(question.against, 1)
-    return f"Is {row} faster than {other}?" if question.about == "speed" else f"Does {row} learn as well as {other}?"
+    is_one = question.nodes == 1
+    if question.about == "speed":
+        return f"{'Is' if is_one else 'Are'} {row} faster than {other}?"
+    return f"{'Does' if is_one else 'Do'} {row} learn as well as {other}?"
 
 
 def _rows(results: Results) -> str:

@@ -105,11 +105,12 @@ def exchange(results: Results) -> Picture:
         if several:
             places = [(row.bytes_per_node or 0.0, _mean(row) * quantity.scale) for row in sending]
             ends = [(usable(row.metric.low), usable(row.metric.high)) for row in sending]
-            intervals = [
-                (y, y) if low is None or high is None else (low * quantity.scale, high * quantity.scale)
-                for (low, high), (_, y) in zip(ends, places, strict=True)
+            lines = [
+                ((x, low * quantity.scale), (x, high * quantity.scale))
+                for (low, high), (x, _) in zip(ends, places, strict=True)
+                if low is not None and high is not None
             ]
-            drawing.label_points(axes, places, [f"N = {row.nodes}" for row in sending], intervals)
+            drawing.label_points(axes, places, [f"N = {row.nodes}" for row in sending], lines)
         svg = drawing.to_svg(figure, key, f"{title}: a point for each strategy and number of nodes")
     caption = "Dashed line: a run on one node, which sends nothing." if silent else ""
     if any(usable(row.metric.low) is not None for row in rows):

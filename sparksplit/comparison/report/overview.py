@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
 
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
-from sparksplit.comparison.answer.words import named
+from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
+from sparksplit.comparison.analysis.verdicts import UNDECIDED
+from sparksplit.comparison.answer.words import named, target
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
-from sparksplit.comparison.numbers import MISSING, Quantity, compact, duration, node_time, usable
+from sparksplit.comparison.numbers import MISSING, Quantity, bound, compact, duration, node_time, time_unit, usable
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.report.charts import strategy_marks, survivors
+from sparksplit.comparison.report.charts import strategy_marks
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import GREY, Picture, canvas, legend
-from sparksplit.pages.tables import Table, number, text
+from sparksplit.pages.tables import Cell, Table, number, text
 
+Point = tuple[float, float]
 _WIDE = 10
 """The time axis is logarithmic if the longest time is more than this many times the shortest."""
 _MOST = 10
@@ -24,29 +27,32 @@ _MOST = 10
 def overview(results: Results) -> Picture:
     """Time against quality: a point for each strategy and number of nodes, with both 95 % intervals."""
     goal, quantity, key = goal_of(results.table), Quantity(results.metric.name), "overview"
-    title = f"{'Time to the target' if goal == TO_TARGET else 'Time for all passes'} against {quantity.label}"
+    metric = f"{results.metric.split} {quantity.label}"
+    title = f"Time {f'to {target(results.answer)}' if goal == TO_TARGET else 'for all passes'}, against {metric}"
     rows = [row for row in _measured(results) if seconds_of(row, goal) and usable(row.metric.mean) is not None]
     if not rows:
         return Picture(key, title, note="No row has a time that counts.")
-    times = [seconds_of(row, goal) or 0.0 for row in rows]
+    unit, unit_name = time_unit(max(seconds_of(row, goal) or 0.0 for row in rows))
+    times = [(seconds_of(row, goal) or 0.0) / unit for row in rows]
     values = [quantity.scale * (row.metric.mean or 0.0) for row in rows]
+    points = list(zip(times, values, strict=True))
     known = strategy_marks(results)
     with canvas() as (figure, axes):
         if max(times) > _WIDE * min(times):
             axes.set_xscale("log")
         best = _unbeaten(times, values, results.metric.higher_is_better)
         axes.step(*zip(*best, strict=True), where="post", color=GREY, linewidth=1.5, linestyle="--", zorder=1)
-        ends = []
-        for row, seconds, value in zip(rows, times, values, strict=True):
-            across, upwards = _spans(row, goal, quantity.scale)
+        lines = [line for one, other in pairwise(best) for line in _step(one, other)]
+        for row, (x, y) in zip(rows, points, strict=True):
+            across, upwards = _spans(row, goal, unit, quantity.scale)
             mark = known[row.name]
-            if across:
-                axes.plot(across, [value, value], color=mark.colour, linewidth=1)
-            if upwards:
-                axes.plot([seconds, seconds], upwards, color=mark.colour, linewidth=1)
-            axes.plot([seconds], [value], color=mark.colour, marker=mark.marker, linestyle="none")
-            ends.append((upwards[0], upwards[1]) if upwards else (value, value))
-        axes.set_xlabel("seconds")
+            own = [((across[0], y), (across[1], y))] if across else []
+            own += [((x, upwards[0]), (x, upwards[1]))] if upwards else []
+            for line in own:
+                axes.plot(*zip(*line, strict=True), color=mark.colour, linewidth=1)
+            axes.plot([x], [y], color=mark.colour, marker=mark.marker, linestyle="none")
+            lines += own
+        axes.set_xlabel(f"time, {unit_name}")
         axes.set_ylabel(f"{results.metric.split} {quantity.axis}")
         axes.margins(0.12)
         if axes.get_xscale() == "log":
@@ -56,23 +62,28 @@ def overview(results: Results) -> Picture:
             axes.locator_params(axis="x", nbins=5)
         names = dict.fromkeys(row.name for row in rows)
         legend(figure, [(_shown(name), drawing.line(known[name], dash=False)) for name in names])
-        points = list(zip(times, values, strict=True))
-        drawing.label_points(axes, points, [f"N = {row.nodes}" for row in rows], ends)
+        drawing.label_points(axes, points, [f"N = {row.nodes}" for row in rows], lines)
         svg = drawing.to_svg(figure, key, f"{title}: a point for each strategy and number of nodes N")
-    return Picture(key, title, _caption(results, rows, len(best)), svg)
+    return Picture(key, title, _caption(results, rows, len(best), goal), svg)
 
 
 def _measured(results: Results) -> list[Row]:
-    return [row for row in results.table if not row.virtual and row.runs]
+    return [row for row in results.table if not row.virtual and row.runs + row.diverged]
 
 
-def _spans(row: Row, goal: str, scale: float) -> tuple[list[float], list[float]]:
+def _step(one: Point, other: Point) -> list[tuple[Point, Point]]:
+    """Return the horizontal and the vertical line from a point of the dashed line to the next."""
+    corner = other[0], one[1]
+    return [(one, corner), (corner, other)]
+
+
+def _spans(row: Row, goal: str, unit: float = 1.0, scale: float = 1.0) -> tuple[list[float], list[float]]:
     """Return the ends of both intervals, of the time and of the metric; empty for an unknown interval."""
     times = (row.seconds_low, row.seconds_high)
     if goal == TO_TARGET:
         times = (None, None) if row.to_target is None else (row.to_target.low, row.to_target.high)
     spans = []
-    for ends, factor in ((times, 1.0), ((row.metric.low, row.metric.high), scale)):
+    for ends, factor in ((times, 1 / unit), ((row.metric.low, row.metric.high), scale)):
         known = [end * factor for end in ends if end is not None]
         spans.append(known if len(known) == len(ends) else [])
     return spans[0], spans[1]
@@ -89,15 +100,15 @@ def _unbeaten(times: list[float], values: list[float], higher: bool) -> list[tup
     return best
 
 
-def _caption(results: Results, rows: list[Row], unbeaten: int) -> str:
+def _caption(results: Results, rows: list[Row], unbeaten: int, goal: str) -> str:
     better = "higher" if results.metric.higher_is_better else "lower"
-    lines = any(any(_spans(row, goal_of(results.table), 1.0)) for row in rows)
-    caption = f"Left and {better} is better. "
-    caption += "Dashed: the rows that no other row beats in both. " if unbeaten > 1 else ""
-    caption += "Lines: 95 % intervals. " if lines else "One run each: no intervals. "
+    lines = any(any(_spans(row, goal)) for row in rows)
+    caption = f"N: nodes. Left and {better} is better. "
+    caption += "Dashed: no other row is both faster and better than these. " if unbeaten > 1 else ""
+    caption += "Lines: 95 % interval of each point by itself. " if lines else "One run each: no intervals. "
     missing = [named(row.name, row.nodes) for row in _measured(results) if row not in rows]
-    caption += f"Without a time: {'; '.join(missing)}. " if missing else ""
-    return f"{caption}{survivors(rows)}".strip().replace("`", "")
+    caption += f"Without a time, for the reason in the table: {'; '.join(missing)}." if missing else ""
+    return caption.strip().replace("`", "")
 
 
 def first_rows(results: Results) -> Table | None:
@@ -110,13 +121,12 @@ def first_rows(results: Results) -> Table | None:
     kept = [row for row in rows if row is single or (choice and (row.name, row.nodes) == (choice.name, choice.nodes))]
     shown = {id(row) for row in [*kept, *(row for row in rows if row not in kept)][:_MOST]}
     speeds = {(pair.name, pair.nodes): pair for pair in results.times if (pair.what, pair.against) == (goal, "single")}
-    intervals = ", with the 95 % interval" if any(speed.low is not None for speed in speeds.values()) else ""
     cells = [
         [
             text(named(row.name, row.nodes).replace("`", "")),
-            number(seconds := seconds_of(row, goal), duration(seconds)),
+            number(seconds := seconds_of(row, goal), _why(row, goal) if seconds is None else duration(seconds)),
             number(row.metric.mean, f"{quantity.value(row.metric.mean)}{_of(row)}"),
-            _times(speeds.get((row.name, row.nodes))),
+            number(1.0, "1") if row is single else _times(speeds.get((row.name, row.nodes))),
             number(hours := None if seconds is None else seconds * row.nodes / 3600, node_time(hours)),
         ]
         for row in rows
@@ -124,9 +134,12 @@ def first_rows(results: Results) -> Table | None:
     ]
     columns = [
         ("", ""),
-        ("time", "to the target" if goal == TO_TARGET else "for all passes"),
+        (
+            "time",
+            f"to the target of {target(results.answer)}{_source(results)}" if goal == TO_TARGET else "for all passes",
+        ),
         (f"{results.metric.split} {quantity.label}", ""),
-        ("times as fast", f"1: as fast as 1 node as configured{intervals}"),
+        ("times as fast", "compared with 1 node as configured"),
         ("node time", "of all nodes together"),
     ]
     caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
@@ -135,16 +148,35 @@ def first_rows(results: Results) -> Table | None:
 
 def _of(row: Row) -> str:
     """The number of runs in a mean, if some runs diverged; otherwise ''."""
-    return f" ({row.runs} of {row.runs + row.diverged} seeds)" if row.diverged else ""
+    return f" ({row.runs} of {row.runs + row.diverged} seeds)" if row.diverged and row.runs else ""
+
+
+def _why(row: Row, goal: str) -> str:
+    """The reason why the row has no time."""
+    to = row.to_target
+    if row.diverged:
+        return f"diverged with {row.diverged} of {row.runs + row.diverged} seeds"
+    if goal == TO_TARGET and to is not None and to.reached < to.of:
+        return f"not reached with {to.of - to.reached} of {to.of} seeds"
+    return "timed elsewhere"
+
+
+def _source(results: Results) -> str:
+    """Who set the target."""
+    by = "" if results.target is None else results.target.by
+    told = {REFERENCE: "95 % of the way to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
+    return f", {told.get(by, 'as the key target says')}"
 
 
 def _shown(name: str) -> str:
-    """A strategy in the legend, as the table calls it."""
-    return named(name, 1).replace("`", "") if name == SINGLE or name.startswith(f"{SINGLE}, ") else name
+    """A strategy in the legend, as the table calls it, but without the number of nodes."""
+    return named(name, 1).replace("`", "").removeprefix("1 node with " if not name.startswith(SINGLE) else "")
 
 
-def _times(speed: TimePair | None) -> Any:
+def _times(speed: TimePair | None) -> Cell:
     if speed is None:
         return number(None, MISSING)
-    interval = "" if speed.low is None else f" ({compact(speed.low)} to {compact(speed.high)})"
-    return number(speed.times, f"{compact(speed.times)}{interval}")
+    decided = "not decided" if speed.verdict == UNDECIDED else speed.verdict
+    if speed.at_least is not None:
+        decided = f"at least {bound(speed.at_least)}"
+    return number(speed.times, f"{compact(speed.times)} ({decided})")

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from sparksplit.comparison.analysis.runs import ALL_RUNS
+from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
 from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, size, steps
@@ -91,9 +91,14 @@ def _notes(results: Results) -> Iterator[str]:
         yield f"Of {count(epochs.asked)} epochs asked for, {count(epochs.run)} were run{reason}."
     if target:
         quantity = Quantity(target.metric)
-        yield f"The target is {quantity.label} {quantity.value(target.value)} of the validation rows."
-        if target.by == ALL_RUNS:
-            yield "It comes from all runs, since there is none of `single` on seeds of its own that finished."
+        source = {
+            ALL_RUNS: "It comes from all runs, since there is none of `single` on seeds of its own that finished.",
+            REFERENCE: "It is 95 % of the way from the first to the best value of `single`, on seeds of its own.",
+        }
+        yield (
+            f"The target is {quantity.label} {quantity.value(target.value)} of the validation rows. "
+            f"{source.get(target.by, 'The key `target` sets it.')}"
+        )
         if results.grid:
             yield f"Runs are looked at after the same passes: {steps(results.grid)}."
     else:

@@ -26,6 +26,10 @@ from sparksplit.pages.tables import Cell, Table, number, text
 from sparksplit.training.metric_facts import LOSS
 from sparksplit.training.progress_record import Values
 
+_EXPLAINED = {
+    "own interval": "95 %, of this difference alone. Verdicts judge all differences together, so they are more careful",
+    "at least": "holds for all that are faster, together",
+}
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
 
 
@@ -53,7 +57,7 @@ def pairs(results: Results) -> Table | None:
                 text(pair.verdict),
             ]
         )
-    names = ("strategy", "against", "in", "difference", "interval", "seeds", "verdict")
+    names = ("strategy", "against", "in", "difference", "own interval", "seeds", "verdict")
     caption = f"Differences between runs of the same seed, on the {results.metric.split} rows"
     known = {pair.rows_error is not None for pair in pairs if pair.low is not None}
     if known:
@@ -61,7 +65,7 @@ def pairs(results: Results) -> Table | None:
         caption += ", where the runs tell of these" if len(known) > 1 else ""
     if any(pair.seeds < pair.of for pair in pairs):
         caption += ". Seeds: those with which both finished, where others diverged"
-    return Table("differences", caption, [(name, "") for name in names], rows, filled_only=True)
+    return Table("differences", caption, [(name, _EXPLAINED.get(name, "")) for name in names], rows, filled_only=True)
 
 
 def times(results: Results) -> Table | None:
@@ -81,9 +85,9 @@ def times(results: Results) -> Table | None:
         ]
         for pair in results.times
     ]
-    names = ("strategy", "against", "time", "times as fast", "interval", "at least", "seeds", "verdict")
-    caption = "How many times as fast: seconds of runs of the same seed. At least: for all that are faster, together"
-    return Table("times", caption, [(name, "") for name in names], rows, filled_only=True)
+    names = ("strategy", "against", "time", "times as fast", "own interval", "at least", "seeds", "verdict")
+    caption = "How many times as fast: seconds of runs of the same seed"
+    return Table("times", caption, [(name, _EXPLAINED.get(name, "")) for name in names], rows, filled_only=True)
 
 
 def strategies(results: Results, virtual: bool) -> Table | None:
@@ -110,10 +114,13 @@ def strategies(results: Results, virtual: bool) -> Table | None:
         ("efficiency", "speed-up over one node, divided by N"),
         (f"{metric.split} {quantity.label}", "mean over the runs that finished"),
         ("interval", "of the mean, over the seeds, on these very rows"),
-        ("time to target", "of training until the validation rows are seen to reach the target: median over all runs"),
+        (
+            "time to target",
+            "of training until the validation rows are seen to reach the target; only if they do in every run",
+        ),
         ("passes to target", "until the validation rows are seen to reach the target: median over all runs"),
         ("reached", "runs that reached the target, of all"),
-        ("node time", "to the target: the median time, of all nodes together"),
+        ("node time", "to the target, of all nodes together"),
     ]
     rows = [_strategy(row, quantity) for row in lines]
     left_out = (
@@ -124,7 +131,11 @@ def strategies(results: Results, virtual: bool) -> Table | None:
     if not results.target:
         left_out |= {"time to target", "passes to target", "reached", "node time"}
     kept = [index for index, (name, _) in enumerate(columns) if name not in left_out]
-    caption = PREDICTED[0].upper() + PREDICTED[1:] if virtual else "Measured on the nodes at hand: means over the seeds"
+    caption = (
+        PREDICTED[0].upper() + PREDICTED[1:]
+        if virtual
+        else "Measured on the nodes at hand: means over the seeds (of times: geometric)"
+    )
     return Table(
         "virtual" if virtual else "measured",
         f"{caption}. Choose a column's name to sort by it.",

@@ -87,24 +87,35 @@ class Rig:
 
     # Rows.
 
-    def feed(self, *, transform: bool = True, readers: int | None = None, source: RowSource | None = None) -> Feed:
-        """Return a feed of the sample, or of `source`. The rig closes the feed at the latest in `close`."""
-        changed: dict[str, Any] = {"cache_mb": 0} if source is None else {"cache_mb": _NO_LIMIT}
+    def feed(
+        self,
+        *,
+        transform: bool = True,
+        readers: int | None = None,
+        source: RowSource | None = None,
+        batch_size: int | None = None,
+    ) -> Feed:
+        """Return a feed of the sample, or of `source`. The rig closes the feed at the latest in `close`.
+
+        batch_size: rows of a mini-batch, instead of the configured number.
+        """
+        is_read = source is not None and source.at_hand() is None
+        changed: dict[str, Any] = {"cache_mb": _NO_LIMIT if is_read else 0}
         if not transform:
             changed["transform"] = None
         if readers is not None:
             changed["readers"] = readers
         feeds = Feeds(self.process, self.member, self.collective, self.config.model_copy(update=changed))
-        feed = feeds.training(source or self.sample, self.strategy.split, self.sync, self._batch_size)
+        feed = feeds.training(source or self.sample, self.strategy.split, self.sync, batch_size or self._batch_size)
         assert isinstance(feed, Feed)
         self._open.append(feed)
         return feed
 
-    def first(self) -> Chunk:
-        """Return the first mini-batch of the sample."""
-        if self.in_memory is not None:
+    def first(self, batch_size: int | None = None) -> Chunk:
+        """Return the first mini-batch of the sample. batch_size: its rows, instead of the configured number."""
+        if self.in_memory is not None and batch_size is None:
             return _first(self.in_memory)
-        feed = self.feed()
+        feed = self.feed(batch_size=batch_size)
         chunk = _first(feed)
         self.end(feed)
         return chunk

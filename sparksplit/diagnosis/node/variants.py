@@ -34,8 +34,8 @@ class Variants:
         chunk = next(again.epoch(0, 0, 1))
         for each in (step, alone):
             rig.warm(each, chunk)
-        self.sync_bytes = _sent(rig, again) if nodes > 1 else 0
-        exchange = _Exchange(rig.collective, _sent_arrays(rig), rig.sync.every_step)
+        self.sync_bytes = sent_once(rig, again) if nodes > 1 else 0
+        exchange = Exchange(rig.collective, sent_arrays(rig.process.model), rig.sync.every_step)
         if nodes > 1:
             exchange.scale(self.sync_bytes)
         gradients = rig.process.step(_Gradients(), Alone())
@@ -72,29 +72,29 @@ class _Gradients:
         return loss + _LITTLE * tf.add_n(used) if used else loss
 
 
-class _Exchange:
+class Exchange:
     """The exchanges of the nodes, without a model. each_step: whether nodes exchange at each step."""
 
     def __init__(self, collective: Collective, arrays: Sequence[np.ndarray], each_step: bool) -> None:
-        self._collective, self._arrays, self._each_step = collective, list(arrays), each_step and collective.size > 1
+        self._collective, self.arrays, self._each_step = collective, list(arrays), each_step and collective.size > 1
         self._variables: list[Any] | None = None
 
     def scale(self, sent: int) -> None:
         """Reduce the arrays to `sent` bytes, if an exchange sends less than all: only the rows of embeddings that are
         in use."""
         before = self._collective.bytes_sent
-        self._collective.sum(self._arrays)
+        self._collective.sum(self.arrays)
         whole = self._collective.bytes_sent - before
         if whole and sent < _ALIKE * whole:
-            count = int(sum(array.nbytes for array in self._arrays) * sent / whole) // 4
-            self._arrays = [np.zeros(max(1, count), np.float32)]
+            count = int(sum(array.nbytes for array in self.arrays) * sent / whole) // 4
+            self.arrays = [np.zeros(max(1, count), np.float32)]
 
     def train(self, chunk: Chunk) -> None:
         """Make an exchange for each update of `chunk`."""
         if not self._each_step:
             return
         if self._variables is None:
-            self._variables = [tf.Variable(array, trainable=False) for array in self._arrays]
+            self._variables = [tf.Variable(array, trainable=False) for array in self.arrays]
             self._function = tf.function(self._exchanges, input_signature=[tf.TensorSpec((), tf.int32)])
         if not self._collective.in_graphs:
             self._exchanges(chunk.updates)
@@ -107,7 +107,7 @@ class _Exchange:
 
     def agree(self, _: int) -> None:
         """Make one exchange."""
-        self._collective.sum(self._arrays)
+        self._collective.sum(self.arrays)
 
     def _exchanges(self, count: Any) -> Any:
         variables = self._variables or []
@@ -123,14 +123,13 @@ class _Exchange:
         return tf.while_loop(lambda index: index < count, one, (0,), parallel_iterations=1)[0]
 
 
-def _sent_arrays(rig: Rig) -> list[np.ndarray]:
+def sent_arrays(model: Any) -> list[np.ndarray]:
     """Return zeros in the shapes of the arrays that nodes exchange."""
-    model = rig.process.model
     variables = [*model.trainable_variables, *averaged_state(model)]
     return [*(np.zeros_like(each.numpy()) for each in variables), np.zeros((), np.float32)]
 
 
-def _sent(rig: Rig, again: Again) -> int:
+def sent_once(rig: Rig, again: Again) -> int:
     """Return the bytes that one exchange sends."""
     collective = rig.collective
     chunk = next(again.epoch(0, 0, _UPDATES))

@@ -10,10 +10,11 @@ from scipy import special
 
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
-from sparksplit.comparison.answer.needed import about_quality, about_speed, in_time, undecided
+from sparksplit.comparison.answer.evidence import Evidence
+from sparksplit.comparison.answer.needed import in_time, question, undecided
 from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.content import DataFacts
-from sparksplit.comparison.content_table import IN_ALL, TO_TARGET
+from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair
 from tests.comparison.answer.test_decide import SINGLE, answered, pair, ran, row, speed
 from tests.comparison.records import metric_of, some_results
 from tests.comparison.truth.made_up import made_up
@@ -23,16 +24,23 @@ FAST = row("batch", 2, 9.0, 0.97, 1e9)
 TIME = replace(speed(FAST, 10.0, TO_TARGET, "undecided"), times=10 / 9, low=0.9, high=1.37)
 
 
+def with_error(difference):
+    """The standard error that an interval has which is not pooled."""
+    if difference.low is None or difference.error is not None:
+        return difference
+    ends = difference.low, difference.high
+    low, high = ends if isinstance(difference, Pair) else map(math.log, ends)
+    return replace(difference, error=(high - low) / 2 / special.stdtrit(difference.seeds - 1, 0.975))
+
+
 def results_of(pairs=(), times=(), seeds=8, metric=None, **fields):
-    return some_results(
-        [SINGLE, FAST], list(pairs), metric or metric_of(), times=list(times), seeds=list(range(seeds)), **fields
-    )
+    pairs, times = ([with_error(one) for one in some] for some in (pairs, times))
+    return some_results([SINGLE, FAST], pairs, metric or metric_of(), times=times, seeds=list(range(seeds)), **fields)
 
 
-def asked(results, difference):
+def asked(results, about):
     """What would decide it, judged with all differences of the results."""
-    about = about_quality if difference in results.pairs else about_speed
-    return about(results, FAST, "single", difference)
+    return question(Evidence(results, SINGLE), FAST, about)
 
 
 def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
@@ -40,27 +48,29 @@ def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
     unsure, time = replace(UNSURE, seeds=3, of=8), replace(TIME, seeds=3, of=8)
     error = 0.005 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 1), 0.005, 1000)
-    assert asked(results_of([unsure]), unsure).seeds == math.ceil(both * 8 / 3)
+    assert asked(results_of([unsure]), "quality").seeds == math.ceil(both * 8 / 3)
     error = math.log(1.37 / 0.9) / 2 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 1), math.log(10 / 9), 1000)
-    assert asked(results_of([], [time]), time).seeds == math.ceil(both * 8 / 3)
+    assert asked(results_of([], [time]), "speed").seeds == math.ceil(both * 8 / 3)
     # One more of both than there are is enough: more than the eight, and what is run begins anew.
     clear = replace(unsure, low=0.0019, high=0.0021)
-    found = asked(results_of([clear], runs=[ran("single", 1, seed, 2.0) for seed in range(8)]), clear)
+    found = asked(results_of([clear], runs=[ran("single", 1, seed, 2.0) for seed in range(8)]), "quality")
     assert (found.seeds, found.seconds) == (11, pytest.approx(22))
 
 
 def test_where_one_seed_tells_or_all_tell_the_same_it_says_so():
     alone = replace(UNSURE, low=None, high=None, seeds=1, of=8)
     lone = replace(TIME, low=None, high=None, seeds=1, of=8)
-    assert asked(results_of([alone]), alone).obstacle == asked(results_of([], [lone]), lone).obstacle == "no pair"
-    assert about_speed(results_of(), FAST, "single", None).obstacle == "no pair"
+    assert (
+        asked(results_of([alone]), "quality").obstacle == asked(results_of([], [lone]), "speed").obstacle == "no pair"
+    )
+    assert asked(results_of(), "speed").obstacle == "no pair"
     same, twin = replace(UNSURE, low=0.002, high=0.002), replace(TIME, low=1.1, high=1.1)
     results = results_of([same], [twin], metric=metric_of(resolution=None))
-    assert {asked(results, one).obstacle for one in (same, twin)} == {"same with every seed"}
+    assert {asked(results, about).obstacle for about in ("speed", "quality")} == {"same with every seed"}
     # By rows alone it is not 0 either, and without any chance between seeds it is never decided.
     known = replace(same, error=0.001, rows_error=0.001)
-    assert about_quality(results, FAST, "single", known).obstacle == "same with every seed"
+    assert asked(results_of([known]), "quality").obstacle == "same with every seed"
 
 
 def test_what_is_chance_by_rows_takes_more_rows():
@@ -71,8 +81,8 @@ def test_what_is_chance_by_rows_takes_more_rows():
 
     def found(one):
         results = results_of([one], seeds=5, metric=metric, data=data)
-        question = asked(results, one)
-        return question.seeds, question.rows, question.obstacle, undecided(results)
+        found = asked(results, "quality")
+        return found.seeds, found.rows, found.obstacle, undecided(results)
 
     assert found(some) == (None, 1700, None, 0)
     # Mostly by seeds: by hand, 2.2 * 0.87 / sqrt(12) and 1.96 * 0.1 together are 0.59 points.
@@ -83,7 +93,7 @@ def test_what_is_chance_by_rows_takes_more_rows():
 
 def test_a_difference_that_is_small_beside_its_spread_is_not_decided_by_any_number_of_seeds():
     far = replace(TIME, low=0.1, high=10.0, times=1.001)
-    assert asked(results_of([], [far]), far).obstacle == "too small"
+    assert asked(results_of([], [far]), "speed").obstacle == "too small"
 
 
 def test_what_only_more_rows_can_tell_is_not_waited_for_with_more_seeds():
@@ -108,19 +118,19 @@ def test_all_runs_count_and_those_that_are_there_once_are_counted_once():
     ]  # fmt: skip
     fields = {"runs": runs, "virtual": once, "diverged": gone, "references": [ran("single", 1, 99, 30.0)]}
     assert in_time(results_of(seeds=4, **fields), 12) == pytest.approx((80 + 4) / 4 * 12 + 100)
-    assert in_time(results_of(), 12) is None
+    assert in_time(results_of(), 12) == 0
 
 
 def test_both_kinds_of_times_are_judged():
     """So each has its part of the 5 %, and more seeds are needed than for one kind."""
     near = replace(TIME, times=1.02, seeds=8, of=8)
     one, both = ([near], [near, replace(near, what=IN_ALL)])
-    assert asked(results_of([], one), near).seeds < asked(results_of([], both), near).seeds
+    assert asked(results_of([], one), "speed").seeds < asked(results_of([], both), "speed").seeds
     error = math.log(1.37 / 0.9) / 2 / special.stdtrit(7, 0.975)
     wanted = seeds_to_decide(Errors(error, 0.0, 8, 2), math.log(1.02), 1000)
-    assert asked(results_of([], both), near).seeds == wanted
+    assert asked(results_of([], both), "speed").seeds == wanted
     unsure = replace(UNSURE, mean=-0.0005, low=-0.02, high=0.02, seeds=8, of=8)
-    fewer, more = (asked(results_of([unsure], times), unsure).seeds for times in (one, both))
+    fewer, more = (asked(results_of([unsure], times), "quality").seeds for times in (one, both))
     assert fewer < more
 
 
@@ -140,11 +150,13 @@ def test_the_error_of_a_time_is_its_own_also_where_the_interval_is_of_several_st
         assert time.pooled == is_pooled and math.isclose(time.error, found) != is_pooled
         reach = math.log(time.high / time.low) / 2
         assert (reach < 0.99 * special.stdtrit(4, 0.975) * time.error) == is_pooled
-        one = replace(time, verdict="undecided", times=1.1)
-        results = results_of([], times, seeds=5)
-        told = about_speed(results, FAST, "single", one).seeds
-        assert told == seeds_to_decide(Errors(time.error, 0.0, 5, len(times)), math.log(1.1), 1000)
-        assert (told > about_speed(results, FAST, "single", replace(one, error=None)).seeds) == is_pooled
+        one = replace(time, name="batch", nodes=2, verdict="undecided", times=1.1)
+        others = [replace(one, name="epoch")] * (len(times) - 1)
+        told = [
+            asked(results_of([], [some, *others], seeds=5), "speed").seeds for some in (one, replace(one, error=None))
+        ]
+        assert told[0] == seeds_to_decide(Errors(time.error, 0.0, 5, len(times)), math.log(1.1), 1000)
+        assert (told[0] > told[1]) == is_pooled
 
 
 def test_a_control_that_misses_the_target_is_compared_in_all_passes():

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sparksplit.comparison.answer.content import NO_ANSWER, Note
+from sparksplit.comparison.answer.content import NO_ANSWER, Note, Question
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.report.certainty import how_sure
+from sparksplit.comparison.report.certainty import asked, how_sure
 from tests.comparison import sample
 
 
@@ -68,3 +68,11 @@ def test_where_rows_depend_on_each_other_intervals_are_for_these_rows(dependent:
     assert found.get("notes") == ("There are no test rows, so the validation rows decide." if dependent else None)
     without = told(results, pairs=[{**pair, "low": None, "high": None} for pair in alone], **told_of)
     assert without["rows"].startswith("intervals hold for these very test rows" if dependent else "intervals hold for")
+
+
+def test_open_questions_are_asked_of_one_node_and_of_several() -> None:
+    """Was: Is 2 nodes with `batch` faster than 1 node as configured?"""
+    several = Question(name="batch", nodes=2, against="single", about="speed")
+    assert asked(several) == "Are 2 nodes with `batch` faster than 1 node as configured?"
+    alone = replace(several, name="single, batch_size = 64", nodes=1, about="quality")
+    assert asked(alone) == "Does 1 node with batch_size 64 learn as well as 1 node as configured?"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from statistics import fmean, median
+from math import exp, log
+from statistics import fmean
 
 from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.numbers import Quantity
+
+
+def geometric(seconds):
+    first, *more = seconds
+    return exp(fmean(map(log, [first, *more]))) if set(more) - {first} else first
 
 
 class Truth:
@@ -28,11 +34,11 @@ class Truth:
         here = [one for one in self.groups[group] if not isinstance(one, DivergedRun)]
         timed = [one for one in here if one.place == self.found.place]
         if goal == "in all":
-            return fmean(one.history[-1].seconds for one in timed) if timed else None
+            return geometric(one.history[-1].seconds for one in timed) if timed else None
         hits = [self.hit(one) for one in here]
         if None in hits or len(here) < len(self.groups[group]) or not timed:
             return None
-        return median(self.hit(one) for one in timed)
+        return geometric(self.hit(one) for one in timed)
 
     def hit(self, one):
         for point in one.history:

@@ -1,0 +1,291 @@
+"""Sealed predictions: `plan` predicts 48 runs from one machine's steps, and only then they are run.
+
+    sudo python benchmarks/sealed.py predict FILE
+    sudo python benchmarks/sealed.py measure FILE
+
+The cells: links of 10, 100 and 1,000 Mbit/s x MLP, CNN, LSTM, table x `batch`, `epoch`, `epoch-delayed`, `local`, on
+two nodes. `predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a
+processor each. It writes the predictions with their SHA-256 digest. `measure` refuses a file that does not have its
+digest. It trains each cell with `sparksplit train`, one node in each of two network namespaces, with a link that tc
+limits, and one measurement of each cell.
+
+seconds: train and feed of run.json, for equal passes. memory: the VmHWM of the node with the most.
+
+The last line is one JSON object: digest; cells; median_error and within_15_percent of the times; fastest_named: for how
+many of the 12 pairs of model and link the fastest strategy is named, or one within 5 % of it; memory_within_10_percent;
+rows, one for each cell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+LINKS = (10, 100, 1000)
+NODES, EPOCHS = 2, 2
+STRATEGIES: dict[str, dict[str, Any]] = {
+    "batch": {"strategy": "batch"},
+    "epoch": {"strategy": "epoch"},
+    "epoch-delayed": {"strategy": "epoch-delayed"},
+    "local": {"strategy": "local", "sync": {"every": 16, "outer": "nesterov"}},
+}
+MODELS: dict[str, dict[str, Any]] = {
+    "mlp": {"model": {"build": "mlp", "params": {"hidden": [128]}}, "batch_size": 128},
+    "cnn": {"model": {"build": "cnn", "params": {"filters": [20, 50], "kernel": 5, "dense": 512}}, "batch_size": 128},
+    "lstm": {"model": {"build": "lstm", "params": {"units": [128], "embedding": 0}}, "batch_size": 64},
+    "table": {"model": {"build": "tabular", "params": {"hidden": [128, 64], "wide": True}}, "batch_size": 256},
+}
+ROWS = {"mlp": 10_240, "cnn": 5_120, "lstm": 2_560, "table": 20_480}
+"""Training rows, so that the slowest cell takes about two minutes."""
+GOALS = {"median_error": 0.08, "within_15_percent": 43, "fastest_named": 11}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Predict, or measure; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=["predict", "measure"])
+    parser.add_argument("file", type=Path, help="the sealed predictions")
+    parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), help="these models alone")
+    parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # the folder to work in, in the namespaces
+    arguments = parser.parse_args(argv)
+    if arguments.inside is not None:
+        from benchmarks.slow_link_hosts import clean_environment
+
+        clean_environment()
+        return {"predict": _predict, "measure": _measure}[arguments.step](arguments)
+    from benchmarks.slow_link_hosts import isolated, missing
+
+    problem = missing(max(LINKS))
+    if problem is None and arguments.step == "measure":
+        problem = broken(arguments.file)
+    if problem is not None:
+        print(f"sealed.py: {problem}", file=sys.stderr)
+        return 2
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    with tempfile.TemporaryDirectory(prefix="sealed-") as work:
+        own = sys.argv[1:] if argv is None else list(argv)
+        try:
+            return isolated([sys.executable, str(Path(__file__).resolve()), *own, "--inside", work], Path(work))
+        except KeyboardInterrupt:
+            return 128 + signal.SIGINT
+
+
+def sealed(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The content of a file of predictions."""
+    return {"digest": hashlib.sha256(json.dumps(cells, sort_keys=True).encode()).hexdigest(), "cells": list(cells)}
+
+
+def broken(file: Path) -> str | None:
+    """What is wrong with a file of predictions; None if it has its digest."""
+    if not file.is_file():
+        return f"{file}: no such file; `predict` makes it"
+    content = json.loads(file.read_text())
+    if content["digest"] != sealed(content["cells"])["digest"]:
+        return f"{file}: does not have its digest; it was changed after it was sealed"
+    return None
+
+
+def _predict(arguments: argparse.Namespace) -> int:
+    """Measure one host, and seal the predictions. Inside the namespaces."""
+    from benchmarks.slow_link_hosts import NEAR, Hosts, spark
+    from sparksplit.comparison.costs import ethernet
+    from sparksplit.planning.plan import measure
+    from sparksplit.planning.plan_config import on_nodes
+    from sparksplit.planning.predicted import Predictor
+    from sparksplit.planning.workload import step_sizes, workload
+    from sparksplit.spark.session import spark_session
+    from sparksplit.strategies import find
+
+    work, cells = arguments.inside, []
+    hosts = Hosts(0)
+    data = {name: _prepared(name, work) for name in arguments.only}
+    with spark(hosts, (NEAR, NEAR), work / "spark", pinned=True), spark_session("sealed", NODES):
+        for name, folder in data.items():
+            config = _plan_config(name, folder, work)
+            measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, NODES)
+            measured = measure(measuring, step_sizes(measuring, NODES))
+            lane_rows = _lane_rows(folder)
+            for mbit in LINKS:
+                predictor = Predictor(measured, ethernet(mbit / 1000), crowded=True)
+                for strategy, keys in STRATEGIES.items():
+                    run = on_nodes(config, keys, NODES)
+                    found = predictor.predicted(workload(run, find(run.strategy), lane_rows), run.cache_mb << 20)
+                    cells.append(
+                        {"model": name, "mbit": mbit, "strategy": strategy, "seconds": round(found.seconds.mean, 4),
+                         "memory": found.memory, "sent": round(found.sent)}
+                    )  # fmt: skip
+    content = sealed(cells)
+    arguments.file.write_text(json.dumps(content, indent=1) + "\n")
+    print(f"{len(cells)} predictions, sealed as {content['digest']}")
+    return 0
+
+
+def _measure(arguments: argparse.Namespace) -> int:
+    """Train every cell, and compare. Inside the namespaces."""
+    from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, spark
+    from sparksplit.spark.session import spark_session
+
+    content, work, rows = json.loads(arguments.file.read_text()), arguments.inside, []
+    hosts = Hosts(max(LINKS))
+    data = {name: _prepared(name, work) for name in arguments.only}
+    with spark(hosts, (NEAR, FAR), work / "spark", pinned=True), spark_session("sealed", NODES):
+        for cell in content["cells"]:
+            if cell["model"] not in data:
+                continue
+            hosts.limit(cell["mbit"])
+            took, memory = _train(cell, data[cell["model"]], work)
+            rows.append({**cell, "measured": round(took, 4), "measured_memory": memory})
+            print(f"{cell['model']}, {cell['strategy']}, {cell['mbit']} Mbit/s: {took:.2f} s", file=sys.stderr)
+    print("\n".join(table(rows)))
+    print(json.dumps({"digest": content["digest"], "cells": len(rows), **figures(rows), "rows": rows}))
+    return 0
+
+
+def figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How good the predictions were."""
+    errors = [abs(row["seconds"] / row["measured"] - 1) for row in rows]
+    pairs = {(row["model"], row["mbit"]) for row in rows}
+    named = 0
+    for pair in pairs:
+        of_pair = [row for row in rows if (row["model"], row["mbit"]) == pair]
+        guess = min(of_pair, key=lambda row: row["seconds"])
+        named += guess["measured"] <= 1.05 * min(row["measured"] for row in of_pair)
+    return {
+        "median_error": round(median(errors), 4),
+        "largest_error": round(max(errors), 4),
+        "within_15_percent": sum(error <= 0.15 for error in errors),
+        "fastest_named": named,
+        "pairs": len(pairs),
+        "memory_within_10_percent": sum(abs(row["memory"] / row["measured_memory"] - 1) <= 0.1 for row in rows),
+    }
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The lines of the table."""
+    lines = [f"{'model':6} {'strategy':14} {'Mbit/s':>6} {'predicted':>10} {'measured':>10} {'error':>7} {'memory':>7}"]
+    for row in rows:
+        error, memory = row["seconds"] / row["measured"] - 1, row["memory"] / row["measured_memory"] - 1
+        lines.append(
+            f"{row['model']:6} {row['strategy']:14} {row['mbit']:>6} {row['seconds']:>9.2f}s {row['measured']:>9.2f}s "
+            f"{error:>+7.1%} {memory:>+7.1%}"
+        )
+    return lines
+
+
+def _values(name: str, data: Path, output: Path) -> dict[str, Any]:
+    return {
+        "data": str(data), "output": str(output), "optimizer": {"name": "sgd", "learning_rate": 0.01},
+        "epochs": EPOCHS, "seed": 1, "checkpoint": {"seconds": None, "every": None}, **MODELS[name],
+    }  # fmt: skip
+
+
+def _plan_config(name: str, data: Path, work: Path) -> Any:
+    from sparksplit.base.config import parse
+    from sparksplit.planning.plan_config import PlanConfig
+
+    return parse(PlanConfig, _values(name, data, work / f"plan-{name}"))
+
+
+def _lane_rows(data: Path) -> list[int]:
+    from sparksplit.dataset.prepared import PreparedDataSet
+
+    return list(PreparedDataSet.open(str(data)).split("train").lane_rows)
+
+
+def _train(cell: Mapping[str, Any], data: Path, work: Path) -> tuple[float, int]:
+    """(seconds, VmHWM of the node with the most memory in bytes) of a run of `sparksplit train`."""
+    from contextlib import redirect_stdout
+
+    from sparksplit.commands.train import COMMAND
+
+    output = work / "runs" / f"{cell['model']}-{cell['strategy']}-{cell['mbit']}"
+    file = output.with_suffix(".json")
+    file.parent.mkdir(exist_ok=True)
+    config = {**_values(cell["model"], data, output), "nodes": NODES, **STRATEGIES[cell["strategy"]]}
+    file.write_text(json.dumps(config))
+    with _peaks() as peaks, redirect_stdout(sys.stderr):
+        status = COMMAND.main(["--config", str(file)])
+    if status:
+        raise RuntimeError(f"{output.name}: sparksplit train ended with {status}")
+    run = json.loads((output / "run.json").read_text())
+    if not run["ledger"]["exact"] or len(set(run["hosts"])) != NODES:
+        raise RuntimeError(f"{output.name}: ledger {run['ledger']}, hosts {run['hosts']}")
+    return run["seconds"]["train"] + run["seconds"]["feed"], max(peaks)
+
+
+@contextmanager
+def _peaks() -> Iterator[list[int]]:
+    """The VmHWM of every node that runs meanwhile, in bytes."""
+    peaks: dict[int, int] = {}
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            for process in psutil.process_iter():
+                try:
+                    if any("node_main" in word for word in process.cmdline()):
+                        text = Path(f"/proc/{process.pid}/status").read_text()
+                        peaks[process.pid] = int(text.partition("VmHWM:")[2].split()[0]) << 10
+                except (psutil.Error, OSError, IndexError, ValueError):
+                    continue  # it has ended meanwhile
+
+    watcher = threading.Thread(target=look, daemon=True)
+    watcher.start()
+    found: list[int] = []
+    try:
+        yield found
+    finally:
+        over.set()
+        watcher.join()
+        found.extend(peaks.values())
+
+
+def _prepared(name: str, work: Path) -> Path:
+    """The data set of a model, of generated rows: times do not depend on their values."""
+    from benchmarks.generated_tables import census
+    from benchmarks.overhead import _generated
+    from sparksplit.dataset.arrays import from_arrays
+
+    folder, rows = work / f"data-{name}", ROWS[name]
+    if name in ("mlp", "cnn"):
+        from_arrays(str(folder), {"train": _generated(rows)}, classes=10, scaling="unit")
+    elif name == "lstm":
+        random = np.random.default_rng(1)
+        text = "".join(random.choice(list("abcdefghijklmnopqrstuvwxyz .,"), rows * 40 + 1))
+        (work / "text.txt").write_text(text)
+        given = {"format": "text", "path": str(work / "text.txt"), "unit": "characters", "length": 40, "stride": 40}
+        _preprocess({"input": given, "output": str(folder), "validation": 0.0, "test": 0.0}, work)
+    else:
+        import pyarrow.parquet as pq
+
+        (work / "census").mkdir()
+        pq.write_table(census(rows), work / "census" / "rows.parquet")
+        given = {"format": "parquet", "path": str(work / "census"), "label": "earns_more"}
+        _preprocess({"input": given, "output": str(folder), "validation": 0.0, "test": 0.0}, work)
+    return folder
+
+
+def _preprocess(config: Mapping[str, Any], work: Path) -> None:
+    from benchmarks.slow_link import _preprocess as preprocess
+
+    preprocess(dict(config), work / "preprocess.json")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

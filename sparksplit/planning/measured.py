@@ -1,0 +1,60 @@
+"""The measurements of a plan's nodes, as they are sent to the driver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sparksplit.base.records import Record
+from sparksplit.comparison.comparison_record import SweepPoint
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of one step without exchanges, by round. rows: the mean rows of a step."""
+
+    rows: float
+    seconds: list[float]
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """Seconds that one exchange between two nodes adds, by round. sent: the bytes that each of both nodes sends."""
+
+    sent: int
+    seconds: list[float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured(Record):
+    """The measurements of the nodes. Lists of seconds have a value for each round."""
+
+    hosts: list[str]
+    """The hosts of both nodes, by rank."""
+    devices: list[str]
+    """TensorFlow's names of a node's devices."""
+    alone: list[StepTimes]
+    """Steps of one node while the other node waits, by rows."""
+    beside: list[StepTimes]
+    """The same steps while both nodes compute; empty if the nodes are on two hosts."""
+    gradients: Exchanged
+    """An exchange of gradients within a step."""
+    weights: Exchanged
+    """An exchange of weights between steps."""
+    sweep: list[SweepPoint]
+    """Sums over both nodes, by bytes."""
+    reading: list[float] | None
+    """Seconds of reading a row, by round; None if a node keeps all rows in memory."""
+    first_reading: float | None
+    """Seconds of reading all rows of the training split for the first time, if a node keeps them."""
+    rows: int
+    """Rows of the training split."""
+    row_bytes: int
+    """Bytes of a row in memory."""
+    window_bytes: int
+    """Bytes of the rows that a node without room for all rows has in memory while it reads all lanes."""
+    held_out_bytes: int
+    """Bytes of the validation and test rows that one node alone keeps in memory."""
+    memory_bytes: int
+    """The most memory that a node's process has had, without rows that it keeps."""
+    model_bytes: int
+    """Bytes of the weights."""

@@ -1,0 +1,126 @@
+"""The driver's part of a plan: start one or two nodes, and predict all runs from their measurements."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.errors import SparksplitError
+from sparksplit.base.progress import say
+from sparksplit.base.version import __version__
+from sparksplit.cluster.requirements import explained
+from sparksplit.comparison.calibration import fit_network
+from sparksplit.comparison.costs import Network, ethernet
+from sparksplit.planning.decide import Planner, planned
+from sparksplit.planning.measured import Measured
+from sparksplit.planning.messages import PlanPayload
+from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
+from sparksplit.planning.plan_record import FORMAT, Plan
+from sparksplit.planning.predicted import Predictor
+from sparksplit.planning.workload import step_sizes
+from sparksplit.spark.application import called
+from sparksplit.spark.session import spark_session
+from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.messages import settled
+from sparksplit.training.train import threads
+
+if TYPE_CHECKING:
+    from sparksplit.training.train_config import TrainConfig
+
+COMMAND = "plan"
+ASSUMED = "10Gbit"
+"""The network between hosts, where it is neither given nor measured."""
+_NODES = 2
+"""The nodes of the measurement: one measures steps, and two measure exchanges."""
+
+
+def plan(config: PlanConfig) -> Plan:
+    """Measure steps and exchanges for at most half a minute, and predict the runs on up to `most_nodes` nodes. Nothing
+    is trained or written.
+
+    Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
+    subclass if a node fails.
+    """
+    began = time.monotonic()
+    wanted = candidates(config)
+    measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, _NODES)
+    data = open_data(measuring)
+    if data.manifest.lanes < _NODES:
+        raise config.error(
+            "data", f"{data.path}: has one lane, so it cannot be trained on several nodes; prepare it with more"
+        )
+    lane_rows = data.split("train").lane_rows
+    most = min(config.most_nodes, data.manifest.lanes)
+    if most < config.most_nodes:
+        say(f"planning for at most {most} nodes: the data set has {most} lanes, and a node needs a lane")
+    measured = measure(measuring, step_sizes(config, most))
+    link, source = _link(config, measured)
+    single = on_nodes(config, {"strategy": "single"}, 1)
+    predictor = Predictor(measured, link)
+    rows, worth, answer = planned(Planner(predictor, single, lane_rows, most), wanted, most)
+    return Plan(
+        format=FORMAT,
+        version=__version__,
+        made=datetime.now(UTC).isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - began, 1),
+        config=config.model_dump(mode="json"),
+        link=config.link or (ASSUMED if source == "assumed" else _written(measured)),
+        link_source=source,
+        answer=answer,
+        worth=worth,
+        rows=rows,
+        measured=measured,
+    )
+
+
+def measure(config: TrainConfig, sizes: list[int]) -> Measured:
+    """Measure steps with `sizes` rows on one node, and exchanges between two nodes."""
+    from sparksplit.cluster import NodeCluster
+
+    data = open_data(config)
+    inputs = RunInputs.of(config, data)
+    with spark_session(called(COMMAND, config.output), config.processes) as spark:
+        payload = PlanPayload(
+            config=settled(config, data, inputs.initial),
+            places=config.origin.to_json(),
+            run="",
+            output="",
+            owner="",
+            writing="",
+            sources=dict(inputs.sources),
+            config_hash="",
+            threads=threads(config, spark),
+            init=None if inputs.initial is None else inputs.initial.digest,
+            sizes=sizes,
+        )
+        since = time.time()
+        say("measuring steps and exchanges, about half a minute")
+        try:
+            with NodeCluster(
+                spark,
+                config.processes,
+                "sparksplit.planning.node:work",
+                payload.to_json(),
+                limits=config.limits,
+                network=config.network,
+            ) as cluster:
+                results = cluster.run()
+        except SparksplitError as error:
+            raise explained(error, spark, since) from error
+    return Measured.from_json(results[0], "what the nodes have measured")
+
+
+def _link(config: PlanConfig, measured: Measured) -> tuple[Network | None, Any]:
+    """Return the network between the nodes, and where it comes from. None: the measured network."""
+    if config.planned_link is not None:
+        return config.planned_link, "given"
+    if len({*measured.hosts}) > 1:
+        return None, "measured"
+    return ethernet(float(ASSUMED.removesuffix("Gbit"))), "assumed"
+
+
+def _written(measured: Measured) -> str:
+    """Return the measured network's bandwidth, such as 9.4Gbit."""
+    per_byte = fit_network(measured.sweep).per_byte
+    return f"{8e-9 / per_byte:.2g}Gbit" if per_byte else "unlimited"

@@ -1,0 +1,113 @@
+"""The configuration of `plan`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pydantic
+
+from sparksplit.base.config import Origin, merged, parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.base.user_functions import FunctionError, is_own, source_of
+from sparksplit.comparison.compare_config import DEFAULT_STRATEGIES
+from sparksplit.comparison.costs import Network, ethernet
+from sparksplit.comparison.plan import label
+from sparksplit.strategies import STRATEGIES, Strategy, find
+from sparksplit.training.train_config import TrainConfig, Training, misfit
+
+_LINK = re.compile(r"(\d+(?:\.\d+)?)\s*([GM])bit(?:/s)?", re.IGNORECASE)
+_OWN = ("strategy", "sync", "local_batch_size")
+
+
+def _bandwidth(text: str) -> str:
+    match = _LINK.fullmatch(text.strip())
+    if match is None or not float(match[1]):
+        raise ValueError(f"must be a bandwidth such as 1Gbit or 100Mbit (is {text})")
+    return text
+
+
+class PlanConfig(TrainConfig):
+    """All keys of `plan`: the keys of `train`, and what to plan for."""
+
+    link: Annotated[str, pydantic.AfterValidator(_bandwidth)] | None = None
+    """Bandwidth of the network between the hosts, such as 1Gbit or 100Mbit. null: measured between two executors. If
+    both executors are on one host, 10Gbit is assumed."""
+    most_nodes: pydantic.PositiveInt = 64
+    """Largest number of nodes to plan for. Each node has a host or a GPU of its own."""
+    strategies: list[str | dict[str, Any]] = pydantic.Field(default_factory=lambda: list(DEFAULT_STRATEGIES))
+    """Strategies to plan for: names, or mappings of training keys such as {strategy: local, sync: {every: 32}}. The
+    configuration's own `strategy` is always planned for."""
+
+    @property
+    def planned_link(self) -> Network | None:
+        """The network of `link`; None without `link`."""
+        if self.link is None:
+            return None
+        match = _LINK.fullmatch(self.link.strip())
+        assert match is not None
+        return ethernet(float(match[1]) * (1.0 if match[2].upper() == "G" else 1e-3))
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A strategy to plan for. name: as reports call it. config: a run of `train` with it, on any number of nodes.
+
+    is_plain: whether it has no key besides `strategy`, so that it learns as the configuration does.
+    """
+
+    name: str
+    strategy: Strategy
+    config: TrainConfig
+    is_plain: bool
+
+
+def candidates(config: PlanConfig) -> list[Candidate]:
+    """Return the strategies on several nodes, `batch` first, then the configuration's own. Of the strategies that are
+    planned for by default, those that do not fit the configuration are left out.
+
+    Raise ConfigError for a listed strategy that does not exist or does not fit.
+    """
+    own = {"strategy": config.strategy, **config.model_dump(mode="json", include={*_OWN[1:]}, exclude_unset=True)}
+    is_default = "strategies" not in config.model_fields_set
+    listed = [("strategy", {"strategy": "batch"}), ("strategy", own)]
+    for place, one in enumerate(config.strategies):
+        listed.append((f"strategies.{place}", {"strategy": one} if isinstance(one, str) else dict(one)))
+    found: dict[str, Candidate] = {}
+    for number, (key, keys) in enumerate(listed):
+        if not isinstance(keys.get("strategy"), str):
+            raise config.error(key, f"must name its strategy: one of {', '.join(STRATEGIES)}")
+        try:
+            candidate = _candidate(config, key, keys)
+        except ConfigError:
+            if number != 1 and (is_default or number == 0):
+                continue
+            raise
+        if not candidate.strategy.alone:
+            found.setdefault(candidate.name, candidate)
+    return [*found.values()]
+
+
+def _candidate(config: PlanConfig, key: str, keys: dict[str, Any]) -> Candidate:
+    name = str(keys["strategy"])
+    try:
+        run = on_nodes(config, keys, 1 if name == "single" else 2)
+    except ConfigError as error:
+        raise config.error(key, str(error).removeprefix(f"{config.origin.file}: ")) from error
+    try:
+        strategy = find(name, source_of(name) if is_own(name) else None)
+    except FunctionError as error:
+        raise config.error(key, str(error)) from error
+    if problem := misfit(run, strategy):
+        raise config.error(key, problem)
+    return Candidate(label(keys, strategy), strategy, run, keys.keys() == {"strategy"})
+
+
+def on_nodes(config: PlanConfig, keys: dict[str, Any], nodes: int) -> TrainConfig:
+    """Return the configuration of a run of `train` with the keys of a strategy, on `nodes` nodes."""
+    common = {
+        name: value for name, value in config.model_dump(mode="json", exclude_unset=True).items()
+        if name in Training.model_fields or name in ("collective", "init", "output")
+    }  # fmt: skip
+    return parse(TrainConfig, merged(common, {**keys, "nodes": nodes}), Origin(config.origin.file))

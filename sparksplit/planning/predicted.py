@@ -1,0 +1,152 @@
+"""The time, the bytes and the memory of a run, predicted from measurements of one node's steps.
+
+A step takes the time that was measured for as many rows. Between two measured numbers of rows, the time is linear. No
+term is fitted to runs. An exchange of N nodes takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes on the link,
+as a ring does (Patarasuk and Yuan 2009). The part of a measured exchange that the link does not explain is added:
+copies, and calls into the collective. Each node has a host of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparksplit.comparison.calibration import fit_network
+from sparksplit.comparison.costs import Network
+from sparksplit.comparison.intervals import interval
+from sparksplit.planning.measured import Exchanged, Measured, StepTimes
+from sparksplit.planning.workload import Stage, Workload
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A prediction with its 95 % interval over the rounds of the measurement. low, high: None with one round."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A run. seconds: of training alone, with waiting for rows. sent: bytes that each node sends. memory: bytes of a
+    node's process."""
+
+    seconds: Interval
+    sent: float
+    memory: float
+
+
+class Predictor:
+    """Predict runs from `measured`.
+
+    link: the network between the nodes; None for the network that was measured. crowded: whether all nodes share the
+    host that was measured, as both nodes of the measurement did.
+    """
+
+    def __init__(self, measured: Measured, link: Network | None = None, crowded: bool = False) -> None:
+        self._measured = measured
+        self._measured_link = fit_network(measured.sweep)
+        self._link = link
+        self._steps = _merged(measured.beside if crowded and measured.beside else measured.alone)
+        self._rounds = min(
+            len(seconds) for seconds in (
+                *(times.seconds for times in self._steps), measured.gradients.seconds, measured.weights.seconds,
+                *([] if measured.reading is None else [measured.reading]),
+            )
+        )  # fmt: skip
+
+    def predicted(self, work: Workload, cache_bytes: int) -> Predicted:
+        """Return the prediction of a run. cache_bytes: the memory that a node may use for rows."""
+        measured = self._measured
+        held, held_out = work.pass_rows * measured.row_bytes, measured.held_out_bytes // work.nodes
+        is_kept = held + held_out <= cache_bytes
+        share = work.pass_rows / max(1, measured.rows)
+        first = share * (measured.first_reading or 0.0) if is_kept else 0.0
+        totals = [
+            first + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
+            for number in range(self._rounds)
+        ]
+        rows = held if is_kept else min(held, round(share * measured.window_bytes))
+        buffers = 2 * measured.model_bytes if work.nodes > 1 else 0
+        memory = measured.memory_bytes + rows + min(held_out, cache_bytes) + buffers
+        return Predicted(Interval(*interval(totals)), self._sent(work), memory)
+
+    def is_measured(self, work: Workload) -> bool:
+        """Whether a run has no more nodes than were measured, and no larger or smaller steps than were measured."""
+        low, high = self._steps[0].rows, self._steps[-1].rows
+        steps_are = all(0.9 * low <= stage.step_rows <= 1.1 * high for stage in work.stages)
+        return work.nodes <= len(self._measured.hosts) and steps_are
+
+    def step_seconds(self, rows: float, number: int) -> float:
+        """Return the seconds of a step of `rows` rows in the round `number` of the measurement.
+
+        Beyond the measured numbers of rows, the time goes on as between the two nearest ones.
+        """
+        known = [times.rows for times in self._steps]
+        seconds = [times.seconds[number] for times in self._steps]
+        if len(known) == 1:
+            return seconds[0] * rows / known[0]
+        if known[0] <= rows <= known[-1]:
+            return float(np.interp(rows, known, seconds))
+        near, far = (0, 1) if rows < known[0] else (-1, -2)
+        slope = max(0.0, (seconds[near] - seconds[far]) / (known[near] - known[far]))
+        return max(
+            seconds[near] + slope * (rows - known[near]), 0.0 if rows > known[-1] else seconds[0] * rows / known[0]
+        )
+
+    def exchange_seconds(self, exchanged: Exchanged, nodes: int, number: int) -> float:
+        """Return the seconds of one exchange between `nodes` nodes in the round `number` of the measurement.
+
+        The measured exchange between two nodes contains copies and calls. Between processes of one host, it contains no
+        network, so all of it is added to the time on the link. Between two hosts, the measured network's part is
+        replaced.
+        """
+        sent, here = _sent_by(nodes, exchanged), self._measured_link
+        seconds = exchanged.seconds[number]
+        if self._link is None:
+            further = here.seconds(nodes, 1, sent) - here.seconds(2, 1, exchanged.sent)
+            return seconds + further
+        if len({*self._measured.hosts}) > 1:
+            seconds = max(0.0, seconds - here.seconds(2, 1, exchanged.sent))
+        else:
+            seconds += 2 * (nodes - 2) * here.latency  # each further message is a call, too
+        return seconds + self._link.seconds(nodes, 1, sent)
+
+    def _stage_seconds(self, stage: Stage, nodes: int, number: int, is_kept: bool) -> float:
+        step = self.step_seconds(stage.step_rows, number)
+        if self._measured.reading is not None and not is_kept:
+            step = max(step, stage.step_rows * self._measured.reading[number])
+        exchanged = self._measured.gradients if stage.each_step else self._measured.weights
+        return stage.steps * step + stage.exchanges * self.exchange_seconds(exchanged, nodes, number)
+
+    def _sent(self, work: Workload) -> float:
+        each = {True: self._measured.gradients, False: self._measured.weights}
+        return sum(stage.exchanges * _sent_by(work.nodes, each[stage.each_step]) for stage in work.stages)
+
+
+def _merged(times: Sequence[StepTimes]) -> list[StepTimes]:
+    """Return the times by ascending rows. Of sizes with equally many rows, the first one counts."""
+    by_rows = {each.rows: each for each in reversed(times)}
+    return [by_rows[rows] for rows in sorted(by_rows)]
+
+
+def _sent_by(nodes: int, exchanged: Exchanged) -> float:
+    """Return the bytes that each of `nodes` nodes sends in one exchange. Two nodes send half of all bytes twice."""
+    return exchanged.sent * 2 * (nodes - 1) / nodes
+
+
+def last_worth(seconds: Sequence[float], least: float = 0.05) -> int:
+    """Return the number of nodes beyond which no further node saves at least `least` of the time.
+
+    seconds: the time on 1, 2, 3, ... nodes. A node that saves less may come before nodes that save more: strategies
+    that share epochs gain only where the number of rounds falls.
+    """
+    best = 1
+    for nodes in range(2, len(seconds) + 1):
+        # Each of the further nodes must save `least` on average.
+        if seconds[nodes - 1] <= seconds[best - 1] * (1 - least) ** (nodes - best):
+            best = nodes
+    return best

@@ -1,0 +1,123 @@
+"""The work of a run, counted from its configuration: steps, rows and exchanges. Pure functions of integers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from sparksplit.collectives import Alone
+from sparksplit.strategies import Strategy
+from sparksplit.training.node.schedule import Schedule, Stretch
+from sparksplit.training.train_config import TrainConfig
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The rounds of a run with one strategy, on the node with the most steps.
+
+    step_rows: the mean number of rows of a step on this node. steps: the node's steps, in all rounds. each_step:
+    whether the nodes exchange gradients at each step. If not, they exchange weights. exchanges: in all rounds; 0 on one
+    node.
+    """
+
+    step_rows: float
+    steps: int
+    each_step: bool
+    exchanges: int
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The work of a whole run. passes: over all rows, summed over the nodes. pass_rows: the rows of the node with the
+    most rows, in one of its epochs."""
+
+    nodes: int
+    stages: tuple[Stage, ...]
+    passes: int
+    pass_rows: int
+
+    @property
+    def exchanges(self) -> int:
+        """Exchanges in the whole run."""
+        return sum(stage.exchanges for stage in self.stages)
+
+
+def workload(config: TrainConfig, strategy: Strategy, lane_rows: Sequence[int]) -> Workload:
+    """Return the work of a run with `config`. lane_rows: the rows of each lane of the training split."""
+    nodes, lanes = config.node_count, len(lane_rows)
+    after = config.sync.after if strategy.settings else 0
+    schedule = Schedule(
+        strategy.split, nodes, lanes, lane_rows, config.epochs, config.batch_size, config.local_batch_size, after
+    )
+    stages, passes, pass_rows = [], 0, 0
+    for stretch in schedule.stretches():
+        epochs = schedule.rounds(stretch, stretch.begins).epochs
+        rounds = len(epochs[0])
+        stages.append(_stage(config, strategy, stretch, rounds, lane_rows))
+        passes += rounds * (nodes if stretch.split.every_row else 1)
+        pass_rows = max(pass_rows, _most_rows(stretch, nodes, lane_rows))
+    return Workload(nodes, tuple(stages), passes, pass_rows)
+
+
+def _stage(config: TrainConfig, strategy: Strategy, stretch: Stretch, rounds: int, lane_rows: Sequence[int]) -> Stage:
+    nodes, split, rows = config.node_count, stretch.split, sum(lane_rows)
+    sync = strategy.sync(Alone(), config.sync)
+    each_step = sync.every_step or not stretch.own
+    if split.shared:
+        batch = split.batch_size(config.batch_size, nodes)
+        share = _largest_share(stretch, batch, nodes, lane_rows)
+        step_rows = max(1.0, share * rows / max(1, stretch.steps * batch))
+    else:
+        step_rows = _most_rows(stretch, nodes, lane_rows) / max(1, stretch.steps)
+    every = stretch.steps if sync.every is None else sync.every
+    exchanges = stretch.steps if each_step else math.ceil(stretch.steps / every)
+    return Stage(
+        step_rows=step_rows,
+        steps=rounds * stretch.steps,
+        each_step=each_step,
+        exchanges=rounds * exchanges if nodes > 1 else 0,
+    )
+
+
+def _largest_share(stretch: Stretch, batch: int, nodes: int, lane_rows: Sequence[int]) -> float:
+    """Return the mean number of rows of the node with the most rows in a shared mini-batch. All nodes wait for it.
+
+    Mini-batches are dealt round-robin over the lanes with rows, as long as all of them have rows.
+    """
+    owner = np.zeros(len(lane_rows), np.int64)
+    for rank in range(nodes):
+        owner[stretch.split.lanes(len(lane_rows), rank, nodes)] = rank
+    owner = owner[np.array(lane_rows) > 0]
+    lanes = len(owner)
+    if not lanes:
+        return float(batch)
+    rounds, rest = divmod(batch, lanes)
+    whole = rounds * np.bincount(owner, minlength=nodes)
+    begins = np.arange(lanes // math.gcd(batch, lanes)) * batch % lanes
+    last = owner[(begins[:, None] + np.arange(rest)) % lanes]
+    counts = np.stack([np.bincount(row, minlength=nodes) for row in last])
+    return float((whole + counts).max(axis=1).mean())
+
+
+def _most_rows(stretch: Stretch, nodes: int, lane_rows: Sequence[int]) -> int:
+    """Return the rows of the node with the most rows, in one epoch."""
+    owned = (stretch.split.lanes(len(lane_rows), rank, nodes) for rank in range(nodes))
+    return max(sum(int(lane_rows[lane]) for lane in lanes) for lanes in owned)
+
+
+def numbers(most: int) -> list[int]:
+    """Return the numbers of nodes that a plan shows: 1, 2, 3, 4, 6, 8, 12, ... up to `most`, and `most` itself."""
+    powers = (1 << power for power in range(most.bit_length()))
+    shown = {number for power in powers for number in (power, power + power // 2) if number <= most}
+    return sorted(shown | {most})
+
+
+def step_sizes(config: TrainConfig, most: int) -> list[int]:
+    """Return the rows of a step to measure, the most useful first: the mini-batch, its halves, and own mini-batches."""
+    batch = config.batch_size
+    halves = [max(1, batch >> power) for power in range(most.bit_length())]
+    spread = [halves[0], halves[1 % len(halves)], halves[-1], *halves[3::3], *halves]
+    return list(dict.fromkeys([*spread, *([config.local_batch_size] if config.local_batch_size else [])]))

@@ -1,0 +1,44 @@
+"""Measurements that nobody made, with times that are easy to add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from sparksplit.comparison.comparison_record import SweepPoint
+from sparksplit.planning.measured import Exchanged, Measured, StepTimes
+
+PER_STEP, PER_ROW = 1e-3, 1e-4
+"""Seconds of a step, and of each of its rows."""
+LATENCY, PER_BYTE = 1e-4, 1e-9
+"""Seconds of a message and of a byte of the measured network."""
+CALL = 2e-3
+"""Seconds of an exchange of gradients beside the network's."""
+
+
+def step(rows: float) -> float:
+    return PER_STEP + PER_ROW * rows
+
+
+def measured(rounds: int = 3, **changes: Any) -> Measured:
+    """The measurements, with other parts."""
+    sent = 400_000
+    on_link = 2 * LATENCY + sent * PER_BYTE
+    made = Measured(
+        hosts=["one", "two"],
+        devices=["CPU"],
+        alone=[StepTimes(rows, [step(rows)] * rounds) for rows in (64.0, 32.0, 8.0, 1.0)],
+        beside=[],
+        gradients=Exchanged(sent, [CALL + on_link] * rounds),
+        weights=Exchanged(sent, [5 * CALL + on_link] * rounds),
+        sweep=[SweepPoint(2, size, 2 * LATENCY + size * PER_BYTE) for size in (1 << 10, 1 << 15, 1 << 20, 1 << 25)],
+        reading=None,
+        first_reading=None,
+        rows=6400,
+        window_bytes=0,
+        held_out_bytes=0,
+        row_bytes=100,
+        memory_bytes=500_000_000,
+        model_bytes=400_000,
+    )
+    return replace(made, **changes)

@@ -1,0 +1,56 @@
+"""The command around a plan; the nodes' measurements are made up."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from sparksplit.commands import cli
+from sparksplit.planning import plan as planning
+from tests.planning.made_up import measured
+
+
+@pytest.fixture
+def file(tmp_path, digits, monkeypatch):
+    monkeypatch.setattr(planning, "measure", lambda config, sizes: measured())
+    path = tmp_path / "train.yaml"
+    path.write_text(yaml.safe_dump({"data": str(digits), "output": str(tmp_path / "run"), "epochs": 4}))
+    return path
+
+
+def test_a_plan_is_beside_the_output_and_on_the_terminal(file, tmp_path, capsys):
+    for _ in range(2):  # the second replaces the first
+        assert cli.main(["plan", "--config", str(file), "--link", "10Gbit"]) == 0
+    told = capsys.readouterr().out
+    content = json.loads((tmp_path / "run-plan" / "plan.json").read_text())
+    assert content["link"] == "10Gbit" and content["link_source"] == "given"
+    assert f"{tmp_path}/run-plan/plan.json" in told and "Next: sparksplit train" in told
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--link", "fast"], "link: must be a bandwidth such as 1Gbit or 100Mbit (is fast)"),
+        (["--set", "strategies=[bacth]"], "bacth"),
+        (["--set", "most_nodes=0"], "most_nodes"),
+    ],
+)
+def test_mistakes_are_told_in_one_line_before_anything_is_measured(file, tmp_path, capsys, arguments, told):
+    assert cli.main(["plan", "--config", str(file), *arguments]) == 2
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1
+    assert not (tmp_path / "run-plan" / "plan.json").exists()
+
+
+def test_more_nodes_than_lanes_are_not_planned_for(file, capsys):
+    assert cli.main(["plan", "--config", str(file), "--set", "most_nodes=1000"]) == 0
+    assert "lanes, and a node needs a lane" in capsys.readouterr().err
+
+
+def test_without_a_link_one_host_says_what_was_assumed(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(planning, "measure", lambda config, sizes: measured(hosts=["one", "one"]))
+    assert cli.main(["plan", "--config", str(file)]) == 0
+    assert "Network between hosts: 10Gbit, assumed" in capsys.readouterr().out

@@ -1,0 +1,62 @@
+"""The keys of `plan`."""
+
+from __future__ import annotations
+
+import pytest
+
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.planning.plan_config import PlanConfig, candidates
+
+REQUIRED = {"data": "d", "output": "o"}
+
+
+@pytest.mark.parametrize(
+    ("text", "gbit"), [("1Gbit", 1.0), ("100Mbit", 0.1), ("2.5 gbit/s", 2.5), ("10Gbit/s", 10.0), ("1500Mbit", 1.5)]
+)
+def test_a_link_is_a_bandwidth(text, gbit):
+    link = parse(PlanConfig, {**REQUIRED, "link": text}).planned_link
+    assert link is not None and link.per_byte == pytest.approx(8e-9 / gbit)
+
+
+@pytest.mark.parametrize("text", ["fast", "1", "1GB", "0Gbit", "-1Gbit", "1 Gbit per second"])
+def test_anything_else_is_refused(text):
+    with pytest.raises(ConfigError, match="link: must be a bandwidth such as 1Gbit or 100Mbit"):
+        parse(PlanConfig, {**REQUIRED, "link": text})
+
+
+def test_without_a_link_it_is_measured_or_assumed():
+    assert parse(PlanConfig, REQUIRED).planned_link is None
+
+
+@pytest.mark.parametrize("listed", [{"nodes": 2}, {"strategy": 3}])
+def test_a_strategy_needs_its_name(listed):
+    config = parse(PlanConfig, {**REQUIRED, "strategies": [listed]})
+    with pytest.raises(ConfigError, match=r"strategies\.0: must name its strategy"):
+        candidates(config)
+
+
+def test_a_typing_error_is_refused():
+    config = parse(PlanConfig, {**REQUIRED, "strategies": ["bacth"]})
+    with pytest.raises(ConfigError, match=r"strategies\.0: .*bacth"):
+        candidates(config)
+
+
+def test_what_does_not_fit_is_left_out_where_nobody_asked_for_it():
+    ftrl = {**REQUIRED, "optimizer": {"name": "ftrl"}}
+    assert [each.name for each in candidates(parse(PlanConfig, ftrl))] == ["batch", "epoch"]
+    with pytest.raises(ConfigError, match=r"strategies\.0: .*ftrl"):
+        candidates(parse(PlanConfig, {**ftrl, "strategies": ["local"]}))
+
+
+def test_a_strategy_of_ones_own_comes_from_its_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from sparksplit import BatchSplit, StepSync, Strategy\n\n\n"
+        "def mine():\n    return Strategy(BatchSplit(), StepSync)\n"
+    )
+    config = parse(PlanConfig, {**REQUIRED, "strategies": [f"{file}:mine"]})
+    assert [each.name for each in candidates(config)] == ["batch", "mine"]
+    missing = parse(PlanConfig, {**REQUIRED, "strategies": [f"{file}:yours"]})
+    with pytest.raises(ConfigError, match=r"strategies\.0: .*yours"):
+        candidates(missing)

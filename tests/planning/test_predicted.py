@@ -1,0 +1,121 @@
+"""Predictions from made-up measurements: every term can be added up by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparksplit.comparison.costs import ethernet
+from sparksplit.planning.measured import StepTimes
+from sparksplit.planning.predicted import Predictor, last_worth
+from sparksplit.planning.workload import Stage, Workload
+from tests.planning.made_up import CALL, LATENCY, PER_BYTE, measured, step
+
+ROOM = 1 << 30
+
+
+def batch(nodes: int, steps: int = 100, rows: int = 64) -> Workload:
+    stage = Stage(rows / nodes, steps, True, steps if nodes > 1 else 0)
+    return Workload(nodes, (stage,), 1, steps * rows // nodes)
+
+
+def seconds(work: Workload, predictor: Predictor | None = None) -> float:
+    return (predictor or Predictor(measured())).predicted(work, ROOM).seconds.mean
+
+
+def test_one_node_takes_the_measured_steps():
+    assert seconds(batch(1)) == pytest.approx(100 * step(64))
+
+
+@pytest.mark.parametrize("nodes", [2, 4, 16])
+def test_an_exchange_costs_its_messages_its_bytes_and_its_call(nodes):
+    exchange = CALL + 2 * (nodes - 1) * LATENCY + 400_000 * 2 * (nodes - 1) / nodes * PER_BYTE
+    assert seconds(batch(nodes)) == pytest.approx(100 * (step(64 / nodes) + exchange), rel=1e-3)
+
+
+def test_another_link_replaces_the_measured_one():
+    found = seconds(batch(2), Predictor(measured(), ethernet(0.1)))
+    assert found == pytest.approx(100 * (step(32) + CALL + 2 * 50e-6 + 400_000 * 8e-8), rel=1e-3)
+
+
+def test_exchanges_of_weights_have_their_own_call():
+    work = Workload(2, (Stage(32, 100, False, 4),), 1, 3200)
+    exchange = 5 * CALL + 2 * LATENCY + 400_000 * PER_BYTE
+    assert seconds(work) == pytest.approx(100 * step(32) + 4 * exchange, rel=1e-3)
+
+
+@given(st.floats(0.01, 5000))
+def test_steps_between_and_beyond_the_measured_ones_are_linear(rows):
+    assert Predictor(measured()).step_seconds(rows, 0) == pytest.approx(
+        step(rows) if rows >= 1 else step(1) * rows, abs=2e-3
+    )
+
+
+def test_a_single_measured_size_is_taken_in_proportion():
+    alone = [StepTimes(10.0, [1.0])]
+    assert Predictor(measured(1, alone=alone)).step_seconds(20, 0) == 2.0
+
+
+def test_rows_that_do_not_fit_are_read_again():
+    slow = measured(reading=[1e-2] * 3)
+    assert Predictor(slow).predicted(batch(1), 10).seconds.mean == pytest.approx(100 * 64 * 1e-2)
+    assert Predictor(slow).predicted(batch(1), ROOM).seconds.mean == pytest.approx(100 * step(64))
+
+
+def test_the_interval_is_over_the_rounds():
+    alone = [StepTimes(rows, [step(rows) * factor for factor in (0.9, 1.0, 1.1)]) for rows in (64.0, 1.0)]
+    found = Predictor(measured(alone=alone)).predicted(batch(1), ROOM).seconds
+    assert found.low is not None and found.high is not None
+    assert found.low < 0.9 * found.mean and found.high > 1.1 * found.mean
+    assert Predictor(measured(1)).predicted(batch(1), ROOM).seconds.low is None
+
+
+def test_memory_and_bytes_are_of_one_node():
+    found = Predictor(measured()).predicted(batch(4), ROOM)
+    assert found.memory == 500_000_000 + 1600 * 100 + 2 * 400_000  # the sums' buffers
+    assert found.sent == pytest.approx(100 * 400_000 * 1.5)
+    without_room = Predictor(measured(window_bytes=80_000, held_out_bytes=40_000)).predicted(batch(4), 10)
+    assert without_room.memory == 500_000_000 + 20_000 + 10 + 2 * 400_000
+    assert Predictor(measured(held_out_bytes=40_000)).predicted(batch(4), ROOM).memory == found.memory + 10_000
+
+
+def test_rows_that_are_kept_are_read_once():
+    found = Predictor(measured(first_reading=3.0)).predicted(batch(2), ROOM).seconds.mean
+    assert found == pytest.approx(3.0 / 2 + seconds(batch(2)))
+
+
+def test_between_processes_of_one_host_no_network_is_in_the_exchange():
+    on_one = Predictor(measured(hosts=["one", "one"]), ethernet(1))
+    exchange = CALL + 2 * LATENCY + 400_000 * PER_BYTE + 2 * 50e-6 + 400_000 * 8e-9
+    assert seconds(batch(2), on_one) == pytest.approx(100 * (step(32) + exchange), rel=1e-3)
+    further = 2 * LATENCY + 4 * 50e-6 + 400_000 * 8e-9 * 4 / 3 - (2 * 50e-6 + 400_000 * 8e-9)
+    grown = seconds(batch(3), on_one) - 100 * step(64 / 3)
+    assert grown == pytest.approx(100 * (exchange + further), rel=1e-3)
+
+
+def test_only_what_was_measured_counts_as_measured():
+    predictor = Predictor(measured())
+    assert predictor.is_measured(batch(1)) and predictor.is_measured(batch(2))
+    assert not predictor.is_measured(batch(3))
+    assert not predictor.is_measured(batch(1, rows=128))
+
+
+def test_crowded_nodes_take_the_times_beside_another_node():
+    beside = [StepTimes(rows, [2 * step(rows)] * 3) for rows in (64.0, 1.0)]
+    assert seconds(batch(1), Predictor(measured(beside=beside), crowded=True)) == pytest.approx(200 * step(64))
+
+
+@pytest.mark.parametrize(
+    ("times", "worth"),
+    [
+        ([10, 5, 4, 3.9, 3.85], 3),
+        ([10, 9.6], 1),
+        ([10, 12, 13], 1),
+        ([10, 10, 10, 5], 4),
+        ([10, 10, 10, 9.5], 1),
+        ([10], 1),
+    ],
+)
+def test_further_nodes_pay_while_each_saves_a_twentieth(times, worth):
+    assert last_worth(times) == worth

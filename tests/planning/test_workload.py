@@ -1,0 +1,111 @@
+"""The steps, rows and exchanges of a run, counted as the run itself counts them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sparksplit.base.config import parse
+from sparksplit.planning.workload import Stage, numbers, step_sizes, workload
+from sparksplit.rows import order
+from sparksplit.strategies import STRATEGIES
+from sparksplit.training.train_config import TrainConfig
+
+LANES = [100] * 8
+
+
+def config(**keys: Any) -> TrainConfig:
+    return parse(TrainConfig, {"data": "d", "output": "o", "batch_size": 64, "epochs": 6, **keys})
+
+
+def of(lanes: list[int] = LANES, **keys: Any):
+    made = config(**keys)
+    return workload(made, STRATEGIES[made.strategy], lanes)
+
+
+def test_one_node_makes_all_steps_and_exchanges_nothing():
+    work = of()
+    assert work.stages == (Stage(800 / 13, 6 * 13, True, 0),)
+    assert (work.passes, work.pass_rows, work.exchanges) == (6, 800, 0)
+
+
+def test_batch_shares_the_rows_of_each_step():
+    work = of(strategy="batch", nodes=4)
+    assert work.stages == (Stage(200 / 13, 6 * 13, True, 6 * 13),)
+    assert (work.passes, work.pass_rows) == (6, 200)
+
+
+def test_epoch_shares_the_rounds():
+    work = of(strategy="epoch", nodes=4)
+    assert work.stages == (Stage(800 / 13, 2 * 13, True, 2 * 13),)
+    assert (work.passes, work.pass_rows) == (8, 800)
+
+
+def test_epoch_delayed_exchanges_once_in_a_round():
+    assert of(strategy="epoch-delayed", nodes=3).stages == (Stage(800 / 13, 2 * 13, False, 2),)
+
+
+def test_local_steps_are_smaller_and_syncs_are_rounded_up():
+    work = of(strategy="local", nodes=2, sync={"every": 4})
+    assert work.stages == (Stage(400 / 13, 6 * 13, False, 6 * 4),)
+    own = of(strategy="local", nodes=2, sync={"every": 4}, local_batch_size=64)
+    assert own.stages == (Stage(400 / 7, 6 * 7, False, 6 * 2),)
+
+
+def test_a_run_that_begins_as_batch_has_two_stages():
+    first, second = of(strategy="local", nodes=2, sync={"every": 4, "after": 14}).stages
+    assert first == Stage(400 / 13, 2 * 13, True, 2 * 13)
+    assert second == Stage(400 / 13, 4 * 13, False, 4 * 4)
+
+
+@given(
+    lanes=st.lists(st.integers(0, 300), min_size=8, max_size=8).filter(any),
+    nodes=st.integers(2, 8),
+    strategy=st.sampled_from(["batch", "epoch", "epoch-delayed", "local"]),
+    epochs=st.integers(1, 9),
+)
+def test_no_row_is_forgotten(lanes, nodes, strategy, epochs):
+    work = of(lanes, strategy=strategy, nodes=nodes, epochs=epochs)
+    (stage,) = work.stages
+    rows = stage.step_rows * stage.steps
+    of_node = work.passes * sum(lanes) / nodes
+    assert rows >= of_node * (1 - 1e-9)  # the node with the most rows
+    if strategy.startswith("epoch"):
+        assert rows == pytest.approx(of_node)
+
+
+@given(lanes=st.integers(2, 12), nodes=st.integers(2, 12), batch_size=st.integers(1, 40))
+def test_a_shared_step_has_the_rows_of_the_fullest_node(lanes, nodes, batch_size):
+    """As the rows are really dealt, while all lanes have rows."""
+    nodes = min(nodes, lanes)
+    rows, updates = np.full(lanes, 200), lanes * 200 // batch_size
+    shares = []
+    for rank in range(nodes):
+        own = order.owned_lanes(lanes, rank, nodes)
+        position = order.deal(rows, own, 0, 200).position
+        shares.append(np.diff(order.batch_offsets(position, batch_size, 0, updates)))
+    period = lanes // math.gcd(lanes, batch_size)
+    wanted = np.max(shares, axis=0)[:period].mean()
+    found = of(rows.tolist(), strategy="batch", nodes=nodes, batch_size=batch_size).stages[0]
+    assert found.step_rows == pytest.approx(max(1.0, wanted * lanes * 200 / (found.steps / 6 * batch_size)))
+
+
+@given(st.integers(1, 500))
+def test_the_numbers_end_with_the_most(most):
+    assert numbers(most)[0] == 1 and numbers(most)[-1] == most and numbers(most) == sorted(set(numbers(most)))
+
+
+def test_the_numbers_are_powers_of_two_and_the_middles():
+    assert numbers(64) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
+
+
+def test_the_whole_batch_and_its_half_and_its_smallest_part_are_measured_first():
+    assert step_sizes(config(), 64)[:3] == [64, 32, 1]
+    assert sorted(step_sizes(config(), 64)) == [1, 2, 4, 8, 16, 32, 64]
+    assert step_sizes(config(batch_size=1), 64) == [1]
+    assert 100 in step_sizes(config(strategy="local", nodes=2, local_batch_size=100), 8)
