@@ -162,16 +162,16 @@ def test_that_seeds_alone_are_counted_is_said_however_little_room_there_is():
                   next=following, **COMMON)  # fmt: skip
     assert len(words(stay)) == 6
     assert words(stay)[4].startswith("How sure: 5 seeds.") and words(stay)[4].endswith(said)
-    assert words(stay)[5].endswith(" (1 note in the report.)")
+    assert words(stay)[5].endswith(" (1 note in report.html.)")
     undecided = replace(stay, decision="undecided", open=[question])
-    assert words(undecided)[-1] == f"Note: i{said[1:]} (1 more note in the report.)"
+    assert words(undecided)[-1] == f"Note: i{said[1:]} (1 more note in report.html.)"
     small = replace(undecided, open=[replace(question, seeds=None, obstacle="too small")])
     assert words(small)[3] == f"The difference is too small to be decided. {said}"
     assert words(small)[5].startswith("Note: 2 nodes with `epoch` diverged with 2 of 5 seeds")
     nothing_open = words(replace(undecided, notes=[*lost, alone], open=[]))
     assert nothing_open[-1].startswith("Note: 2 nodes with `epoch` diverged")
     incomplete = replace(undecided, notes=[alone, *lost], open=[replace(question, seeds=None, obstacle="incomplete")])
-    assert words(incomplete)[-1] == f"Note: i{said[1:]} (1 more note in the report.)"
+    assert words(incomplete)[-1] == f"Note: i{said[1:]} (1 more note in report.html.)"
 
 
 @pytest.mark.parametrize(
