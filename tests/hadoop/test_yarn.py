@@ -67,15 +67,18 @@ SEVERAL = """
 import importlib
 import sys
 
+from sparksplit.spark.manager import Manager
 from sparksplit.spark.session import spark_session
 
-with spark_session("sparksplit several", 2):
+with spark_session("sparksplit several", 2) as spark, Manager(spark.sparkContext) as manager:
     for words in " ".join(sys.argv[1:]).split(" then "):
         name, *arguments = words.split()
         if status := importlib.import_module(f"sparksplit.commands.{name}").main(arguments):
             sys.exit(status)
+    print("YARN HAS GRANTED", manager.granted, flush=True)
 """
-"""A job that runs several commands, one after the other, in one application."""
+"""A job that runs several commands, one after the other, in one application. It ends with the number of executors that
+have a container, as YARN tells it."""
 
 
 @pytest.fixture(scope="module")
@@ -219,6 +222,7 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
     words = "preprocess --config prepare.yaml then train --config train.yaml then predict --config predict.yaml"
     done = run("several", *words.split(), **gpus)
     assert ok(done).count("NODE SEES '7'") == 2
+    assert "YARN HAS GRANTED 2" in ok(done)
     assert done.queue.endswith("training")
     # A scheduler's retry of what is done succeeds, for YARN too.
     assert "is up to date" in ok(run("train", "--config", "train.yaml", executors=1))
