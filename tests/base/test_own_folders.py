@@ -16,6 +16,7 @@ import pytest
 from sparksplit.base.errors import Passing, exit_status
 from sparksplit.base.own_folders import own_folder, sweep
 from sparksplit.cluster.launcher import _scratch_folder
+from sparksplit.commands import cli
 from sparksplit.inference.trained import _local
 from sparksplit.operations.check.probe import local_disks
 from sparksplit.operations.devices.ask import _local_folder
@@ -115,6 +116,23 @@ def test_another_users_folder_is_let_be(tmp_path: Path, lock: Callable[[Path], N
         assert {*shared.iterdir()} == {folder, own}
     assert sorted(entry.name for entry in folder.iterdir()) == [".lock", "file"]
     assert ended == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+@pytest.mark.timeout(120)
+def test_a_whole_command_beside_another_users_folder_ends_and_lets_it_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each command looks for what earlier ones have left."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = tmp_path / "sparksplit-session-1"
+    folder.mkdir()
+    _fifo(folder)
+    for each in (folder, folder / ".lock"):
+        os.chown(each, OTHER, OTHER)
+    assert cli.main(["train", "--set", "data=/nowhere", "--set", f"output={tmp_path}/run"]) == 2
+    assert "/nowhere: not a prepared data set" in capsys.readouterr().err
+    assert [*tmp_path.iterdir()] == [folder] and [*folder.iterdir()] == [folder / ".lock"]
 
 
 def test_a_link_that_somebody_has_put_there_is_not_followed(tmp_path: Path) -> None:

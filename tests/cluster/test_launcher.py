@@ -6,8 +6,10 @@ import io
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -49,6 +51,30 @@ def test_a_nodes_output_is_read_on_where_it_cannot_be_shown(monkeypatch: pytest.
     output: deque[str] = deque()
     _copy(io.BytesIO(b"one\ntwo\n"), output)
     assert list(output) == ["one", "two"]
+
+
+def test_a_line_that_never_ends_fills_neither_the_launchers_memory_nor_its_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A progress bar without newlines, say: 50 MB of it through a pipe."""
+    shown = [0]
+
+    def write(text: str) -> None:
+        shown[0] += len(text)
+
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=write, flush=lambda: None))
+    program = "import sys\nfor _ in range(800):\n    sys.stdout.buffer.write(b'x' * (64 << 10))"
+    output: deque[str] = deque()
+    with subprocess.Popen([sys.executable, "-S", "-c", program], stdout=subprocess.PIPE) as node:
+        assert node.stdout is not None
+        tracemalloc.start()
+        try:
+            _copy(node.stdout, output)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert (shown, list(output)) == ([800 * (64 << 10)], ["x" * 500])
+    assert peak < 2 << 20
 
 
 def test_a_local_disk_that_is_read_only_lets_the_run_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,12 @@
-"""What `compare` prints, from results made up."""
+"""What `compare` prints, from results made up, and what it refuses before Spark starts."""
 
+import numpy as np
 from rich.console import Console
 
-from sparksplit.commands.compare import table_of
+from sparksplit.base.shipped import shipped
+from sparksplit.commands.compare import main, table_of
 from sparksplit.comparison.content import Results
+from sparksplit.dataset.arrays import from_arrays
 from tests.comparison import sample
 
 
@@ -49,3 +52,23 @@ def test_without_test_rows_it_says_whose_metric_it_is():
     results = sample.results(seeds=3)
     results["metric"]["split"] = "validation"
     assert printed(results)[0] == "validation"
+
+
+def test_a_model_that_does_not_take_a_mixed_table_is_refused_before_spark_starts(tmp_path, monkeypatch, capsys):
+    """As in README's command with another file than compare-table.yaml; the message names the model."""
+
+    def started(*_, **__):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("sparksplit.comparison.compare.spark_session", started)
+    columns = {"age": np.arange(60, dtype="f4"), "pair": np.zeros((60, 2), "f4")}
+    rows = (columns, np.arange(60) % 2)
+    from_arrays(f"{tmp_path}/data", {"train": rows, "test": rows}, lanes=4)
+    keys = [f"--set=data={tmp_path}/data", f"--set=output={tmp_path}/out"]
+    assert main(["--config", shipped("conf/compare-mlp.yaml"), *keys]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"sparksplit compare: {shipped('conf/compare-mlp.yaml')}:")
+    assert line.partition(": model.build: ")[2] == (
+        "mlp needs one tensor of numbers, but the data set has age [], pair [2]; use model.build: tabular"
+    )
+    assert not (tmp_path / "out").exists()

@@ -16,8 +16,9 @@ from pyspark.sql import SparkSession
 
 from benchmarks import generated_tables as generated
 from sparksplit.base.shipped import shipped
-from sparksplit.commands import preprocess, train
+from sparksplit.commands import compare, preprocess, train
 from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.strategies import STRATEGIES
 from tests.forked import Zygote, nodes_of
 from tests.training.runs import largest_difference, weights
 
@@ -101,3 +102,9 @@ def test_the_nodes_do_not_matter(name: str, spark: SparkSession, nodes: None, tm
         ledger = json.loads((run / "run.json").read_text())["ledger"]
         assert ledger["exact"] and ledger["rows"] == EPOCHS * split.rows
         assert largest_difference(weights(tmp_path / "run1"), weights(run)) < 1e-4
+    if name == "census":
+        output = tmp_path / "compared"
+        assert call(compare, "compare-table.yaml", f"data={data}", f"output={output}", "seeds=1", "epochs=2") == 0
+        results = json.loads((output / "results.json").read_text())
+        assert {found["strategy"] for found in results["runs"]} == set(STRATEGIES)
+        assert all(found["ledger"]["exact"] for found in results["runs"]) and (output / "report.html").exists()

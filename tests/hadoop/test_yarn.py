@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from contextlib import suppress
@@ -29,6 +30,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 USER = "alice"
 """Who submits; YARN's containers run as the user of the tests."""
+
+OTHER = "bob"
 
 MODEL = """
 import os
@@ -67,15 +70,18 @@ SEVERAL = """
 import importlib
 import sys
 
+from sparksplit.spark.manager import Manager
 from sparksplit.spark.session import spark_session
 
-with spark_session("sparksplit several", 2):
+with spark_session("sparksplit several", 2) as spark, Manager(spark.sparkContext) as manager:
     for words in " ".join(sys.argv[1:]).split(" then "):
         name, *arguments = words.split()
         if status := importlib.import_module(f"sparksplit.commands.{name}").main(arguments):
             sys.exit(status)
+    print("YARN HAS GRANTED", manager.granted, flush=True)
 """
-"""A job that runs several commands, one after the other, in one application."""
+"""A job that runs several commands, one after the other, in one application. It ends with the number of executors that
+have a container, as YARN tells it."""
 
 
 @pytest.fixture(scope="module")
@@ -219,9 +225,11 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
     words = "preprocess --config prepare.yaml then train --config train.yaml then predict --config predict.yaml"
     done = run("several", *words.split(), **gpus)
     assert ok(done).count("NODE SEES '7'") == 2
+    assert "YARN HAS GRANTED 2" in ok(done)
     assert done.queue.endswith("training")
-    # A scheduler's retry of what is done succeeds, for YARN too.
-    assert "is up to date" in ok(run("train", "--config", "train.yaml", executors=1))
+    # A scheduler's retry of what is done succeeds, for YARN too, whose list shows the name that it gives.
+    again = run("train", "--config", "train.yaml", executors=1, settings={"spark.app.name": "sparksplit train run"})
+    assert "is up to date" in ok(again) and again.name == "sparksplit train run"
     runs = [filesystem.read_json(f"{folder}/run/run.json") for folder in (local, place)]
     assert all(found["ledger"]["exact"] for found in runs)
     assert [found["application_id"].startswith("application_") for found in runs] == [False, True]
@@ -233,21 +241,39 @@ def test_the_jobs_on_yarn_and_hdfs_give_the_bits_of_a_local_folder(shipped, plac
     assert {status.owner for status in written if not status.path.endswith("/rows.csv")} == {USER}
 
 
-def test_check_and_devices_look_at_a_cluster(place, run, gpus):
+def test_check_and_devices_look_at_a_cluster(hadoop, place, run, gpus):
+    # In cluster mode the driver's container may name another user than who submits.
+    other, inner = f"{place}-{OTHER}", f"{place}-{OTHER}".removeprefix(hadoop.uri)
+    filesystem.make_folder(other)
+    Client(place).set_owner(inner, OTHER, OTHER)
     # The driver's container is too small for TensorFlow: its devices are left out, and it is not killed.
-    overheads = {"spark.executor.memoryOverhead": "1100m", "spark.driver.memoryOverhead": "600m"}
-    words = f"check --path {place} then devices --output {place}/devices.json --limit 250"
-    assert "ready: no problem was found" in ok(run("several", *words.split(), settings=overheads))
-    found = DevicesRecord.parse(filesystem.read_bytes(f"{place}/devices.json"), "devices.json")
+    settings = {
+        "spark.executor.memoryOverhead": "1100m",
+        "spark.driver.memoryOverhead": "600m",
+        "spark.yarn.appMasterEnv.HADOOP_USER_NAME": OTHER,
+    }
+    words = f"check --path {other} then devices --output {other}/devices.json --limit 250"
+    said = ok(run("several", *words.split(), settings=settings))
+    assert "ready: no problem was found" in said and writers(said) == [OTHER] * 3, said
+    written = {file.path.rpartition("/")[2]: file.owner for file in Client(place).list_status(inner)}
+    assert written == {"devices.json": OTHER}
+    found = DevicesRecord.parse(filesystem.read_bytes(f"{other}/devices.json"), "devices.json")
     assert (found.master, [one.who for one in found.processes]) == ("yarn", ["driver", "executor 0", "executor 1"])
     assert "spark.driver.memoryOverhead" in found.processes[0].notes[0] and found.processes[0].products == []
     assert all(one.problems == [] and one.products and one.powers for one in found.processes[1:])
     gpus["settings"]["spark.executor.memoryOverhead"] = "400m"
-    application = run("check", mode="client", **gpus)
+    application = run("check", "--path", place, mode="client", **gpus)
     assert application.status == 2
+    assert writers(application.output) == [USER] * 3, explain(application)
     assert application.name == "sparksplit check" and {"sparksplit", "check"} < application.tags
     assert "spark.executor.memoryOverhead: must be at least 1024m" in application.output, explain(application)
     assert "were given GPU 7" in application.output, explain(application)
+
+
+def writers(said):
+    """Who owns the files that the driver and the executors have written, by the table of `check`; its cells are folded,
+    and its head has another line."""
+    return re.findall(rf"^[│|].*\b({USER}|{OTHER})\b", said, re.MULTILINE)
 
 
 @pytest.fixture

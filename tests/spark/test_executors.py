@@ -233,6 +233,47 @@ def test_a_local_cluster_has_no_manager_to_ask(monkeypatch):
         assert (manager.granted, manager.pages) == (None, []) and set(threading.enumerate()) <= before
 
 
+class Yarn:
+    """YARN's client, and the JVM that has its classes. used: the containers of the application, look after look."""
+
+    def __init__(self, *used: int | None) -> None:
+        self.left, self.asked, self.stopped = list(used), list[str](), threading.Event()
+        records = SimpleNamespace(ApplicationId=SimpleNamespace(fromString=lambda text: f"the id {text}"))
+        hadoop = SimpleNamespace(yarn=SimpleNamespace(api=SimpleNamespace(records=records)))
+        jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(hadoop=hadoop)))
+        self.sc = SimpleNamespace(master="yarn", applicationId="application_1764097200000_0007", _jvm=jvm)
+
+    def getApplicationReport(self, application: str) -> Any:  # noqa: N802 (YARN's)
+        self.asked.append(application)
+        used = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        report = None if used is None else SimpleNamespace(getNumUsedContainers=lambda: used)
+        return SimpleNamespace(getApplicationResourceUsageReport=lambda: report)
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+def test_yarn_has_granted_all_containers_of_the_application_but_the_masters():
+    looks = [None, -1, 0, 1, 3, 2]
+    yarn = Yarn(*looks)
+    assert [manager._granted(yarn, yarn.sc) for _ in looks] == [None, None, None, 0, 2, 1]
+    assert set(yarn.asked) == {"the id application_1764097200000_0007"}
+
+
+def test_yarn_is_asked_again_until_the_wait_ends(monkeypatch):
+    yarn = Yarn(1, 3, 2)
+    monkeypatch.setattr(manager, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(manager, "_client", lambda sc: yarn)
+    give_up = time.monotonic() + 20
+    with Manager(yarn.sc) as asked:
+        while len(yarn.asked) < 5:
+            assert time.monotonic() < give_up
+            time.sleep(0.001)
+        assert asked.granted == 1, "a container that was lost counts no more"
+        assert not yarn.stopped.is_set()
+    assert yarn.stopped.wait(20)
+
+
 def test_a_jvm_that_ends_meanwhile_leaves_no_traceback(monkeypatch):
     """The first cause is what ended it: nobody needs to hear of its clients."""
 

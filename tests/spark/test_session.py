@@ -360,20 +360,21 @@ class Driver:
         """Until Spark's tasks run."""
         self.wait_until((self.folder / "working").exists)
 
-    def wait_until(self, true: Callable[[], bool]) -> None:
+    def wait_until(self, true: Callable[[], object]) -> None:
         """Ask until it is true, which it must become before the driver ends."""
         give_up = time.monotonic() + 180
         while not true():
             assert time.monotonic() < give_up and self.process.poll() is None
             time.sleep(0.05)
 
-    def has_started(self, word: str) -> bool:
-        """Whether a process of the driver's has the word in its command line."""
+    def started(self, word: str) -> list[psutil.Process]:
+        """The driver's processes that have the word in their command lines."""
+        found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             with suppress(psutil.Error):
                 if word in " ".join(process.cmdline()):
-                    return True
-        return False
+                    found.append(process)
+        return found
 
     def left(self) -> list[str]:
         """Processes and files that the driver has left."""
@@ -398,7 +399,12 @@ def test_the_console_is_clean_a_failing_task_is_one_line_and_nothing_is_left(
     """Nor do other users see a secret."""
     conf = tmp_path / "conf"
     conf.mkdir()
-    settings = {"ui.enabled": "true", "hadoop.fs.s3a.secret.key": "nutmeg", "hadoop.more": "none\\\n  of all"}
+    secrets = {
+        "hadoop.fs.s3a.secret.key": "nutmeg",
+        "ssl.keyStorePassword": "saffron",
+        "authenticate.secret": "cardamom-and-the-like",
+    }
+    settings = {"ui.enabled": "true", "hadoop.more": "none\\\n  of all", **secrets}
     text = "".join(f"spark.{key} {value}\n" for key, value in settings.items())
     (conf / "spark-defaults.conf").write_text(text)
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
@@ -406,9 +412,9 @@ def test_the_console_is_clean_a_failing_task_is_one_line_and_nothing_is_left(
     status, out, err = driver.end()
     seen = (tmp_path / "seen").read_text()
     assert "spark.hadoop.more</td><td>noneof all" in seen
-    for name in ("fs.s3a.secret.key", "spark.authenticate.secret"):
-        assert f"{name}</td><td>*********(redacted)" in seen
-    assert "nutmeg" not in seen
+    for name, secret in secrets.items():
+        assert f"spark.{name}</td><td>*********(redacted)" in seen
+        assert secret not in seen
     line = "sparksplit try: Spark: a task failed: ZeroDivisionError: integer division or modulo by zero"
     assert (status, out, err) == (1, ["6", "then 3"], [STARTING, line])
     assert driver.left() == []
@@ -431,11 +437,33 @@ def test_a_stopped_driver_leaves_nothing(tmp_path: Path, signum: signal.Signals,
 
 @pytest.mark.cluster
 @pytest.mark.slow
+@pytest.mark.parametrize(("signum", "to_group"), [(signal.SIGINT, True), (signal.SIGTERM, False)])
+def test_a_stopped_driver_ends_though_its_jvm_stands_still(
+    tmp_path: Path, signum: signal.Signals, to_group: bool
+) -> None:
+    """The job's call, the handler that cancels the job, what cleans up and the end of Spark: all would wait for the
+    JVM. Here each waits a fifth of what it waits elsewhere."""
+    hurry = "from sparksplit.spark import jvm, own_session\njvm.PATIENCE = own_session.STOP_SECONDS = 3.0\n"
+    driver = Driver(tmp_path, "--set", "seconds=300", before=hurry)
+    driver.wait_for_tasks()
+    (java,) = driver.started("SparkSubmit")
+    java.suspend()
+    try:
+        (os.killpg if to_group else os.kill)(driver.process.pid, signum)
+        assert driver.end() == (128 + signum, [], [STARTING, f"sparksplit try: stopped by {signum.name}"])
+    finally:
+        with suppress(psutil.NoSuchProcess):
+            java.kill()
+    assert driver.left() == []
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
 @pytest.mark.parametrize("word", ["", "SparkSubmit"], ids=["folder", "jvm"])
 def test_a_driver_stopped_while_spark_starts_leaves_nothing(tmp_path: Path, word: str) -> None:
     """As soon as its folder is there, or the driver's JVM. Executors: the next test."""
     driver = Driver(tmp_path)
-    driver.wait_until(lambda: driver.has_started(word) if word else any(driver.temporary.iterdir()))
+    driver.wait_until(lambda: driver.started(word) if word else any(driver.temporary.iterdir()))
     os.killpg(driver.process.pid, signal.SIGINT)
     status, _, err = driver.end()
     assert (status, err[-1]) == (130, "sparksplit try: stopped by SIGINT")

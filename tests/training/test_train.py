@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,6 +174,73 @@ def test_stopped_by_sigterm_after_the_second_of_four_epochs_and_resumed(forked, 
     assert resumed["resumed"][0]["update"] > 52, "it left another checkpoint before it ended"
     assert resumed["weights"] == straight[1]["weights"]
     assert resumed["metrics"] == straight[1]["metrics"]
+
+
+HELD = """
+import time
+
+rows = 0
+
+def held(tensors, label, seeds):
+    global rows
+    rows += len(seeds)
+    time.sleep(600 if rows > 1300 + 650 else 0.001 * len(seeds))
+    return tensors, label
+"""
+"""A transform that hangs in the middle of the second epoch."""
+
+IN_LINES = """
+from sparksplit.base import progress
+from sparksplit.commands.cli import program
+
+progress.LINE_SECONDS = 0.2
+program()
+"""
+"""The command, which says more often how far it is."""
+
+
+@pytest.mark.slow
+def test_ctrl_c_asks_for_a_checkpoint_and_a_second_one_ends_the_run_at_once(digits, tmp_path):
+    """The node does not reach its next exchange: what is lost is said. Ctrl-C reaches all processes of a terminal."""
+    output, said = tmp_path / "run", tmp_path / "said"
+    (tmp_path / "mine.py").write_text(HELD)
+    values = {
+        "data": str(digits), "output": str(output), "strategy": "single", "epochs": 4, "batch_size": 50,
+        "checkpoint": {"every": "epoch", "grace": 600}, "transform": f"{tmp_path}/mine.py:held",
+    }  # fmt: skip
+    (tmp_path / "train.yaml").write_text(json.dumps(values))
+    command = [sys.executable, "-c", IN_LINES, "train", "--config", f"{tmp_path}/train.yaml"]
+    with said.open("w") as errors:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors, start_new_session=True
+        )
+    deadline = time.monotonic() + 240
+
+    def line(pattern, least=0):
+        """Wait until the command has said a number of at least `least` there, and return the last one."""
+        while max(found := [int(number) for number in re.findall(pattern, said.read_text())], default=-1) < least:
+            assert time.monotonic() < deadline and process.poll() is None, said.read_text()
+            time.sleep(0.02)
+        return found[-1]
+
+    try:
+        reached = line(r"training: \d+ %, (\d+) of 104 steps", least=27)
+        family = psutil.Process(process.pid).children(recursive=True)
+        os.killpg(process.pid, signal.SIGINT)
+        line(
+            r"stopping: the nodes have (\d+) s to write a last checkpoint at their next exchange; a second signal", 600
+        )
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
+        process.wait()
+    assert said.read_text().splitlines()[-1] == "sparksplit train: stopped by SIGINT"
+    left = (
+        rf"the last checkpoint is {output}/checkpoints/update-0+26, and at least (\d+) updates after it are lost; the"
+    )
+    assert [reached - 26 <= int(lost) < 26 for lost in re.findall(left, said.read_text())] == [True], said.read_text()
+    assert not psutil.wait_procs(family, timeout=30)[1]
 
 
 @pytest.mark.slow

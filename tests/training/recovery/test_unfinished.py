@@ -20,8 +20,10 @@ from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.going_on import Reached, going_on, told_how
+from sparksplit.training.spent import advice
 from sparksplit.training.train import _Run, train
 from sparksplit.training.train_config import TrainConfig
+from tests.training.records import RUN_JSON, run_record
 
 DECIDED = {
     "the same command": ({}, {}, "resume"),
@@ -219,6 +221,25 @@ def test_a_finished_run_of_another_configuration_can_be_trained_on():
     expected = r"was 4, is 5\); --overwrite replaces it; to train on from its weights, set init=run and another output$"
     with pytest.raises(UsageError, match=expected):
         train(config, Options())
+
+
+@pytest.mark.parametrize("marked", [True, False], ids=["complete", "killed before its marker"])
+def test_where_nothing_was_left_to_do_there_is_no_advice(monkeypatch, marked):
+    """run.json is of the run that was made earlier, and its time in starting would be worth a line."""
+    said = []
+    monkeypatch.setattr(train_module, "say", said.append)
+    record = run_record(seconds={**RUN_JSON["seconds"], "start": 400.0, "total": 500.0})
+    assert advice(record.seconds, on_cluster=True) is not None
+    inputs, output = given()
+    with output.claimed():
+        output.begin()
+        output.fence.write_json(f"{output.folder}/run.json", record.to_json())
+        if marked:
+            output.complete()
+    monkeypatch.setattr("sparksplit.training.recovery.finished.is_whole", lambda *_: True)
+    assert train(inputs.config, Options()) == record
+    told = "is up to date: it was made from" if marked else ": the last command was killed before it wrote the marker"
+    assert len(said) == 1 and told in said[0]
 
 
 def test_of_the_users_mistake_nothing_is_said(monkeypatch):
