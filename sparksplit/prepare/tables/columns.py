@@ -87,7 +87,11 @@ class DataFrameSource(Source):
         self.columns, self._raw, self.label_name = types, raw, label if train.named else None
         self._rest: list[str] = []
         self.keep = kept
-        self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
+        self.label_kind, said = (
+            (None, None)
+            if label is None
+            else kind_of_label(config, raw.parts, label, description and description.label)
+        )
         self.notes = [
             *train.notes, *left, *filter(None, [said, self._digits_lost(train, label, description)]),
             *_zeros_lost(train, features, description, wanted),
@@ -109,7 +113,7 @@ class DataFrameSource(Source):
             config.dtype is not None, goes_by, train.decoded and train.decoded[1],
             any(one.bad is not None for one in raw.parts.values()), weight=weight, guessed=config.label_type == "auto",
             folders=frozenset(place for place, name in enumerate(kept) if name in train.folders),
-            spelled=spelled(self.label_kind, train, label, None if description is None else description.label),
+            spelled=spelled(self.label_kind, train, label, description and description.label),
         )  # fmt: skip
         if self.table is not None:
             nulls, folders = None if train.cells is None else train.cells.nulls, frozenset(train.folders)

@@ -34,8 +34,12 @@ def is_number(kind: str) -> bool:
     return kind in _NUMBERS or kind.startswith("decimal(")
 
 
-def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str) -> tuple[str, str | None]:
+def kind_of_label(
+    config: InputConfig, parts: Mapping[str, RawFrame], name: str, fitted: LabelSpec | None = None
+) -> tuple[str, str | None]:
     """Return (how the labels in the column `name` are read: integer, number or text; a message for the user or None).
+
+    fitted: the label whose classes are known, or None.
 
     Labels that have a point are read, to see whether they are whole numbers. Raise ConfigError if the column cannot
     have labels of the type in the configuration.
@@ -55,6 +59,8 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
     natural = "text" if kind == "boolean" else "integer" if whole else "number" if is_number(kind) else "text"
     wanted = natural if asked == "auto" else asked
     fits = whole or wanted == natural or (natural == "number" and wanted == "integer")
+    if kind in ("float", "double") and wanted == "text":  # pandas makes them of booleans with gaps
+        fits = bool(fitted is not None and spellings(_classes(fitted)))
     if not (is_number(kind) or kind == "string") or not fits:
         error: ConfigError = config.error(
             "label", f"column {name!r} is {kind}, which cannot be a label of type {wanted}; cast it"
@@ -76,8 +82,8 @@ def spelled(kind: str | None, train: RawFrame, name: str | None, fitted: LabelSp
     """
     if kind is None or name is None:
         return {}
-    if fitted is not None:
-        classes = (fitted.classes or [])[: -1 if fitted.unknown else None]
+    if fitted is not None and not kind == fitted.kind == "number":
+        classes = _classes(fitted)
         return spellings(classes) if fitted.kind == kind and (kind == "text" or classes == ["0", "1"]) else {}
     if name in train.folders:
         booleans = _are_booleans(train.folders[name])
@@ -86,6 +92,11 @@ def spelled(kind: str | None, train: RawFrame, name: str | None, fitted: LabelSp
     else:
         booleans = dict(train.types)[name] == "boolean"
     return spellings(BOOLEANS if kind == "text" else ("0", "1")) if booleans else {}
+
+
+def _classes(fitted: LabelSpec) -> list[str]:
+    """Return the classes of the training rows."""
+    return (fitted.classes or [])[: -1 if fitted.unknown else None]
 
 
 def _are_booleans(texts: Collection[str]) -> bool:
