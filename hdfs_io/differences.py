@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-RULES = "rules"
-"""The key of the version by which rows are read. No user sets it."""
+_RULES = ("rules", "input.rules")
+"""Keys of the version by which rows are read. No user sets them."""
 _EARLIER = "made by another version of sparksplit, which read rows differently"
 _MOST = 4
 _LONG = 40
@@ -50,7 +50,7 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _difference(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    if key == RULES:
+    if key in _RULES:
         return _EARLIER
     then, now = (_written(values.get(key)) for values in (before, after))
     if max(len(then), len(now)) > _LONG or any(isinstance(values.get(key), dict) for values in (before, after)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -145,12 +146,17 @@ def digits_lost(train: RawFrame, name: str, place: str) -> str | None:
     for text in texts:
         stored = changed(text, np.dtype(np.float64))
         if stored is not None and stored.is_finite():
-            return f"the labels ({column}) have more digits than float64 holds: {short(text)} becomes {stored:f}"
+            return (
+                f"the labels ({column}) have more digits than float64 holds: {short(text)} becomes {stored:f}. If they "
+                "are classes, set input.label_type: text. If they are numbers to predict, subtract a constant from them"
+            )
     return None
 
 
 def _large(train: RawFrame, name: str) -> list[str]:
-    """Return some labels from 2^53 on as texts. Labels that are doubles lose nothing, so none of them is returned."""
+    """Return some labels from 2^53 on as texts, without most of those that float64 holds. Labels that are doubles lose
+    nothing, so none of them is returned.
+    """
     from pyspark.sql import functions as sql
 
     kind = dict(train.types)[name]
@@ -159,8 +165,14 @@ def _large(train: RawFrame, name: str) -> list[str]:
     if not may_be_large:
         return []
     label = PLACE.format(train.frame.columns.index(name))
-    value = sql.expr(f"try_cast({label} AS double)") if kind == "string" else sql.col(label)
-    large = by_place(train.frame).where((value >= _WHOLE_FLOAT64) | (value <= -_WHOLE_FLOAT64))
+    value = sql.expr(f"try_cast({label} AS double)")
+    size = sql.abs(value)
+    frame = by_place(train.frame).select(sql.col(label), value.alias("stored"), size.alias("size"))
+    # For Spark, NaN is larger than any other number. Its doubles have all digits as bigint, but not as decimal.
+    held = sql.expr(f"try_cast({label} AS decimal(38,0)) <=> try_cast(stored AS bigint)")
+    large = frame.where(sql.col("size").between(_WHOLE_FLOAT64, sys.float_info.max) & ~held)
+    if kind == "string":
+        large = large.where(f"{label} NOT RLIKE '[eE]'")  # the last digits of such numbers do not matter
     return [row[0] for row in large.select(sql.col(label).cast("string")).head(_EXAMPLES)]
 
 

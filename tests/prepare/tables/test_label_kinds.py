@@ -74,6 +74,9 @@ def test_labels_that_folders_give(values: set[str], kind: str) -> None:
 
 
 LARGE = "20241231235959123"
+ADVICE = (
+    "If they are classes, set input.label_type: text. If they are numbers to predict, subtract a constant from them"
+)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ LARGE = "20241231235959123"
 )
 def test_labels_with_more_digits_than_float64_holds_are_named(texts: list[str], told: str | None) -> None:
     """They were rounded without a word."""
-    wanted = told and f"the labels (column 'y') have more digits than float64 holds: {told}"
+    wanted = told and f"the labels (column 'y') have more digits than float64 holds: {told}. {ADVICE}"
     cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
     assert digits_lost(RawFrame(None, cells=cells), "y", "a.csv") == wanted  # type: ignore[arg-type]
     assert digits_lost(RawFrame(None, folders={"y": set(texts)}), "y", "a") == wanted  # type: ignore[arg-type]
@@ -101,9 +104,19 @@ def test_labels_of_typed_columns_with_more_digits_than_float64_holds_are_named(s
     raw = RawFrame(frame)
     said = {name: digits_lost(raw, name, "a") for name in frame.columns}
     assert {name for name, text in said.items() if text is not None} == {"whole", "places", "texts"}
-    assert said["whole"] == (
-        f"the labels (column 'whole') have more digits than float64 holds: '{LARGE}' becomes 20241231235959124"
-    )
+    large = f"'{LARGE}' becomes 20241231235959124"
+    assert said["whole"] == f"the labels (column 'whole') have more digits than float64 holds: {large}. {ADVICE}"
+
+
+def test_labels_that_float64_holds_do_not_hide_a_label_that_it_does_not(spark: SparkSession) -> None:
+    """The first hundred large labels were looked at."""
+    held = ["nan", "NaN", "Infinity", "-inf", "1e30", *(str(2**53 + 2 * number) for number in range(200))]
+    texts = spark.createDataFrame([(text,) for text in (*held, LARGE)], "y string").coalesce(1)
+    said = digits_lost(RawFrame(texts), "y", "a")
+    assert said is not None and f"'{LARGE}' becomes" in said
+    assert digits_lost(RawFrame(texts.where(f"y != '{LARGE}'")), "y", "a") is None
+    numbers = texts.selectExpr("try_cast(y AS bigint) AS y")
+    assert f"'{LARGE}' becomes" in (digits_lost(RawFrame(numbers), "y", "a") or "")
 
 
 def typed(kind: str) -> RawFrame:
