@@ -4,8 +4,10 @@ import random
 import re
 from functools import partial
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sparksplit.base.errors import ConfigError, Passing
 from sparksplit.base.user_functions import load
