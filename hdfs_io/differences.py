@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+_RULES = ("rules", "input.rules")
+"""Keys of the version by which rows are read. No user sets them."""
+_EARLIER = "made by another version of sparksplit, which read rows differently"
 _MOST = 4
 _LONG = 40
 _CONTENT = "content"
@@ -19,7 +22,7 @@ def content(digest: str) -> dict[str, str]:
 
 
 def differences(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return one text for each key that differs.
+    """Return one text for each key that differs, and for other rules of reading rows.
 
     Both mappings are configurations in sections, as in JSON; a value may come from `content`. then: empty if unknown;
     the result is then empty too.
@@ -47,6 +50,8 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
 
 
 def _difference(key: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    if key in _RULES:
+        return _EARLIER
     then, now = (_written(values.get(key)) for values in (before, after))
     if max(len(then), len(now)) > _LONG or any(isinstance(values.get(key), dict) for values in (before, after)):
         return f"{key} has changed"

@@ -22,9 +22,6 @@ log = logging.getLogger(__name__)
 
 REASON_SECONDS = {"yarn": 10.0, "other": 0.5}
 """Seconds that Spark may take to learn why it has lost an executor, by master."""
-LATELY_SECONDS = 120.0
-"""Seconds. An executor that was lost longer ago is not the cause of a failure. This is more than ending all nodes
-takes."""
 
 
 def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
@@ -58,7 +55,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
     `executors.await_executors` if even `least` nodes do not get executors.
     """
     check_settings(dict(sc.getConf().getAll()), nodes, spare)
-    begin, lines = time.monotonic(), Lines()
+    begin, lines, since = time.monotonic(), Lines(), time.time() - executors.LATELY_SECONDS
     while (ready := executors.executors_of(sc) - spare) < nodes:
         if (passed := time.monotonic() - begin) >= patience.start:
             break
@@ -69,7 +66,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
         lines.say(text)
         time.sleep(0.1)
     if ready < least:
-        executors.await_executors(sc, least + spare, Problem("min_nodes", need(least, spare)), patience)
+        executors.await_executors(sc, least + spare, Problem("min_nodes", need(least, spare)), patience, since)
         ready = executors.executors_of(sc) - spare
     return min(ready, nodes)
 
@@ -83,7 +80,7 @@ def explained(error: SparksplitError, spark: SparkSession, since: float) -> Spar
         return error
     try:
         sc = spark.sparkContext
-        since = max(since, time.time() - LATELY_SECONDS)
+        since = max(since, time.time() - executors.LATELY_SECONDS)
         reason = why_lost(sc, since, REASON_SECONDS["yarn" if sc.master == "yarn" else "other"])
     except Exception as other:  # Spark itself may be ending
         log.debug("Spark does not say why: %s", other)

@@ -23,7 +23,8 @@ from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 from sparksplit.dataset import prepared
 from sparksplit.dataset.description import WEIGHT, TensorSpec
-from sparksplit.dataset.manifest import Manifest, SourceFacts, SplitFacts, Statistics
+from sparksplit.dataset.labels import label_specs_alike
+from sparksplit.dataset.manifest import OF_WEIGHTS, Manifest, SourceFacts, SplitFacts, Statistics
 from sparksplit.dataset.prepared import Block, BlockReader, PreparedDataSet, PreparedSplit
 from sparksplit.dataset.statistics import Moments
 
@@ -216,7 +217,7 @@ def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
     """Raise InputError if the two data sets cannot be read as one. The message names `other` and the difference."""
     for name, what in _ALIKE.items():
         ours, theirs = getattr(one.manifest, name), getattr(other.manifest, name)
-        if ours == theirs:
+        if ours == theirs or (name == "label" and label_specs_alike(ours, theirs)):
             continue
         if isinstance(ours, int):
             key = "lanes" if name == "lanes" else "block_size"
@@ -240,7 +241,10 @@ def _unweighted(tensors: Sequence[TensorSpec]) -> list[TensorSpec]:
 def _together(manifests: Sequence[Manifest]) -> Manifest:
     first = manifests[0]
     names = [name for name in first.splits if all(name in manifest.splits for manifest in manifests)]
-    splits = {name: _sum([manifest.splits[name] for manifest in manifests], first.tensors) for name in names}
+    splits = {
+        name: _sum([each.splits[name] for each in manifests], first.tensors, [each.weights(name) for each in manifests])
+        for name in names
+    }
     return first.model_copy(
         update={
             "config_hash": digest([manifest.config_hash for manifest in manifests]),
@@ -259,15 +263,27 @@ def _together(manifests: Sequence[Manifest]) -> Manifest:
     )
 
 
-def _sum(splits: Sequence[SplitFacts], tensors: Sequence[TensorSpec]) -> SplitFacts:
+def _sum(
+    splits: Sequence[SplitFacts], tensors: Sequence[TensorSpec], weights: Sequence[Statistics | None]
+) -> SplitFacts:
     means = [split.label_means for split in splits]
+    rows = [split.rows for split in splits]
+    statistics = {
+        spec.name: _pooled(spec, rows, [split.statistics[spec.name] for split in splits])
+        for spec in _unweighted(tensors)
+        if spec.name in splits[0].statistics
+    }
+    known = [each for each in weights if each is not None]
+    if len(known) == len(splits):
+        weight = next(spec for spec in tensors if spec.name == WEIGHT)
+        statistics[OF_WEIGHTS] = _pooled(weight, rows, known)
     shares = np.array([split.rows for split in splits]) / max(1, sum(split.rows for split in splits))
     return splits[0].model_copy(
         update={
             "rows": sum(split.rows for split in splits),
             "checksum": sum(split.checksum for split in splits) % 2**64,
             "lane_rows": np.sum([split.lane_rows for split in splits], axis=0, dtype=np.int64).tolist(),
-            "statistics": {spec.name: _pooled(spec, splits) for spec in tensors if spec.name in splits[0].statistics},
+            "statistics": statistics,
             "label_counts": _summed([split.label_counts for split in splits]),
             "label_weights": _summed([split.label_weights for split in splits]),
             "label_means": None if None in means else np.dot(shares, np.array(means)).tolist(),
@@ -283,11 +299,11 @@ def _summed(lists: Sequence[list[Any] | None]) -> list[Any] | None:
     return np.sum(there, axis=0).tolist() if len(there) == len(lists) else None
 
 
-def _pooled(spec: TensorSpec, splits: Sequence[SplitFacts]) -> Statistics:
+def _pooled(spec: TensorSpec, rows: Sequence[int], statistics: Sequence[Statistics]) -> Statistics:
+    """Return the statistics of a tensor over several splits, which have so many rows."""
     total = Moments()
-    for split in splits:
-        of_split = split.statistics[spec.name]
-        count = split.rows * spec.values - of_split.missing
+    for of_split, rows_of_split in zip(statistics, rows, strict=True):
+        count = rows_of_split * spec.values - of_split.missing
         if count:
             part = Moments()
             part.count[:], part.min[:], part.max[:] = count, of_split.min, of_split.max

@@ -22,8 +22,8 @@ Unseen = Literal["error", "unknown", "drop"]
 MAX_CLASSES = 100_000
 BOOLEANS = ("false", "true")
 """The classes of labels that are booleans, in the order of their indices."""
-_MEANS = {"false": 0, "0": 0, "true": 1, "1": 1}
-"""The index of the class that a text means, if labels are booleans."""
+_MEANS = {"false": 0, "0": 0, "0.0": 0, "true": 1, "1": 1, "1.0": 1}
+"""The index of the class that a text means, if labels are booleans. pandas makes 0.0 and 1.0 of booleans with gaps."""
 _MANY_CLASSES, _ROWS_PER_CLASS = 100, 2
 """Whole numbers with at least this many distinct values, and fewer rows than this per value, count as a quantity."""
 
@@ -191,6 +191,14 @@ def spellings(classes: Sequence[str]) -> dict[str, str]:
 def are_alike(classes: Sequence[str] | None, others: Sequence[str] | None) -> bool:
     """Return whether class indices mean the same: the names are equal, or spell false and true in two ways."""
     return classes == others or bool(classes and others and spellings(classes) and spellings(others))
+
+
+def label_specs_alike(one: LabelSpec | None, other: LabelSpec | None) -> bool:
+    """Return whether stored labels mean the same: they are equal, or booleans that are spelled in two ways."""
+    if one is None or other is None or one.classes == other.classes:
+        return one == other
+    spelled = {"classes": other.classes, "kind": other.kind}
+    return are_alike(one.classes, other.classes) and one.model_copy(update=spelled) == other
 
 
 def rounded(numbers: npt.NDArray[Any]) -> F64:

@@ -22,7 +22,7 @@ from sparksplit.dataset import feature_scaling, plan, row_ids
 from sparksplit.dataset.description import WEIGHT, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
 from sparksplit.dataset.feature_spec import Feature
 from sparksplit.dataset.label_sums import LabelSums
-from sparksplit.dataset.manifest import Manifest, SplitFacts
+from sparksplit.dataset.manifest import OF_WEIGHTS, Manifest, SplitFacts
 from sparksplit.dataset.statistics import Moments, numbers, offset_and_scale
 
 ROW_ID = "row_id"
@@ -355,9 +355,6 @@ def merge_split(
         sums.add(file.label)
     by_name = layout.statistics(moments)
     statistics = {name: moment.whole() for name, moment in by_name.items()}
-    if any(tensor.name == WEIGHT for tensor in layout.tensors):
-        # A feature's column may have this name. The weights are needed later, and the feature's statistics are not.
-        statistics[WEIGHT] = moments[WEIGHT].whole()
     for name, whole in statistics.items():
         if not np.isfinite([whole.mean, whole.std]).all():
             what = f"tensor {name}" if name != OF_LABEL else LABEL
@@ -365,6 +362,8 @@ def merge_split(
                 f"{what}: values from {whole.min:g} to {whole.max:g} are too large for a standard deviation in float64"
             )
     statistics.pop(OF_LABEL, None)
+    if any(tensor.name == WEIGHT for tensor in layout.tensors):
+        statistics[OF_WEIGHTS] = moments[WEIGHT].whole()
     split = SplitFacts(
         rows=sum(lane_rows),
         checksum=checksum,

@@ -21,9 +21,11 @@ from sparksplit.dataset.description import (
     Windows,
     read_model,
 )
-from sparksplit.dataset.feature_spec import Feature
+from sparksplit.dataset.feature_spec import Date, Feature, Number
 
 FILE = "manifest.json"
+OF_WEIGHTS = ""
+"""The key of the row weights among a split's statistics. A column may be named like the weights' tensor."""
 SPLITS = ("train", "validation", "test")
 Dependent = Literal["windows", "text", "features", "key", "time"]
 """Why the rows of a split are not an independent sample: windows over time, sequences of a text, or a cut that keeps
@@ -67,7 +69,7 @@ class SplitFacts(Frozen):
     lane_rows: list[int]
     """Rows of each lane. Every block of a lane except its last has the manifest's `block_rows` rows."""
     statistics: dict[str, Statistics]
-    """By tensor. For number and date features, by column instead, except for a column with the name of the weights."""
+    """By tensor. For number and date features, by column instead. Of row weights: by OF_WEIGHTS."""
     label_counts: list[int] | None = None
     """Rows of each class (places, if a label has several); None if the label is not a class."""
     label_weights: list[float] | None = None
@@ -137,9 +139,13 @@ class Manifest(Frozen):
         return self.block_rows * (8 + label + sum(tensor.row_bytes for tensor in self.tensors))
 
     def weights(self, split: str) -> Statistics | None:
-        """Return the statistics of the row weights of a split; None if rows have no weights."""
-        has_weights = WEIGHT in {tensor.name for tensor in self.tensors}
-        return self.splits[split].statistics.get(WEIGHT) if has_weights else None
+        """Return the statistics of the row weights of a split; None if rows have no weights, or if they are unknown."""
+        if WEIGHT not in {tensor.name for tensor in self.tensors}:
+            return None
+        # Earlier data sets have the weights under their tensor's name, or a column of that name instead.
+        hidden = any(each.column == WEIGHT for each in self.features if isinstance(each, Number | Date))
+        statistics = self.splits[split].statistics
+        return statistics.get(OF_WEIGHTS, None if hidden else statistics.get(WEIGHT))
 
     def blocks(self, split: str, lane: int) -> int:
         """Return the number of blocks of `lane` in `split`."""

@@ -72,10 +72,11 @@ class PredictConfig(Config):
     executors: Annotated[int, Field(gt=0)] = 2
     """Number of executors in the local cluster. The command starts a local cluster if spark-submit names no master."""
     queue_timeout: Annotated[float, Field(gt=0)] = QUEUE_SECONDS
-    """Seconds to wait until the cluster grants an executor. A busy queue may need more."""
+    """Seconds to wait until the cluster grants an executor. A busy queue may need more. If all executors are lost while
+    the command works, a new executor must be granted and must start within this time."""
     start_timeout: Annotated[float, Field(gt=0)] = START_SECONDS
-    """Seconds to wait until a granted executor has started. A host without a copy of the environment's archive needs
-    minutes to fetch the archive."""
+    """Seconds to wait at the beginning until a granted executor has started. A host without a copy of the environment's
+    archive needs minutes to fetch the archive. After a loss of all executors, only `queue_timeout` counts."""
 
     @property
     def patience(self) -> Patience:

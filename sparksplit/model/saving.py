@@ -6,6 +6,7 @@ import errno
 import random
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any
@@ -74,10 +75,17 @@ def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str)
 
 
 def _has_own_code(layer: Any) -> bool:
-    """Return whether the layer's class is not Keras's own, or an attribute is a function of the user, as of `Lambda`,
-    or as an activation."""
-    functions = [each for each in vars(layer).values() if isinstance(each, FunctionType)]
-    return not all(str(each.__module__).startswith(_LIBRARIES) for each in (type(layer), *functions))
+    """Return whether the layer's class is not Keras's own, or an attribute is a function or another callable of the
+    user, as of `Lambda`, or as an activation."""
+    called = [each for each in vars(layer).values() if callable(each)]
+    return not all(_module(each).startswith(_LIBRARIES) for each in (type(layer), *called))
+
+
+def _module(called: Any) -> str:
+    """Return the module that the code of a function, class or callable object is in."""
+    while isinstance(called, partial):
+        called = called.func
+    return str(getattr(called, "__module__", None) or type(called).__module__)
 
 
 def _try_export(model: Any, inputs: Inputs, scratch: str, local: Path) -> None:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import secrets
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from sparksplit.base.progress import Lines
 from sparksplit.spark.manager import Manager
-from sparksplit.spark.reasons import NOT_TAKEN, spark_reason
+from sparksplit.spark.reasons import ENDED_BY_SPARK, NOT_TAKEN, spark_reason
 from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import NoExecutors, Problem, is_on, is_standalone, why_few
 from sparksplit.spark.waiting import Patience, Seen, Wait
@@ -26,8 +27,11 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.1
 _LOOK_SECONDS = 1.0
 _END_SECONDS = 5.0
+LATELY_SECONDS = 120.0
+"""Seconds. An executor that was lost longer ago is not the cause of a failure. This is more than ending all nodes
+takes."""
 _TAG = "sparksplit-waits-"
-_ANY = Problem("executors", "this command needs one")
+_ANY = Problem("executors", "this command needs an executor")
 
 log = logging.getLogger(__name__)
 
@@ -60,19 +64,18 @@ def _jobs_watched(sc: SparkContext, patience: Patience) -> Iterator[None]:
     """End the jobs of the block once they have waited too long without any executor. The block then raises
     NoExecutors. Without a waiting job, no executor is needed: dynamic allocation ends the idle ones.
     """
-    if any(tag.startswith(_TAG) for tag in sc.getJobTags()):  # an outer block watches
+    if not _pinned() or any(tag.startswith(_TAG) for tag in sc.getJobTags()):  # an outer block watches
         yield
         return
     watch = _Watch(sc, patience)
-    sc.addJobTag(watch.tag)
-    watch.thread.start()
     try:
+        sc.addJobTag(watch.tag)
+        watch.thread.start()
         yield
     except Exception as error:
-        watch.end()
-        if watch.failure is None:
+        if (failure := watch.failure) is None:
             raise
-        raise watch.failure from error
+        raise failure from error
     finally:
         watch.end()
         try:
@@ -81,59 +84,98 @@ def _jobs_watched(sc: SparkContext, patience: Patience) -> Iterator[None]:
             log.debug("the jobs keep their tag: %s", error)
 
 
+def _pinned() -> bool:
+    """Whether each thread has its own thread in the JVM. Otherwise a job may get another thread's tags."""
+    return os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
+
+
 class _Watch:
     """Look at the executors in a thread, while this thread's jobs run.
 
+    Only `queue_timeout` counts. YARN goes on counting the containers of a lost host for minutes, so its count does not
+    tell whether a new executor is granted.
+
     tag: Spark's tag of these jobs. Other jobs of a program's own session are never ended.
-    failure: why the jobs were ended; None: they were not.
+    failure: why jobs were ended; None: none was. It is set before they end, so that their error finds it.
     """
 
     def __init__(self, sc: SparkContext, patience: Patience) -> None:
         self._sc, self._patience = sc, patience
         self.tag = f"{_TAG}{secrets.token_hex(4)}"
         self.failure: NoExecutors | None = None
+        self._wait: Wait | None = None
+        self._there = time.time()
+        self._lines = Lines()
         self._over = threading.Event()
-        self.thread = threading.Thread(target=self._look, name="the executors' watch", daemon=True)
+        self.thread = threading.Thread(target=self._run, name="the executors' watch", daemon=True)
 
     def end(self) -> None:
         """Stop looking. The thread may still wait for a JVM that does not answer."""
-        if not self._over.is_set():
-            self._over.set()
+        self._over.set()
+        if self.thread.is_alive():
             self.thread.join(_END_SECONDS)
 
-    def _look(self) -> None:
+    def _run(self) -> None:
         while not self._over.wait(_LOOK_SECONDS):
             try:
-                if self.failure is not None:
-                    self._sc.cancelJobsWithTag(self.tag)  # again and again: the next job would wait, too
-                elif self._lacking():
-                    await_executors(self._sc, 1, _ANY, self._patience, self._lacking)
-            except NoExecutors as error:
-                self.failure = error
+                self._look()
             except Exception as error:  # if the JVM has ended, the jobs have ended, too
                 log.debug("the executors cannot be looked at: %s", error)
 
-    def _lacking(self) -> bool:
-        """Whether a job waits, and Spark has no executor."""
-        if self._over.is_set() or executors_of(self._sc) > 0:
+    def _look(self) -> None:
+        """Look once. Each look begins with Spark's present numbers, so a look that fails does no harm."""
+        if executors_of(self._sc) > 0:
+            self._wait, self._there = None, time.time()
+        elif not self._a_job_waits():
+            # After a failure, the next job does not wait as long again.
+            self._wait = self._wait if self.failure else None
+        else:
+            now, none = time.monotonic(), Seen(0)
+            self._wait = self._wait or Wait(1, self._patience, now)
+            self._wait.look(none, now)
+            if self._wait.over:
+                self._end_jobs(self._wait)
+            else:
+                self._lines.say(self._wait.line(none))
+
+    def _end_jobs(self, wait: Wait) -> None:
+        settings = dict(self._sc.getConf().getAll())
+        why, lost = why_few(settings, 0), lost_executors(self._sc, self._there - _LOOK_SECONDS)
+        failure, before = NoExecutors(wait.failure(_ANY, Seen(0), lost, why, where_logs_are(settings))), self.failure
+        if executors_of(self._sc) > 0 or not self._a_job_waits():
+            return
+        self.failure = failure
+        try:
+            self._sc.cancelJobsWithTag(self.tag)
+        except Exception:
+            self.failure = before  # no job has ended
+            raise
+
+    def _a_job_waits(self) -> bool:
+        return any(map(self._is_ours, self._sc.statusTracker().getActiveJobsIds()))
+
+    def _is_ours(self, job: int) -> bool:
+        try:
+            return bool(self._sc._jsc.sc().statusStore().job(job).jobTags().contains(self.tag))
+        except Exception as error:  # Spark's list of jobs lacks this job for a moment
+            log.debug("job %s is not known: %s", job, error)
             return False
-        jobs, store = self._sc.statusTracker().getActiveJobsIds(), self._sc._jsc.sc().statusStore()
-        return any(store.job(job).jobTags().contains(self.tag) for job in jobs)
 
 
 def await_executors(
-    sc: SparkContext, needed: int, what: Problem, patience: Patience, wanted: Callable[[], bool] = lambda: True
+    sc: SparkContext, needed: int, what: Problem, patience: Patience, since: float | None = None
 ) -> float:
     """Wait until `needed` executors have registered. Log a line every ten seconds. Return for how many seconds all of
     them have been granted.
 
     what: the key that asks for the executors, and the need, such as `2 nodes need 3 executors`.
-    wanted: whether they are still needed. If not, return at once.
+    since: executors lost before this time are not named. In seconds since 1970; None: LATELY_SECONDS before the wait.
 
     Raise NoExecutors once a limit of `patience` has passed, with the numbers and the executors lost so far. Raise it
     at once if Spark's master has ended the application.
     """
     wait, lines = Wait(needed, patience, time.monotonic()), Lines()
+    since = time.time() - LATELY_SECONDS if since is None else since
     settings = dict(sc.getConf().getAll())
     with Manager(sc) as manager:
         while True:
@@ -146,9 +188,7 @@ def await_executors(
             if wait.over:
                 said = None if seen.executors else said_by_an_executor(sc, manager.pages)
                 why = why_few(settings, seen.executors) if said is None else f"an executor failed at its start: {said}"
-                raise NoExecutors(wait.failure(what, seen, lost_executors(sc), why, where_logs_are(settings)))
-            if not wanted():
-                return wait.seconds["start"]
+                raise NoExecutors(wait.failure(what, seen, lost_executors(sc, since), why, where_logs_are(settings)))
             lines.say(wait.line(seen))
             time.sleep(_POLL_SECONDS)
 
@@ -193,12 +233,18 @@ class LostExecutor(NamedTuple):
 
 
 def lost_executors(sc: SparkContext, since: float = 0.0) -> list[LostExecutor]:
-    """Return the executors that Spark has lost, in the order of the losses. since: seconds since 1970."""
+    """Return the executors that Spark has lost, in the order of the losses. since: seconds since 1970.
+
+    Executors that Spark itself has ended, because they were idle, are not lost.
+    """
     losses = []
     for place in range((executors := sc._jsc.sc().statusStore().executorList(False)).size()):
         one = executors.apply(place)
         if not one.isActive() and one.removeTime().isDefined():
-            reason = spark_reason(one.removeReason().get()) if one.removeReason().isDefined() else ""
+            said = str(one.removeReason().get()) if one.removeReason().isDefined() else ""
+            if said in ENDED_BY_SPARK:
+                continue
+            reason = spark_reason(said) if said else ""
             log = one.executorLogs().get("stderr")
             page = str(log.get()) if log.isDefined() else ""
             lost = LostExecutor(str(one.id()), host_in(one.hostPort()), reason, page)

@@ -72,9 +72,11 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     # Executors run on this machine, perhaps from a checkout that is not installed.
     settings["spark.executorEnv.PYTHONPATH"] = _python_path(configured.get("spark.executorEnv.PYTHONPATH", ""))
     # Under spark-submit, too: its JVM runs, but the local cluster starts only with the context, by these settings.
+    # The driver listens where executors call it, also if the user has set that address.
+    address = {} if "spark.driver.host" in configured else {"spark.driver.bindAddress": "127.0.0.1"}
     settings |= {
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        **address,
         # Callers must know the secret. Otherwise the master would start programs for any user of this machine.
         "spark.authenticate": "true",
         "spark.authenticate.secret": secrets.token_hex(32),

@@ -14,6 +14,9 @@ NOT_TAKEN = (
 )
 """Message about a standalone master that Spark could not use. Spark tries for a minute, and gives no reason."""
 
+ENDED_BY_SPARK = ("Executor killed by driver.", "Executor decommission: spark scale down")
+"""Spark's reasons for the end of an executor that dynamic allocation did not need any more."""
+
 NO_METASTORE = "Unable to instantiate org.apache.hadoop.hive.ql.metadata.SessionHiveMetaStoreClient"
 """Spark's error if Hive's metastore does not answer."""
 

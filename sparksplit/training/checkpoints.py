@@ -186,10 +186,10 @@ def _description(path: str) -> tuple[Progress, Files]:
     except (ValueError, RecursionError):
         raise Damaged(f"{file}: is damaged: it is not valid JSON") from None
     try:
-        if values.pop("format_version") != _FORMAT:
+        if (found := values.pop("format_version")) != _FORMAT:
             raise InputError(
-                f"{file}: was written by another version of sparksplit. Go on with that version, or begin anew with "
-                "--restart"
+                f"{file}: was written by another version of sparksplit (format_version {found}, not {_FORMAT}). Go on "
+                "with that version, or begin anew with --restart"
             )
         if values.pop(_CHECKSUM) != _checksum({"format_version": _FORMAT, **values}):
             raise Damaged(f"{file}: is damaged: its checksum differs from what was written")

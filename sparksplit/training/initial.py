@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hdfs_io import filesystem
-from sparksplit.dataset.description import Description
+from sparksplit.dataset.description import Description, LabelSpec
+from sparksplit.dataset.labels import are_alike
 from sparksplit.model import initial_weights
 from sparksplit.training.run_record import check_complete
 from sparksplit.training.train_config import TrainConfig
@@ -56,7 +57,7 @@ class Initial:
                 f"init: {self.file}: was trained on data with other fitted numbers, so the same rows give it other "
                 "values now. `fitted` in preprocess keeps the numbers"
             )
-        if _outputs(then) != _outputs(now):
+        if not _mean_the_same(then.label, now.label):
             return (
                 f"init: {self.file}: was trained on data with other labels, so the same outputs mean other classes or "
                 "numbers now. `fitted` in preprocess keeps the labels"
@@ -64,7 +65,8 @@ class Initial:
         return None
 
 
-def _outputs(description: Description) -> tuple[object, ...]:
-    """Return what a model's outputs stand for."""
-    label = description.label
-    return () if label is None else (label.classes, label.offset, label.scale)
+def _mean_the_same(then: LabelSpec | None, now: LabelSpec | None) -> bool:
+    """Return whether a model's outputs stand for the same."""
+    if then is None or now is None:
+        return then == now
+    return are_alike(then.classes, now.classes) and (then.offset, then.scale) == (now.offset, now.scale)

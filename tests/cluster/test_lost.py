@@ -73,10 +73,11 @@ def waiting(monkeypatch, counts):
     def sleep(seconds):
         clock[0] += 0.5
 
+    named = {"monotonic": lambda: clock[0], "time": lambda: 1000 + clock[0]}
     for module in (requirements, executors, progress):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep, strftime=str))
+        monkeypatch.setattr(module, "time", SimpleNamespace(**named, sleep=sleep, strftime=str))
     monkeypatch.setattr(executors, "executors_of", lambda sc: counts.pop(0) if len(counts) > 1 else counts[0])
-    monkeypatch.setattr(executors, "lost_executors", lambda sc: [LostExecutor("2", "h", "", "")])
+    monkeypatch.setattr(executors, "lost_executors", lambda sc, since: [LostExecutor("2", "h", "", "")][: since < 970])
     settings = {"spark.master": "spark://h:7077", "spark.executor.cores": "1"}
     context = SimpleNamespace(isStopped=lambda: False)
     sc = SimpleNamespace(master="spark://h:7077", _jsc=SimpleNamespace(sc=lambda: context))

@@ -15,8 +15,9 @@ from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import FittedPreprocessing, TensorSpec
 from sparksplit.dataset.feature_scaling import as_floats, by_feature, in_units, measured, scaled, width
 from sparksplit.dataset.feature_spec import Category, Date, Feature, Number, Scaled, Text
+from sparksplit.dataset.joined import _together
 from sparksplit.dataset.lane_files import FileFacts, LaneFile, Layout, binary_column, merge_split
-from sparksplit.dataset.manifest import Manifest, SourceFacts
+from sparksplit.dataset.manifest import Manifest, SourceFacts, SplitFacts, Statistics
 from sparksplit.dataset.statistics import Moments
 
 
@@ -208,3 +209,31 @@ def test_a_feature_named_weight_does_not_hide_the_weights_of_rows(tmp_path: Path
     known = manifest.weights("train")
     assert known is not None and (known.min, known.max, known.mean) == (0.5, 2.0, 1.0)
     assert manifest.model_copy(update={"tensors": tensors[:1]}).weights("train") is None
+    assert split.statistics["weight"].mean == 59.75
+    # Two days of them, which are read as one.
+    pooled = _together([manifest, manifest]).weights("train")
+    assert pooled is not None and (pooled.min, pooled.max, pooled.mean) == (0.5, 2.0, 1.0)
+
+
+@pytest.mark.parametrize(("column", "known"), [("weight", False), ("kilos", True)])
+def test_earlier_data_sets_have_the_weights_under_a_name_that_a_column_may_have(column: str, known: bool) -> None:
+    """The statistics of a column were taken for those of the weights."""
+    found = Statistics(min=-1, max=90, mean=59.75, std=1)
+    split = SplitFacts(rows=4, checksum=0, lane_rows=[4], statistics={"weight": found}, files=1, bytes=1)
+    manifest = Manifest(
+        config_hash="c",
+        created_by="a test",
+        source=SourceFacts(format="csv", files=[]),
+        lanes=1,
+        block_rows=16,
+        tensors=[
+            TensorSpec(name="x", dtype="float64", shape=[1]),
+            TensorSpec(name="weight", dtype="float32", shape=[]),
+        ],
+        label=None,
+        keep=[],
+        preprocessing=FittedPreprocessing(),
+        features=[Number(column=column, type="int", tensor="x", place=0)],
+        splits={"train": split},
+    )
+    assert manifest.weights("train") == (found if known else None)

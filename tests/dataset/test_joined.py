@@ -169,6 +169,16 @@ def test_weights_on_one_day_alone_are_named(tmp_path: Path, weighted: str, probl
         open_joined([f"{tmp_path}/a", f"{tmp_path}/b"])
 
 
+def test_days_of_booleans_from_before_they_had_one_spelling_are_read_as_one(tmp_path: Path) -> None:
+    for name, classes in (("a", ["0", "1"]), ("b", ["false", "true"])):
+        from_arrays(f"{tmp_path}/{name}", {"train": (np.zeros((4, 2), np.float32), np.arange(4) % 2)}, lanes=LANES)
+        before = PreparedDataSet.open(f"{tmp_path}/{name}").manifest
+        assert before.label is not None
+        label = before.label.model_copy(update={"classes": classes, "kind": "integer" if name == "a" else "text"})
+        before.model_copy(update={"label": label}).write(f"{tmp_path}/{name}")
+    assert open_joined([f"{tmp_path}/a", f"{tmp_path}/b"]).manifest.splits["train"].rows == 8
+
+
 def test_windows_of_another_step_are_others(days: Path) -> None:
     """What is predicted later is made into the windows of one of them, by the order of their digests."""
     hours = {"window": 2, "horizon": 1, "by": [], "order": "t", "label": "x", "step": 3600, "time": False}

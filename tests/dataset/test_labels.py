@@ -17,6 +17,7 @@ from sparksplit.dataset.labels import (
     fitted_labels,
     indices,
     known_values,
+    label_specs_alike,
     labels_of,
     parsed_numbers,
     places,
@@ -191,10 +192,19 @@ def test_fitted_numbers_have_no_classes() -> None:
 @pytest.mark.parametrize("classes", [["false", "true"], ["False", "True"], ["FALSE", "true"], ["0", "1"]])
 def test_what_two_classes_of_booleans_are_written_as(classes: list[str]) -> None:
     false, true = classes
-    assert spellings(classes) == {"false": false, "0": false, "true": true, "1": true}
+    assert spellings(classes) == dict.fromkeys(("false", "0", "0.0"), false) | dict.fromkeys(("true", "1", "1.0"), true)
     assert are_alike(classes, ["0", "1"]) and are_alike(["False", "True"], classes)
     for others in (["true", "false"], ["no", "yes"], [*classes, UNKNOWN], None):
         assert not are_alike(classes, others) and not are_alike(others, classes)
+
+
+def test_booleans_that_are_spelled_in_two_ways_are_the_same_labels() -> None:
+    before = LabelSpec(dtype="int64", kind="integer", classes=["0", "1"])
+    now = LabelSpec(dtype="int64", kind="text", classes=["false", "true"])
+    assert label_specs_alike(before, now) and label_specs_alike(now, before) and label_specs_alike(None, None)
+    for other in (None, now.model_copy(update={"classes": ["no", "yes"]}), now.model_copy(update={"shape": [2]})):
+        assert not label_specs_alike(before, other) and not label_specs_alike(other, before)
+    assert not label_specs_alike(now, now.model_copy(update={"kind": "words"}))
 
 
 def test_other_classes_have_one_spelling() -> None:

@@ -135,13 +135,12 @@ def test_a_job_whose_last_executor_is_lost_ends_as_a_start_without_one_does(
 ) -> None:
     """Spark itself would wait for ever."""
     source = f"{Path(__file__).with_name('held_rows.py')}:rows"
-    rows = tmp_path / "rows"
-    rows.mkdir()
-    keys = [f"input.format={source}", f"input.path={rows}", "input.label=label", f"output={tmp_path / 'set'}"]
+    (raw := tmp_path / "raw").mkdir()
+    keys = [f"input.format={source}", f"input.path={raw}", "input.label=label", f"output={tmp_path / 'set'}"]
     keys.append("queue_timeout=15")
     running = standalone.command("preprocess", *(f"--set={key}" for key in keys), settings={"spark.cores.max": "1"})
     give_up = time.monotonic() + SECONDS
-    while not (rows / "begun").exists():
+    while not (raw / "begun").exists():
         assert running.poll() is None, end(running)
         assert time.monotonic() < give_up
         time.sleep(0.1)

@@ -27,6 +27,12 @@ def test_each_key_that_differs_is_named_with_both_values(change: dict, expected:
     assert differences(THEN, {**THEN, **change}) == expected
 
 
+def test_other_rules_of_reading_rows_are_no_key_of_the_users() -> None:
+    told = "made by another version of sparksplit, which read rows differently"
+    assert differences({**THEN, "rules": 5}, {**THEN, "rules": 6}) == [told]
+    assert differences({"input": {"rules": 5}}, {"input": {"rules": 6}}) == [told]
+
+
 def test_nothing_is_named_where_nothing_is_known() -> None:
     """The marks of earlier outputs hold no keys."""
     assert differences({}, THEN) == [] and said([]) == ""

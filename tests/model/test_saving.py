@@ -2,9 +2,12 @@
 
 import random
 import re
+from functools import partial
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from sparksplit.base.errors import ConfigError, Passing
 from sparksplit.base.user_functions import load
@@ -154,6 +157,23 @@ def test_an_export_is_tried_only_where_a_layer_has_the_users_code(tmp_path, monk
     monkeypatch.setattr(saving, "load", lambda *_: None)
     tried(tmp_path, what)
     assert len(tried_of) == tries
+
+
+class Callable:
+    """An activation with numbers of its own, say."""
+
+    def __call__(self, x):
+        return x
+
+
+def test_a_users_code_is_found_behind_partials_and_in_objects():
+    layer = keras.layers.Dense(4)
+    for own in (partial(partial(tried, 1), 2), Callable()):
+        layer.activation = own
+        assert saving._has_own_code(layer)
+    for library in (partial(tf.nn.leaky_relu, alpha=0.1), keras.activations.relu):
+        layer.activation = library
+        assert not saving._has_own_code(layer)
 
 
 def test_a_full_disk_is_no_fault_of_the_models(tmp_path, monkeypatch):

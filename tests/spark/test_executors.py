@@ -20,11 +20,17 @@ from sparksplit.spark.manager import Manager
 from sparksplit.spark.settings.requirements import NoExecutors, Problem
 from sparksplit.spark.waiting import Patience
 from sparksplit.spark.workers import said_by_an_executor
-from tests.nodes import until
 
 APPLICATION = "app-20261125190000-0001"
-ANY = Problem("executors", "this command needs one")
+ANY = Problem("executors", "this command needs an executor")
 TWO_NODES = Problem("nodes", "2 nodes need 2 executors")
+
+
+class Sequence(list[Any]):
+    """A list like Scala's."""
+
+    apply = list.__getitem__
+    size = list.__len__
 
 
 class Spark:
@@ -43,25 +49,42 @@ class Spark:
         size = lambda: left.pop(0) if len(left) > 1 else left[0]  # noqa: E731
         self.jobs: dict[int, list[str]] = {}
         self.tags, self.ended = set[str](), threading.Event()
-        tags = lambda job: SimpleNamespace(jobTags=lambda: SimpleNamespace(contains=self.jobs[job].__contains__))  # noqa: E731
         context = SimpleNamespace(
             getExecutorIds=lambda: SimpleNamespace(size=size),
             isStopped=lambda: stops and len(left) == 1,
             requestExecutors=self.requested.append,
-            statusStore=lambda: SimpleNamespace(job=tags),
         )
         self._jsc = SimpleNamespace(sc=lambda: context)
         system = SimpleNamespace(getenv=lambda name: self.home)
         self._jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
-        clock = SimpleNamespace(monotonic=lambda: self.clock, sleep=self._sleep)
+        clock = SimpleNamespace(monotonic=lambda: self.clock, sleep=self._sleep, time=lambda: 1000 + self.clock)
         monkeypatch.setattr(executors, "time", clock)
         monkeypatch.setattr("sparksplit.base.progress.time", SimpleNamespace(**vars(clock), strftime=lambda _: "now"))
-        monkeypatch.setattr(executors, "lost_executors", lambda sc: [])
+        self.lost: list[tuple[float, str]] = []
+        ended = SimpleNamespace(executorList=lambda active: Sequence([self._lost(*one) for one in self.lost]))
+        self.job = self._job
+        context.statusStore = lambda: SimpleNamespace(job=self.job, executorList=ended.executorList)
         self.manager = SimpleNamespace(granted=None, pages=[])
         monkeypatch.setattr(executors, "Manager", lambda sc: nullcontext(self.manager))
 
     def _sleep(self, seconds: float) -> None:
         self.clock += 0.5
+
+    def _job(self, job: int) -> Any:
+        return SimpleNamespace(jobTags=lambda: SimpleNamespace(contains=self.jobs[job].__contains__))
+
+    @staticmethod
+    def _lost(when: float, reason: str) -> Any:
+        """Return Spark's record of an executor that was lost at a time, in seconds since 1970."""
+        some = lambda value: SimpleNamespace(isDefined=lambda: True, get=lambda: value)  # noqa: E731
+        return SimpleNamespace(
+            isActive=lambda: False,
+            id=lambda: "1",
+            hostPort=lambda: "b:4711",
+            removeTime=lambda: some(SimpleNamespace(getTime=lambda: 1000 * when)),
+            removeReason=lambda: some(reason),
+            executorLogs=lambda: SimpleNamespace(get=lambda name: SimpleNamespace(isDefined=lambda: False)),
+        )
 
     def getConf(self) -> Any:  # noqa: N802 (it is Spark's)
         return SimpleNamespace(getAll=self.settings.items)
@@ -104,8 +127,8 @@ def test_executors_are_waited_for_with_a_line_now_and_then(monkeypatch, capsys):
 def test_executors_that_never_come_end_the_wait(monkeypatch):
     spark = Spark(monkeypatch, 0)
     expected = (
-        r"^executors: this command needs one, and Spark has 0 after 20 s \(queue_timeout\); check that a worker "
-        r"has 4 cores"
+        r"^executors: this command needs an executor, and Spark has 0 after 20 s \(queue_timeout\); check that a "
+        r"worker has 4 cores"
     )
     with pytest.raises(RunError, match=expected):
         executors.await_executors(spark, 1, ANY, Patience(queue=20))
@@ -125,58 +148,178 @@ def test_executors_that_are_granted_and_do_not_start_end_the_wait_by_the_other_l
 
 
 def begun(monkeypatch: pytest.MonkeyPatch, spark: Spark, patience: Patience) -> AbstractContextManager[Any]:
-    """Return the session of a command without nodes, on `spark`."""
+    """Return the session of a command without nodes, on `spark`. Each look of its watch takes half a second."""
     given = nullcontext(SimpleNamespace(sparkContext=spark))
     monkeypatch.setattr(executors, "spark_session", lambda *_, **__: given)
     monkeypatch.setattr(executors, "_LOOK_SECONDS", 0.001)
+    looked = executors._Watch._look
+
+    def look(watch: Any) -> None:
+        spark.clock += 0.5
+        looked(watch)
+
+    monkeypatch.setattr(executors._Watch, "_look", look)
     return executors.session_with_executors("x", 2, None, patience)
+
+
+def watch_of(spark: Spark, patience: Patience) -> Any:
+    """Return a watch that looks when its `_look` is called, and whose job 0 runs."""
+    watch = executors._Watch(spark, patience)  # type: ignore[arg-type]
+    spark.tags.add(watch.tag)
+    spark.jobs[0] = [watch.tag]
+    return watch
+
+
+def looks(spark: Spark, watch: Any, seconds: float) -> None:
+    """Let the watch look once a second."""
+    for _ in range(int(seconds)):
+        spark.clock += 1
+        watch._look()
 
 
 def test_a_job_whose_executors_are_all_lost_ends_as_a_start_without_any_does(monkeypatch, capsys):
     """A job that the command runs instead ends, too. A program's own jobs go on."""
     spark = Spark(monkeypatch, 2)
-    lost = executors.LostExecutor("1", "b", "Worker shutting down", "")
-    monkeypatch.setattr(executors, "lost_executors", lambda sc: [lost])
     spark.jobs[17] = ["foreign"]
     expected = (
         r"^executors: executor 1 on b was lost \(Worker shutting down\), and no new executor came within 20 s "
-        r"\(queue_timeout\); this command needs one, and Spark has 0\. Restart the host"
+        r"\(queue_timeout\); this command needs an executor, and Spark has 0\. Restart the host"
     )
     with pytest.raises(NoExecutors, match=expected), begun(monkeypatch, spark, Patience(queue=20)):
-        spark.left[:] = [0]
+        spark.left[:], spark.lost = [0], [(1000 + spark.clock, "Worker shutting down")]
         with suppress(ValueError):
             spark.run()
         spark.run()
-    assert "waiting for the cluster to grant executors: 0 of 1, 10 of 20 s (queue_timeout)" in capsys.readouterr().err
+    assert "waiting for the cluster to grant executors: 0 of 1, " in capsys.readouterr().err
     assert spark.jobs == {17: ["foreign"]} and spark.tags == set()
 
 
-def test_executors_that_are_granted_again_have_the_other_limit(monkeypatch):
-    spark = Spark(monkeypatch, 1)
-    expected = r"0 of 1 have started within 15 s \(start_timeout\)"
-    with pytest.raises(NoExecutors, match=expected), begun(monkeypatch, spark, Patience(queue=5, start=15)):
-        spark.manager.granted, spark.left[:] = 1, [0]
-        spark.run()
+def test_containers_of_a_lost_host_are_no_executors_that_are_granted(monkeypatch):
+    """YARN counts them for minutes. start_timeout ended the wait, and the message said that they were granted."""
+    spark = Spark(monkeypatch, 0)
+    spark.manager.granted = 1
+    looks(spark, watch := watch_of(spark, Patience(queue=30, start=5)), 30)
+    assert watch.failure is None
+    looks(spark, watch, 3)
+    assert "this command needs an executor, and Spark has 0 after 30 s (queue_timeout)" in str(watch.failure)
 
 
 def test_executors_that_come_back_in_time_change_nothing(monkeypatch):
     """However often they go."""
     spark = Spark(monkeypatch, 1)
-    with begun(monkeypatch, spark, Patience(queue=20)):
-        spark.jobs[0] = list(spark.tags)
-        spark.left[:] = ([0] * 30 + [1]) * 5
-        until(lambda: len(spark.left) == 1 or not spark.jobs)
-        assert 0 in spark.jobs and spark.clock > 20
+    watch = watch_of(spark, Patience(queue=20))
+    spark.left[:] = ([0] * 15 + [1]) * 5
+    looks(spark, watch, 80)
+    assert 0 in spark.jobs and watch.failure is None
+
+
+def test_executors_that_come_back_at_the_last_look_end_no_job(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    looks(spark, watch := watch_of(spark, Patience(queue=20)), 20)
+    spark.left[:] = [0, 0, 1]
+    looks(spark, watch, 5)
+    assert 0 in spark.jobs and watch.failure is None
+
+
+def test_after_jobs_were_ended_the_next_job_has_all_the_time_only_if_executors_were_there(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    looks(spark, watch := watch_of(spark, Patience(queue=20)), 22)
+    assert spark.jobs == {} and watch.failure is not None
+    looks(spark, watch, 5)
+    spark.jobs[1] = [watch.tag]
+    looks(spark, watch, 1)
+    assert spark.jobs == {}
+    spark.left[:] = [1, 0]
+    spark.jobs[2] = [watch.tag]
+    looks(spark, watch, 20)
+    assert 2 in spark.jobs and watch.failure is not None
+    looks(spark, watch, 3)
+    assert spark.jobs == {}
+
+
+def test_a_job_that_spark_has_forgotten_and_looks_that_fail_do_not_end_a_wait(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    watch = watch_of(spark, Patience(queue=20))
+    spark.jobs, known = {9: ["forgotten"], **spark.jobs}, spark._job
+    monkeypatch.setattr(spark, "job", lambda job: known({0: 0}[job]))
+    looks(spark, watch, 15)
+    asked, spark.statusTracker = spark.statusTracker, None  # type: ignore[method-assign]
+    with pytest.raises(TypeError):
+        looks(spark, watch, 1)
+    spark.statusTracker = asked  # type: ignore[method-assign]
+    looks(spark, watch, 6)
+    assert watch.failure is not None and [*spark.jobs] == [9]
+
+
+def test_a_failure_is_that_of_ended_jobs_alone(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    watch = watch_of(spark, Patience(queue=20))
+    monkeypatch.setattr(spark, "cancelJobsWithTag", None)
+    with pytest.raises(TypeError):
+        looks(spark, watch, 25)
+    assert watch.failure is None
+
+
+def test_an_error_before_a_failure_stays_the_blocks_error(monkeypatch):
+    """The watch may end jobs while it is told to stop."""
+    spark = Spark(monkeypatch, 1)
+    ended = executors._Watch.end
+
+    def late(watch: Any) -> None:
+        watch.failure = NoExecutors(ANY)
+        ended(watch)
+
+    monkeypatch.setattr(executors._Watch, "end", late)
+    with pytest.raises(KeyError), begun(monkeypatch, spark, Patience()):
+        raise KeyError("of the block")
+
+
+def test_a_block_that_cannot_begin_leaves_no_tag_and_no_thread(monkeypatch):
+    def refuses(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    spark = Spark(monkeypatch, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuses)
+        with pytest.raises(RuntimeError, match="new thread"), begun(patch, spark, Patience()):
+            pass
+    assert spark.tags == set()
 
 
 def test_idle_executors_may_end_and_foreign_jobs_may_wait(monkeypatch):
     """Dynamic allocation ends executors that nobody uses."""
+    spark = Spark(monkeypatch, 0)
+    watch = watch_of(spark, Patience(queue=5))
+    spark.jobs = {17: ["foreign"]}
+    looks(spark, watch, 30)
+    spark.jobs[0] = [watch.tag]
+    looks(spark, watch, 5)
+    assert watch.failure is None and [*spark.jobs] == [17, 0]
+
+
+def test_where_threads_share_a_thread_of_the_jvm_no_job_is_ended(monkeypatch):
+    """A job may have another thread's tags there."""
+    monkeypatch.setenv("PYSPARK_PIN_THREAD", "false")
     spark = Spark(monkeypatch, 1)
-    spark.jobs[17] = ["foreign"]
-    with begun(monkeypatch, spark, Patience(queue=0)):
-        spark.left[:] = [0] * 30
-        until(lambda: len(spark.left) == 1)
-    assert spark.clock == 0 and 17 in spark.jobs
+    with begun(monkeypatch, spark, Patience()):
+        assert spark.tags == set()
+
+
+def test_executors_that_were_lost_long_before_or_that_spark_has_ended_are_not_named(monkeypatch):
+    spark = Spark(monkeypatch, 0)
+    spark.lost = [(1000, "Executor killed by driver."), (800, "long ago"), (1000, "")]
+    found = executors.lost_executors(spark, 999)  # type: ignore[arg-type]
+    assert [str(one) for one in found] == ["executor 1 on b was lost"]
+    spark.lost = spark.lost[:2]
+    with pytest.raises(NoExecutors, match="and Spark has 0 after 20 s"):
+        executors.await_executors(spark, 1, ANY, Patience(queue=20))  # type: ignore[arg-type]
+    spark.lost.append((950, "just now"))
+    with pytest.raises(NoExecutors, match="just now"):
+        executors.await_executors(spark, 1, ANY, Patience(queue=20))  # type: ignore[arg-type]
+    watch = watch_of(spark, Patience(queue=20))
+    spark.lost.append((1000 + spark.clock - 60, "an hour before"))
+    looks(spark, watch, 25)
+    assert "was lost" not in str(watch.failure)
 
 
 def test_an_inner_session_has_its_outer_ones_watch(monkeypatch):
@@ -375,7 +518,7 @@ def test_a_workers_page_has_what_an_executor_said_that_spark_never_had(monkeypat
             assert said_by_an_executor(spark, pages) == "No agent nosuch"
             spark.manager.pages = pages
             why = (
-                r"^executors: this command needs one, and Spark has 0 after 20 s .*; an executor failed at its "
+                r"^executors: this command needs an executor, and Spark has 0 after 20 s .*; an executor failed at its "
                 r"start: No"
             )
             with pytest.raises(RunError, match=why):

@@ -26,6 +26,13 @@ def test_what_the_user_has_set_for_a_local_cluster_stays() -> None:
     assert {key: found[key] for key in own} == own and "spark.ui.filters" not in found
 
 
+def test_the_driver_listens_where_executors_call_it() -> None:
+    found = settings_for("x", 2, {}, {**LOCAL, "spark.driver.host": "10.1.2.3"}, submitted=True)
+    assert found["spark.driver.host"] == "10.1.2.3" and "spark.driver.bindAddress" not in found
+    both = {**LOCAL, "spark.driver.host": "h", "spark.driver.bindAddress": "0.0.0.0"}
+    assert settings_for("x", 2, {}, dict(both), submitted=True)["spark.driver.bindAddress"] == "0.0.0.0"
+
+
 @pytest.mark.parametrize("master", ["yarn", "spark://h:7077", "local[2]"])
 def test_another_cluster_has_its_own_secrets(master: str) -> None:
     found = settings_for("x", 2, {}, {"spark.master": master}, submitted=True)

@@ -265,7 +265,10 @@ def test_another_versions_is_not_called_damaged(tmp_path):
     write(tmp_path, 1)
     write(tmp_path, 2)
     damage(tmp_path, 2, "checkpoint.json", b'{"format_version": 99}')
-    wanted = r"by another version of sparksplit\. Go on with that version, or begin anew with --restart$"
+    wanted = (
+        r"by another version of sparksplit \(format_version .+, not \d+\)\. Go on with that version, or begin anew "
+        r"with --restart$"
+    )
     with pytest.raises(InputError, match=wanted) as caught:
         checkpoints.newest_whole(str(tmp_path), 1)
     assert not isinstance(caught.value, Damaged)

@@ -90,6 +90,16 @@ def test_other_fitted_numbers_are_worth_a_word(data, tmp_path):
     assert alone.warning(other.description) is None
 
 
+def test_booleans_that_are_spelled_in_another_way_stand_for_the_same(data):
+    def of(classes):
+        label = data.description.label.model_copy(update={"classes": classes})
+        return data.description.model_copy(update={"label": label})
+
+    found = Initial("model.keras", "", of(["0", "1"]))
+    assert found.warning(of(["false", "true"])) is None
+    assert "other labels" in found.warning(of(["no", "yes"]))
+
+
 @pytest.mark.parametrize("change", [{"classes": ["1", "0"]}, {"offset": 2.0}, {"scale": 0.5}])
 def test_outputs_that_stand_for_something_else_are_worth_a_word(data, tmp_path, change):
     """As many classes as before have a last layer of the same shape, which begins with the weights of other classes."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from sparksplit.base.config import Config
 from sparksplit.base.errors import InputError
-from sparksplit.dataset.description import WEIGHT, Description, TensorSpec
+from sparksplit.dataset.description import WEIGHT, Description, LabelSpec, TensorSpec
 from sparksplit.dataset.manifest import SourceFile
 from sparksplit.features.feature_config import FeatureConfig, Features
 from sparksplit.features.missing_columns import delimiter_hint, there_are
@@ -87,7 +87,9 @@ class DataFrameSource(Source):
         self.columns, self._raw, self.label_name = types, raw, label if train.named else None
         self._rest: list[str] = []
         self.keep = kept
-        self.label_kind, said = (None, None) if label is None else kind_of_label(config, raw.parts, label)
+        self.label_kind, said = (
+            (None, None) if label is None else kind_of_label(config, raw.parts, label, _fitted(description))
+        )
         self.notes = [
             *train.notes, *left, *filter(None, [said, self._digits_lost(train, label, description)]),
             *_zeros_lost(train, features, description, wanted),
@@ -109,7 +111,7 @@ class DataFrameSource(Source):
             config.dtype is not None, goes_by, train.decoded and train.decoded[1],
             any(one.bad is not None for one in raw.parts.values()), weight=weight, guessed=config.label_type == "auto",
             folders=frozenset(place for place, name in enumerate(kept) if name in train.folders),
-            spelled=spelled(self.label_kind, train, label, None if description is None else description.label),
+            spelled=spelled(self.label_kind, train, label, _fitted(description)),
         )  # fmt: skip
         if self.table is not None:
             nulls, folders = None if train.cells is None else train.cells.nulls, frozenset(train.folders)
@@ -304,6 +306,11 @@ class DataFrameSource(Source):
                 raise InputError(f"{self.place}: column {name!r} is {kind}, but {of_part[name]} in the {part} files")
         if more := [name for name in of_part if name not in types]:
             raise InputError(f"{self.place}: has no column {more[0]!r}, which the {part} files have")
+
+
+def _fitted(description: Description | None) -> LabelSpec | None:
+    """Return the label whose classes are known."""
+    return None if description is None else description.label
 
 
 def _mixed(raw: Raw) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -34,8 +35,12 @@ def is_number(kind: str) -> bool:
     return kind in _NUMBERS or kind.startswith("decimal(")
 
 
-def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str) -> tuple[str, str | None]:
+def kind_of_label(
+    config: InputConfig, parts: Mapping[str, RawFrame], name: str, fitted: LabelSpec | None = None
+) -> tuple[str, str | None]:
     """Return (how the labels in the column `name` are read: integer, number or text; a message for the user or None).
+
+    fitted: the label whose classes are known, or None.
 
     Labels that have a point are read, to see whether they are whole numbers. Raise ConfigError if the column cannot
     have labels of the type in the configuration.
@@ -55,6 +60,8 @@ def kind_of_label(config: InputConfig, parts: Mapping[str, RawFrame], name: str)
     natural = "text" if kind == "boolean" else "integer" if whole else "number" if is_number(kind) else "text"
     wanted = natural if asked == "auto" else asked
     fits = whole or wanted == natural or (natural == "number" and wanted == "integer")
+    if kind in ("float", "double") and wanted == "text":  # pandas makes them of booleans with gaps
+        fits = bool(fitted is not None and spellings(_classes(fitted)))
     if not (is_number(kind) or kind == "string") or not fits:
         error: ConfigError = config.error(
             "label", f"column {name!r} is {kind}, which cannot be a label of type {wanted}; cast it"
@@ -76,8 +83,8 @@ def spelled(kind: str | None, train: RawFrame, name: str | None, fitted: LabelSp
     """
     if kind is None or name is None:
         return {}
-    if fitted is not None:
-        classes = (fitted.classes or [])[: -1 if fitted.unknown else None]
+    if fitted is not None and not kind == fitted.kind == "number":
+        classes = _classes(fitted)
         return spellings(classes) if fitted.kind == kind and (kind == "text" or classes == ["0", "1"]) else {}
     if name in train.folders:
         booleans = _are_booleans(train.folders[name])
@@ -86,6 +93,11 @@ def spelled(kind: str | None, train: RawFrame, name: str | None, fitted: LabelSp
     else:
         booleans = dict(train.types)[name] == "boolean"
     return spellings(BOOLEANS if kind == "text" else ("0", "1")) if booleans else {}
+
+
+def _classes(fitted: LabelSpec) -> list[str]:
+    """Return the classes of the training rows."""
+    return (fitted.classes or [])[: -1 if fitted.unknown else None]
 
 
 def _are_booleans(texts: Collection[str]) -> bool:
@@ -134,12 +146,17 @@ def digits_lost(train: RawFrame, name: str, place: str) -> str | None:
     for text in texts:
         stored = changed(text, np.dtype(np.float64))
         if stored is not None and stored.is_finite():
-            return f"the labels ({column}) have more digits than float64 holds: {short(text)} becomes {stored:f}"
+            return (
+                f"the labels ({column}) have more digits than float64 holds: {short(text)} becomes {stored:f}. If they "
+                "are classes, set input.label_type: text. If they are numbers to predict, subtract a constant from them"
+            )
     return None
 
 
 def _large(train: RawFrame, name: str) -> list[str]:
-    """Return some labels from 2^53 on as texts. Labels that are doubles lose nothing, so none of them is returned."""
+    """Return some labels from 2^53 on as texts, without most of those that float64 holds. Labels that are doubles lose
+    nothing, so none of them is returned.
+    """
     from pyspark.sql import functions as sql
 
     kind = dict(train.types)[name]
@@ -148,8 +165,14 @@ def _large(train: RawFrame, name: str) -> list[str]:
     if not may_be_large:
         return []
     label = PLACE.format(train.frame.columns.index(name))
-    value = sql.expr(f"try_cast({label} AS double)") if kind == "string" else sql.col(label)
-    large = by_place(train.frame).where((value >= _WHOLE_FLOAT64) | (value <= -_WHOLE_FLOAT64))
+    value = sql.expr(f"try_cast({label} AS double)")
+    size = sql.abs(value)
+    frame = by_place(train.frame).select(sql.col(label), value.alias("stored"), size.alias("size"))
+    # For Spark, NaN is larger than any other number. Its doubles have all digits as bigint, but not as decimal.
+    held = sql.expr(f"try_cast({label} AS decimal(38,0)) <=> try_cast(stored AS bigint)")
+    large = frame.where(sql.col("size").between(_WHOLE_FLOAT64, sys.float_info.max) & ~held)
+    if kind == "string":
+        large = large.where(f"{label} NOT RLIKE '[eE]'")  # the last digits of such numbers do not matter
     return [row[0] for row in large.select(sql.col(label).cast("string")).head(_EXAMPLES)]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,13 @@ from sparksplit.prepare.tables.unlike_files import Footer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_MARKS = b"org.apache.spark.sql.parquet.row.metadata"
+_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 """The key of Spark's schema in a Parquet file."""
+_MARK = "ml_attr"
+"""The key of pyspark.ml's marks in a column's metadata. Other keys, such as those of char and varchar, change how Spark
+reads a column."""
+Marks = dict[str, dict[str, Any]]
+"""The metadata of columns that pyspark.ml has marked, by name."""
 _UNLIKE = re.compile(r'\[CANNOT_MERGE_SCHEMAS\][^"]*"(STRUCT<.*?>)"[^"]*"(STRUCT<.*?>)"\.', re.DOTALL)
 
 
@@ -42,11 +47,9 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """
     options = {**DATA_FILES, **EVERY_FOLDER, **as_written(spark, config.format)}
     paths = [path for path, _ in found.files]
-    footers = _footers(spark, config.format, paths)
+    footers, marks = _footers(spark, config.format, paths)
     if footers is not None and (unlike := unlike_files.merged(footers, config.place)) is not None:
-        first = [in_group[0] for in_group, _ in unlike.groups]
-        found_marks = each_file(spark, first, _marks) if config.format == "parquet" else []
-        return unlike_files.read(spark, config.format, options, unlike, [marks for _, marks in found_marks])
+        return unlike_files.read(spark, config.format, options, unlike, marks)
     reader = spark.read.format(config.format).options(**options, mergeSchema=True)
     try:
         return RawFrame(reader.load(found.roots), METADATA)
@@ -102,42 +105,46 @@ def _of(types: Footer, names: Sequence[str]) -> dict[str, str]:
     return {name.lower(): str(kind) for name, kind in types.items() if name.lower() in names}
 
 
-def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> dict[str, Footer] | None:
-    """Return each file's columns. Executors read them if there are many files.
+def _footers(spark: SparkSession, kind: str, paths: Sequence[str]) -> tuple[dict[str, Footer] | None, list[Marks]]:
+    """Return (each file's columns, the files' marks). Executors read them if there are many files.
 
-    Return None if a file is damaged, or cannot be read without Spark.
+    The columns are None if a file is damaged, or cannot be read without Spark.
     """
     if not all(map(filesystem.is_known, paths)):
-        return None
-    files = each_file(spark, paths, partial(_types, kind))
-    footers = {path: types for path, types in files if types is not None}
-    return footers if len(footers) == len(paths) else None
-
-
-def _marks(path: str) -> dict[str, dict[str, Any]]:
-    """Return the metadata of a Parquet file's columns, as Spark has written it. pyspark.ml marks categories there."""
-    from pyarrow import parquet
-
-    try:
-        with filesystem.open_input(path) as file:
-            known = parquet.read_metadata(file).metadata or {}
-        fields = json.loads(known.get(_MARKS, b"{}")).get("fields", [])
-        return {field["name"]: field["metadata"] for field in fields if field["metadata"]}
-    except (pa.ArrowException, OSError, ValueError, AttributeError, KeyError, TypeError):
-        return {}  # no mark; a damaged file is found elsewhere
+        return None, []
+    files = [(path, footer) for path, footer in each_file(spark, paths, partial(_footer, kind)) if footer is not None]
+    footers = {path: types for path, (types, _) in files}
+    return footers if len(footers) == len(paths) else None, [marks for _, (_, marks) in files if marks]
 
 
 def _types(kind: str, path: str) -> Footer | None:
     """Return the columns of a file with Arrow's types, or None if the file is damaged. kind: parquet or orc"""
+    footer = _footer(kind, path)
+    return None if footer is None else footer[0]
+
+
+def _marks(metadata: Mapping[bytes, bytes]) -> Marks:
+    """Return the marks in a Parquet file's metadata, as Spark has written them."""
+    try:
+        fields = json.loads(metadata.get(_SCHEMA, b"{}")).get("fields", [])
+        return {field["name"]: {_MARK: field["metadata"][_MARK]} for field in fields if _MARK in field["metadata"]}
+    except (ValueError, AttributeError, KeyError, TypeError):
+        return {}
+
+
+def _footer(kind: str, path: str) -> tuple[Footer, Marks] | None:
+    """Return (the columns of a file with Arrow's types, its marks), or None if the file is damaged. kind: parquet or
+    orc
+    """
     from pyarrow import orc, parquet
 
     try:
         with filesystem.open_input(path) as file:
             if kind == "orc":
-                schema, moments = orc.ORCFile(file).schema, None
+                schema, moments, marks = orc.ORCFile(file).schema, None, Marks()
             else:
                 footer = parquet.ParquetFile(file)
-                schema = footer.schema_arrow
+                schema, marks = footer.schema_arrow, _marks(footer.metadata.metadata or {})
                 places = map(footer.schema.column, range(len(footer.schema)))
                 moments = {column.path for column in places if column.physical_type == "INT96"}
     except (pa.ArrowException, OSError):
@@ -148,4 +155,4 @@ def _types(kind: str, path: str) -> Footer | None:
         for field in schema
         if pa.types.is_timestamp(field.type) and (moments is None or field.name in moments)
     }
-    return {field.name: corrected.get(field.name, field.type) for field in schema}
+    return {field.name: corrected.get(field.name, field.type) for field in schema}, marks

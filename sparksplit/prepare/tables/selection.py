@@ -94,6 +94,8 @@ class Selection:
             ]
         if reader.label is not None:
             text = places[reader.label].cast("string")
+            if types[reader.label] in ("float", "double"):
+                text = sql.when(text != "NaN", text)
             columns.append(text if self.label_kind == "text" else number(reader.label, self.label_kind == "integer"))
         if reader.weight is not None:
             columns.append(number(reader.weight, False))

@@ -74,6 +74,9 @@ def test_labels_that_folders_give(values: set[str], kind: str) -> None:
 
 
 LARGE = "20241231235959123"
+ADVICE = (
+    "If they are classes, set input.label_type: text. If they are numbers to predict, subtract a constant from them"
+)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +90,7 @@ LARGE = "20241231235959123"
 )
 def test_labels_with_more_digits_than_float64_holds_are_named(texts: list[str], told: str | None) -> None:
     """They were rounded without a word."""
-    wanted = told and f"the labels (column 'y') have more digits than float64 holds: {told}"
+    wanted = told and f"the labels (column 'y') have more digits than float64 holds: {told}. {ADVICE}"
     cells = replace(CELLS, sample=tuple(["1", text] for text in texts))
     assert digits_lost(RawFrame(None, cells=cells), "y", "a.csv") == wanted  # type: ignore[arg-type]
     assert digits_lost(RawFrame(None, folders={"y": set(texts)}), "y", "a") == wanted  # type: ignore[arg-type]
@@ -101,9 +104,19 @@ def test_labels_of_typed_columns_with_more_digits_than_float64_holds_are_named(s
     raw = RawFrame(frame)
     said = {name: digits_lost(raw, name, "a") for name in frame.columns}
     assert {name for name, text in said.items() if text is not None} == {"whole", "places", "texts"}
-    assert said["whole"] == (
-        f"the labels (column 'whole') have more digits than float64 holds: '{LARGE}' becomes 20241231235959124"
-    )
+    large = f"'{LARGE}' becomes 20241231235959124"
+    assert said["whole"] == f"the labels (column 'whole') have more digits than float64 holds: {large}. {ADVICE}"
+
+
+def test_labels_that_float64_holds_do_not_hide_a_label_that_it_does_not(spark: SparkSession) -> None:
+    """The first hundred large labels were looked at."""
+    held = ["nan", "NaN", "Infinity", "-inf", "1e30", *(str(2**53 + 2 * number) for number in range(200))]
+    texts = spark.createDataFrame([(text,) for text in (*held, LARGE)], "y string").coalesce(1)
+    said = digits_lost(RawFrame(texts), "y", "a")
+    assert said is not None and f"'{LARGE}' becomes" in said
+    assert digits_lost(RawFrame(texts.where(f"y != '{LARGE}'")), "y", "a") is None
+    numbers = texts.selectExpr("try_cast(y AS bigint) AS y")
+    assert f"'{LARGE}' becomes" in (digits_lost(RawFrame(numbers), "y", "a") or "")
 
 
 def typed(kind: str) -> RawFrame:
@@ -119,12 +132,13 @@ def of_texts(*texts: str) -> RawFrame:
 
 def test_booleans_are_the_classes_false_and_true_wherever_they_come_from() -> None:
     folders = RawFrame(None, folders={"y": {"False", "True"}})  # type: ignore[arg-type]
-    classes = {"false": "false", "0": "false", "true": "true", "1": "true"}
+    classes = dict.fromkeys(("false", "0", "0.0"), "false") | dict.fromkeys(("true", "1", "1.0"), "true")
+    numbers = dict.fromkeys(("false", "0", "0.0"), "0") | dict.fromkeys(("true", "1", "1.0"), "1")
     for train in (typed("boolean"), of_texts("True", "NA", " FALSE"), folders):
         config = InputConfig(path="a", format="csv" if train.cells else "parquet")
         assert kind_of_label(config, {"train": train}, "y") == ("text", None)
         assert spelled("text", train, "y", None) == classes
-        assert spelled("integer", train, "y", None) == {"false": "0", "0": "0", "true": "1", "1": "1"}
+        assert spelled("integer", train, "y", None) == numbers
     asked = InputConfig(path="a", format="parquet", label_type="integer")
     assert kind_of_label(asked, {"train": typed("boolean")}, "y") == ("integer", None)
     for train in (typed("string"), of_texts("True", "Maybe"), of_texts("NA")):
@@ -148,6 +162,25 @@ def test_a_models_classes_decide_how_booleans_are_spelled(classes: list[str], ki
     for train in (typed("boolean"), of_texts("TRUE"), of_texts("1")):
         assert spelled(kind, train, "y", label).get("true") == true
     assert spelled("number", typed("boolean"), "y", label) == {}
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_booleans_with_gaps_that_became_floats_are_a_models_booleans(kind: str) -> None:
+    """pandas makes 0.0 and 1.0 of them."""
+    config = InputConfig(path="a", format="parquet", label_type="text")
+    parts, label = {"train": typed(kind)}, LabelSpec(dtype="int64", classes=["false", "true"], kind="text")
+    assert kind_of_label(config, parts, "y", label) == ("text", None)
+    assert spelled("text", parts["train"], "y", label)["1.0"] == "true"
+    for other in (None, label.model_copy(update={"classes": ["no", "yes"]})):
+        with pytest.raises(ConfigError, match="cannot be a label of type text"):
+            kind_of_label(config, parts, "y", other)
+
+
+def test_booleans_that_are_numbers_to_predict_are_read_alike_with_a_model_and_without() -> None:
+    label = LabelSpec(dtype="float32", kind="number")
+    train = of_texts("True", "False")
+    assert spelled("number", train, "y", label) == spelled("number", train, "y", None)
+    assert spelled("number", train, "y", label)["true"] == "1"
 
 
 def test_what_a_number_is() -> None:

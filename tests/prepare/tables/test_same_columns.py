@@ -173,6 +173,8 @@ def spark_schema(**metadata: object) -> str:
     [
         (spark_schema(x={}, y=NOMINAL), {"y": NOMINAL}),
         (spark_schema(x={}), {}),
+        # With the length of a char column, Spark would fill its texts with spaces.
+        (spark_schema(x={"__CHAR_VARCHAR_TYPE_STRING": "char(9)"}, y={**NOMINAL, "comment": "c"}), {"y": NOMINAL}),
         ("{", {}),
         ("[]", {}),
         ('{"fields": [{"name": "y"}]}', {}),
@@ -181,10 +183,13 @@ def spark_schema(**metadata: object) -> str:
 )
 def test_metadata_of_columns_is_read_from_the_footer(tmp_path: Path, metadata: str, found: dict[str, object]) -> None:
     marked(tmp_path / "a", pa.table({"y": [0.5]}), metadata)
-    assert same_columns._marks(f"{tmp_path}/a") == found
-    pq.write_table(pa.table({"y": [0.5]}), tmp_path / "b")
+    types = {"y": pa.float64()}
+    assert same_columns._footer("parquet", f"{tmp_path}/a") == (types, found)
+    for kind, write in WRITERS.items():
+        write(pa.table({"y": [0.5]}), tmp_path / "b")
+        assert same_columns._footer(kind, f"{tmp_path}/b") == (types, {})
     (tmp_path / "c").write_bytes(b"PAR1")
-    assert [same_columns._marks(f"{tmp_path}/{name}") for name in ("b", "c")] == [{}, {}]
+    assert same_columns._footer("parquet", f"{tmp_path}/c") is None
 
 
 def test_categories_of_pyspark_ml_are_classes_where_files_differ(spark: SparkSession, tmp_path: Path) -> None:
@@ -192,6 +197,8 @@ def test_categories_of_pyspark_ml_are_classes_where_files_differ(spark: SparkSes
     for name, kind, labels in (("a", pa.int32(), [0.0, 2.0]), ("b", pa.int64(), [1.0, 0.0])):
         table = pa.table({"x.1": pa.array([1, 2], kind), "y": labels})
         marked(tmp_path / name, table, spark_schema(y=NOMINAL))
+    # The first of the files that are read together has no mark.
+    pq.write_table(pa.table({"x.1": pa.array([], pa.int32()), "y": pa.array([], pa.float64())}), tmp_path / "Z")
     opened = source(spark, format="parquet", path=f"{tmp_path}")
     assert opened.label_kind == "integer" and any("pyspark.ml marks these labels" in note for note in opened.notes)
     assert rows_of(spark, opened) == [(0, 1, 0), (0, 1, 1), (0, 2, 0), (0, 2, 2)]

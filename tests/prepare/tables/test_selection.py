@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import datetime
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sql
 
+from sparksplit.base.config import parse as parse_config
+from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.features.feature_config import FeatureConfig
 from sparksplit.features.table import Column, Table
+from sparksplit.prepare.preprocess_config import InputConfig
+from sparksplit.prepare.sources import open_with_spark
 from sparksplit.prepare.tables.selection import _good
 from sparksplit.prepare.tables.table_rows import TableReader
+from tests.prepare.sources.raw_columns import bad_of, rows_of
 
 WHOLE = {"tinyint": pa.int8(), "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64()}
 FLOATS = {"float": pa.float32(), "double": pa.float64()}
@@ -45,6 +52,19 @@ def test_no_row_is_surely_good_that_is_bad_whatever_its_column_was_when_it_was_f
             sure = [bool(row[str(column.dtype)]) for row in found]
             assert not (wrong & np.array(sure)).any(), (kind, column.dtype)
             assert sure[1 if kind == "boolean" or kind in WHOLE else 2], (kind, column.dtype)
+
+
+def test_a_models_booleans_that_became_floats_are_read_as_its_classes_and_a_gap_is_no_label(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    label = LabelSpec(dtype="int64", classes=["false", "true"], kind="text")
+    x = TensorSpec(name="x", dtype="float32", shape=[1], columns=["x"])
+    description = Description(tensors=[x], label=label, preprocessing=FittedPreprocessing(), label_name="y")
+    config = parse_config(InputConfig, {"format": "parquet", "path": str(tmp_path), "label": "y"})
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "y": [0.0, 1.0, math.nan]}), tmp_path / "a")
+    opened = open_with_spark(spark, config, description)
+    assert rows_of(spark, opened) == [(0, 1.0, "false"), (0, 2.0, "true")]
+    assert len(bad_of(spark, opened, 1)) == 1
 
 
 def test_a_time_of_day_is_no_day(spark: SparkSession) -> None:
