@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sparksplit.base.options import Options
-from sparksplit.strategies import STRATEGIES
+from sparksplit.strategies import COMPARED
 from tests.training.runs import run, weights, without_end
 
 pytestmark = pytest.mark.slow
@@ -26,7 +26,7 @@ def test_a_node_that_is_stopped_before_it_has_called_is_started_again(
     assert first["rank"] == 0 and "has been stopped for 10 s, before it had called" in first["what"]
 
 
-@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("strategy", sorted(COMPARED))
 def test_a_node_that_is_killed_before_the_first_update_of_a_run_that_goes_on(
     zygote: Any, forked: None, digits: Any, tmp_path: Any, strategy: str
 ) -> None:
