@@ -37,8 +37,8 @@ SECONDS = 8.0
 """Seconds after which no further number of nodes is measured. One node and all nodes are always measured."""
 _BLOCK, _BLOCKS = 0.2, 3
 """Seconds of a block of steps, and the number of blocks. Their median counts."""
-_SAMPLED = 4
-"""The mini-batches in the sample of the rows."""
+_SAMPLED, _SAMPLED_BYTES = 4, 64 << 20
+"""The mini-batches in the sample of the rows, and the most bytes of these, but always one mini-batch."""
 _NO_LIMIT = 1 << 20
 
 
@@ -162,7 +162,7 @@ class _Rows:
         self._one = OneNode(member)
         self._feeds: list[Feeds] = []
         self._per_row: dict[bool, float] = {}
-        self._sample = _sample(self._source, _SAMPLED * process.config.batch_size)
+        self._sample = _sample(self._source, process.config.batch_size)
         self._feed = self._opened(keeps=True)
 
     def first(self) -> Chunk:
@@ -202,8 +202,10 @@ class _Rows:
         return self._feeds[-1].training(self._sample, split, sync, config.batch_size)
 
 
-def _sample(rows: RowSource, least: int) -> Sample:
-    """Return a sample of at least `least` rows, if there are so many, from as few blocks of each lane as possible."""
+def _sample(rows: RowSource, batch_size: int) -> Sample:
+    """Return a sample of some mini-batches, if there are so many rows, from as few blocks of each lane as possible."""
+    row_bytes = sum(spec.row_bytes for spec in rows.tensors)
+    least = max(batch_size, min(_SAMPLED * batch_size, _SAMPLED_BYTES // max(1, row_bytes)))
     blocks = -(-least // max(1, sum(min(count, rows.block_rows) for count in rows.lane_rows)))
     lanes: list[int] = []
     for lane, count in enumerate(rows.lane_rows):

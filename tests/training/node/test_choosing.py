@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from sparksplit.base.config import parse
 from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.description import TensorSpec
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.node import choosing
 from sparksplit.training.train_config import TrainConfig
 from tests.nodes import in_threads
-from tests.training.node.stand_ins import Member, Together, Variable
+from tests.training.node.stand_ins import Member, Rows, Together, Variable
 
 BATCH, BASE, PER_ROW, EXCHANGE, PER_READ = 64, 1e-3, 1e-4, 5e-4, 1e-3
 CLOCK = threading.local()
@@ -107,6 +108,22 @@ def test_a_step_takes_as_long_as_a_node_transforms_its_rows(data, monkeypatch, c
 def test_where_steps_are_slow_one_node_and_all_nodes_are_measured(data, monkeypatch):
     monkeypatch.setattr(choosing, "SECONDS", 0.1)
     assert measured(data, 4, monkeypatch)[0].keys() == {1, 4}
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "row_bytes", "lane_rows", "sampled"),
+    [
+        (4, 8, [5, 9, 0, 12], [5, 8, 0, 8]),  # 16 rows are wanted, and one block of each lane, of 4 rows, is too few
+        (2, 8, [5, 9, 0, 12], [4, 4, 0, 0]),
+        (4, 16 << 20, [5, 9, 0, 12], [4, 0, 0, 0]),
+        (100, 8, [5, 9, 0, 12], [5, 9, 0, 12]),
+        (6, 64 << 20, [1, 2, 20], [1, 2, 4]),
+    ],
+)
+def test_a_sample_has_some_mini_batches_and_at_least_one(batch_size, row_bytes, lane_rows, sampled):
+    rows = Rows(lane_rows)
+    rows.tensors = [TensorSpec(name="x", dtype="uint8", shape=[row_bytes])]
+    assert choosing._sample(rows, batch_size).lane_rows == sampled
 
 
 @given(st.integers(2, 70))
