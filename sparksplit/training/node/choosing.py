@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.training.node.compiled.step import Step
 
-SECONDS = 8.0
-"""Seconds after which no further number of nodes is measured. One node and all nodes are always measured."""
+SECONDS = 6.0
+"""Seconds after which no further number of nodes between one and all is measured. Graphs are made before."""
 _BLOCK, _BLOCKS = 0.2, 3
 """Seconds of a block of steps, and the number of blocks. Their median counts."""
 _SAMPLED, _SAMPLED_BYTES = 4, 64 << 20
@@ -61,7 +61,7 @@ def choose(process: Process, member: Member, collective: Collective, step: Step)
 
 def measured(process: Process, member: Member, collective: Collective, step: Step) -> dict[int, float]:
     """Return the seconds of a step by number of nodes; empty on all nodes but the first."""
-    began, size = time.perf_counter(), collective.size
+    size = collective.size
     seconds: dict[int, float] = {}
     with closing(_Rows(process, member)) as rows, _unchanged(process, step, batch := rows.first()):
         if member.rank == 0:
@@ -73,6 +73,7 @@ def measured(process: Process, member: Member, collective: Collective, step: Ste
         whole = _timed(step, _share(batch, member.rank, size), collective)
         if member.rank == 0:
             seconds[size] = max(whole.step, rows.seconds(batch, size))
+        began = time.perf_counter()
         for nodes in fewer(size):
             if _longest(collective, time.perf_counter() - began) > SECONDS:
                 break
