@@ -28,7 +28,7 @@ COMMANDS = {
 _NAMES = {
     "preprocess": ("manifest.json", "preprocessing.json", "train", "validation", "test", "blocks", "bad_rows"),
     "train": (
-        *("run.json", "checkpoints", "metrics.jsonl", "_ATTEMPTS"),
+        *("run.json", "checkpoints", "metrics.jsonl", "_ATTEMPTS", "_CHOICE"),
         *("model.keras", "saved_model", "preprocessing.json", "tensorboard"),
     ),
     "compare": ("results.json", "runs", "measured.json", "report.html"),

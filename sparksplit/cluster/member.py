@@ -215,6 +215,14 @@ class MemberWithin(Member):
         self._member.await_news(seconds)
 
 
+class OneNode(MemberWithin):
+    """A node that works as if there were no other node."""
+
+    def __init__(self, member: Member) -> None:
+        super().__init__(member)
+        self.rank, self.size = 0, 1
+
+
 def _end_as_orphan(reason: str) -> None:
     log.error("this node ends: %s", reason)
     # The work function may be anywhere, even in a TensorFlow collective. No exception would reach it.

@@ -13,7 +13,7 @@ from sparksplit.base.config import Config
 from sparksplit.base.errors import did_you_mean
 from sparksplit.base.keys import Mark, keys_of, mark_of, unhashed
 from sparksplit.comparison.analysis.verdicts import looks
-from sparksplit.strategies import STRATEGIES
+from sparksplit.strategies import COMPARED
 from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.training.train_config import TrainConfig, Training
 
@@ -97,7 +97,7 @@ class CompareConfig(Training):
             min_length=1,
             default_factory=lambda: list(DEFAULT_STRATEGIES),
             description="Strategies to compare: names, or mappings of training keys such as {strategy: local, "
-            "sync: {every: 32}}. " + " ".join(f"{name}: {strategy.told}." for name, strategy in STRATEGIES.items()),
+            "sync: {every: 32}}. " + " ".join(f"{name}: {strategy.told}." for name, strategy in COMPARED.items()),
         ),
     ]
     nodes: Annotated[list[pydantic.PositiveInt], pydantic.Field(min_length=1, default_factory=lambda: [1, 2])]

@@ -20,7 +20,7 @@ from sparksplit.base.user_functions import FunctionError, is_own, source_of
 from sparksplit.comparison.compare_config import REFUSED, CompareConfig
 from sparksplit.comparison.controls import alone, controls, has_outer
 from sparksplit.comparison.tuning.space import Range, called, ranges
-from sparksplit.strategies import STRATEGIES, Strategy, find
+from sparksplit.strategies import COMPARED, STRATEGIES, Strategy, find
 from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.training.train_config import TrainConfig, Training, misfit
 
@@ -298,7 +298,7 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
     given = config.strategies[place]
     values = {"strategy": given} if isinstance(given, str) else dict(given)
     if not isinstance(values.get("strategy"), str):
-        raise config.error(f"strategies.{place}", f"must name its strategy: one of {', '.join(STRATEGIES)}")
+        raise config.error(f"strategies.{place}", f"must name its strategy: one of {', '.join(COMPARED)}")
     for key in keys_of(TrainConfig, lambda mark: mark.shared):
         if key in values:
             problem = "is the same for all strategies; give it beside `strategies`"
@@ -314,12 +314,14 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
 def _strategy(config: CompareConfig, place: int, values: dict[str, Any]) -> Strategy:
     """Load the strategy. Raise ConfigError if it cannot be loaded, or if other keys do not fit it."""
     name = values["strategy"]
-    if not is_own(name):
-        return STRATEGIES[name]
     try:
-        strategy = find(name, source_of(name))
+        strategy = find(name, source_of(name) if is_own(name) else None)
     except FunctionError as error:
         raise config.error(f"strategies.{place}.strategy", str(error)) from error
+    if strategy.chooses:
+        raise config.error(
+            f"strategies.{place}", f"must not be {name}, which chooses its nodes by itself: write single and batch"
+        )
     if problem := misfit(_config(config, place, {**values, "nodes": 1 if strategy.alone else 2}), strategy):
         raise config.error(f"strategies.{place}.strategy", problem)
     return strategy

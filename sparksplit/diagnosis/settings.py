@@ -63,7 +63,9 @@ def _entry(config: TrainConfig, shared: TrainConfig) -> dict[str, Any]:
     if strategy is not None and strategy.settings:
         said["sync"] = {"every": config.sync.every, **said.get("sync", {})}
     different = {key: value for key in _EITHER if (value := getattr(config, key)) != getattr(shared, key)}
-    return {"strategy": config.strategy, **said, **different}
+    # A comparison has no strategy that chooses its nodes. On all nodes, such a strategy is `batch`.
+    name = "batch" if strategy is not None and strategy.chooses else config.strategy
+    return {"strategy": name, **said, **different}
 
 
 def _said(config: TrainConfig) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from sparksplit.planning.plan_config import Candidate
 from sparksplit.planning.plan_record import Answer, PlanRow, Worth
-from sparksplit.planning.predicted import Predictor, last_worth
+from sparksplit.planning.predicted import Predictor
 from sparksplit.planning.workload import numbers, workload
 from sparksplit.strategies import STRATEGIES
+from sparksplit.training.choice import last_worth
 from sparksplit.training.train_config import TrainConfig
 
 
@@ -46,7 +47,7 @@ def planned(planner: Planner, candidates: Sequence[Candidate], most: int) -> tup
     rows, worth, best = [planner.single], [], {}
     for candidate in candidates:
         by_nodes = planner.by_nodes(candidate)
-        pays = last_worth([row.seconds.mean for row in by_nodes])
+        pays = last_worth({row.nodes: row.seconds.mean for row in by_nodes})
         worth.append(Worth(name=candidate.name, nodes=pays))
         best[candidate.name] = by_nodes[pays - 1]
         shown = {*numbers(most), pays} - {1}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sparksplit.base.records import JsonObject
-from sparksplit.cluster.member import MemberWithin
+from sparksplit.cluster.member import OneNode
 from sparksplit.collectives import Alone, Collective
 from sparksplit.comparison.comparison_record import SweepPoint
 from sparksplit.dataset.plan import window_for
@@ -25,6 +25,7 @@ from sparksplit.planning.measured import Exchanged, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.order import updates_per_epoch
+from sparksplit.rows.samples import share_of
 from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.node.kernels import naming_keys
@@ -43,14 +44,6 @@ _SUMS = 5
 _SUM_SECONDS = 5.0
 _WINDOWS = 3
 """The windows of blocks that a node without room for all rows has in memory."""
-
-
-class _OneNode(MemberWithin):
-    """A node that trains as if there were no other node."""
-
-    def __init__(self, member: Member) -> None:
-        super().__init__(member)
-        self.rank, self.size = 0, 1
 
 
 def work(member: Member) -> JsonObject:
@@ -125,7 +118,7 @@ class _Planning:
     @contextmanager
     def _rig(self) -> Iterator[Rig]:
         """Yield this node as if it were alone."""
-        one, alone = _OneNode(self._member), Alone()
+        one, alone = OneNode(self._member), Alone()
         config = self._process.config.model_copy(update={"strategy": "single", "nodes": 1, "sync": _NO_SYNC})
         rig = Rig(self._process, one, alone, config, self._process.await_rows(), Runner(one, alone, self._effort))
         try:
@@ -141,7 +134,9 @@ class _Planning:
         """
         collective, config, process = self._collective, self._process.config, self._process
         batch = rig.first()
-        own = rig.again(_own_part(batch, self._member.rank))
+        half = max(1, int(batch.offsets[1]) // 2)
+        begin = min(self._member.rank * half, int(batch.offsets[1]) - half)
+        own = rig.again(replace(share_of(batch, begin, half, 2 * half), share=half))
         step = process.step(StepSync(collective, config.sync), collective)
         chunk = next(own.epoch(0))
         rig.warm(step, chunk)
@@ -261,17 +256,6 @@ def _even(chunk: Chunk, rows: int) -> Chunk:
     """
     is_even = chunk.share is None and bool((np.diff(chunk.offsets) == rows).all())
     return replace(chunk, share=rows) if is_even else chunk
-
-
-def _own_part(chunk: Chunk, rank: int) -> Chunk:
-    """Return the half of a mini-batch that belongs to one of two nodes; the whole of a single row."""
-    rows = int(chunk.offsets[1])
-    half = max(1, rows // 2)
-    begin = min(rank * half, rows - half)
-    label = None if chunk.label is None else chunk.label[begin : begin + half]
-    tensors = [tensor[begin : begin + half] for tensor in chunk.tensors]
-    offsets, totals = np.array([0, half], np.int64), np.array([2 * half], np.int64)
-    return replace(chunk, tensors=tensors, label=label, offsets=offsets, rows=totals, share=half)
 
 
 def _per_step(block: Block) -> float:

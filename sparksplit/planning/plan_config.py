@@ -14,7 +14,7 @@ from sparksplit.base.user_functions import FunctionError, is_own, source_of
 from sparksplit.comparison.compare_config import DEFAULT_STRATEGIES
 from sparksplit.comparison.costs import Network, ethernet
 from sparksplit.comparison.plan import label
-from sparksplit.strategies import STRATEGIES, Strategy, find
+from sparksplit.strategies import COMPARED, Strategy, find
 from sparksplit.training.train_config import TrainConfig, Training, misfit
 
 _LINK = re.compile(r"(\d+(?:\.\d+)?)\s*([GM])bit(?:/s)?", re.IGNORECASE)
@@ -77,14 +77,14 @@ def candidates(config: PlanConfig) -> list[Candidate]:
     found: dict[str, Candidate] = {}
     for number, (key, keys) in enumerate(listed):
         if not isinstance(keys.get("strategy"), str):
-            raise config.error(key, f"must name its strategy: one of {', '.join(STRATEGIES)}")
+            raise config.error(key, f"must name its strategy: one of {', '.join(COMPARED)}")
         try:
             candidate = _candidate(config, key, keys)
         except ConfigError:
             if number != 1 and (is_default or number == 0):
                 continue
             raise
-        if not candidate.strategy.alone:
+        if not (candidate.strategy.alone or candidate.strategy.chooses):
             found.setdefault(candidate.name, candidate)
     return [*found.values()]
 

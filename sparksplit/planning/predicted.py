@@ -136,17 +136,3 @@ def _merged(times: Sequence[StepTimes]) -> list[StepTimes]:
 def _sent_by(nodes: int, exchanged: Exchanged) -> float:
     """Return the bytes that each of `nodes` nodes sends in one exchange. Two nodes send half of all bytes twice."""
     return exchanged.sent * 2 * (nodes - 1) / nodes
-
-
-def last_worth(seconds: Sequence[float], least: float = 0.05) -> int:
-    """Return the number of nodes beyond which no further node saves at least `least` of the time.
-
-    seconds: the time on 1, 2, 3, ... nodes. A node that saves less may come before nodes that save more: strategies
-    that share epochs gain only where the number of rounds falls.
-    """
-    best = 1
-    for nodes in range(2, len(seconds) + 1):
-        # Each of the further nodes must save `least` on average.
-        if seconds[nodes - 1] <= seconds[best - 1] * (1 - least) ** (nodes - best):
-            best = nodes
-    return best

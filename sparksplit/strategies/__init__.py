@@ -23,6 +23,7 @@ class Strategy:
     any_nodes: whether the result is the same for any number of nodes.
     scaled_rate: whether the learning rate is multiplied by the number of nodes, after a warm-up.
     settings: whether the strategy uses the configuration's `sync`.
+    chooses: whether a run measures, before its first update, how many of its nodes it trains on.
     told: a description for the user, or empty.
     """
 
@@ -32,6 +33,7 @@ class Strategy:
     any_nodes: bool = False
     scaled_rate: bool = False
     settings: bool = False
+    chooses: bool = False
     told: str = ""
 
     def __post_init__(self) -> None:
@@ -45,6 +47,8 @@ class Strategy:
                 "its split is shared, so its sync must be every_step: each node has only a part of the "
                 "gradients and the loss of a mini-batch"
             )
+        if self.chooses and not self.any_nodes:
+            raise ValueError("it chooses the number of nodes, so its result must be the same for any_nodes")
 
 
 STRATEGIES = {
@@ -82,7 +86,17 @@ STRATEGIES = {
         told="each node trains on its own part of the rows. Weights are averaged every H steps (`sync.every`) and at "
         "the end of each epoch. An outer optimiser (`sync.outer`: none, momentum or nesterov) applies the change",
     ),
+    "auto": Strategy(
+        BatchSplit(),
+        StepSync,
+        any_nodes=True,
+        chooses=True,
+        told="the run measures a step before its first update. It then trains as `single`, or as `batch` on as many of "
+        "its nodes as pay",
+    ),
 }
+COMPARED = {name: strategy for name, strategy in STRATEGIES.items() if not strategy.chooses}
+"""The strategies that can be compared with each other."""
 
 
 def find(name: str, source: str | None = None) -> Strategy:

@@ -14,6 +14,8 @@ from sparksplit.training.run_record import RUN
 
 _FEW = 8
 """Up to so many nodes are all in the line of progress. With more nodes, the line has three."""
+_DOING = {"feeding": "wait for rows from Spark", "measuring": "measure how long a step takes"}
+"""What nodes do before their first step, by phase."""
 _SHOW_SECONDS = 0.5
 """Seconds between two looks at all nodes, if there are more than `_FEW`. A thousand nodes send 500 heartbeats a second.
 """
@@ -91,7 +93,7 @@ class RunDisplay:
             if self._is_due(now):
                 self._show_feeding()
             if self._feeding is None:
-                what = "wait for rows from Spark" if state.get("phase") == "feeding" else "load TensorFlow and the data"
+                what = _DOING.get(state.get("phase") or "", "load TensorFlow and the data")
                 self._lines.say(f"the nodes {what}, {now - self._began:.0f} s")
             return
         if self._feeding is not None:

@@ -50,6 +50,8 @@ class Payload(Record):
     """Whether the node also computes how far each lane's rows move the metrics after training."""
     untested: bool = False
     """Whether the node skips the test rows."""
+    chooses: bool = False
+    """Whether the nodes measure steps before the first update, and wait for the driver's choice of nodes."""
     init: str | None = None
     """The digest of the trained weights to begin with; None where all layers begin anew."""
 

@@ -13,6 +13,7 @@ from sparksplit.base.errors import Diverged, InputError, SparksplitError
 from sparksplit.base.version import __version__
 from sparksplit.rows.ledger import Entry
 from sparksplit.training import stopping
+from sparksplit.training.choice import Choice
 from sparksplit.training.progress_record import CurvePoint, EpochRecord, Values
 from sparksplit.training.run_record import RUN, Attempt, RunData, RunInit, RunLedger, RunMetrics, RunRecord, RunSync
 from sparksplit.training.spent import of_run
@@ -177,6 +178,8 @@ class Circumstances:
     """Seconds of the last attempt until its nodes' processes ran."""
     attempts: list[Attempt] | None = None
     """All attempts, over all commands; None for a run of `compare`."""
+    choice: Choice | None = None
+    """The number of nodes that `strategy: auto` has chosen."""
 
 
 def record(
@@ -237,4 +240,5 @@ def record(
         loss_scale=first.loss_scale,
         threads=first.threads,
         collective=first.collective,
+        choice=around.choice,
     )

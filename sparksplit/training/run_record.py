@@ -10,6 +10,7 @@ from hdfs_io.fence import Fence
 from hdfs_io.marks import CONFIG, SUCCESS, mark_of
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import Json, Record
+from sparksplit.training.choice import Choice
 from sparksplit.training.progress_record import Resumed, Values
 
 RUN = "run.json"
@@ -44,9 +45,10 @@ class Attempt:
     """One start of a run's nodes, and how it ended."""
 
     how: str
-    """Why the nodes were started: start, restart, resume or rejoin.
+    """Why the nodes were started: start, restart, resume, rejoin or chosen.
 
     restart: by itself, after a failure. resume: by a later command. rejoin: with all nodes, after some were missing.
+    chosen: with fewer nodes, as `strategy: auto` has chosen.
     """
     begun: str
     """The time of the start, in UTC (ISO 8601)."""
@@ -304,6 +306,8 @@ class RunRecord(Record):
     """TensorFlow's threads per operation on each node."""
     collective: RunCollective | None = None
     """The collective that summed over the nodes; None for a single real node."""
+    choice: Choice | None = None
+    """The number of nodes that `strategy: auto` has chosen; None for other strategies, and where `nodes` is 1."""
 
     @classmethod
     def read(cls, folder: str) -> Self:

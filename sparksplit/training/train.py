@@ -22,6 +22,8 @@ from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import granted_cores
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import checkpoints, report
+from sparksplit.training import choice as choices
+from sparksplit.training.choice import Choice
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
@@ -37,6 +39,8 @@ from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from sparksplit.cluster import NodeCluster
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +76,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             say(f"data: {len(data.paths)} prepared data sets as one, {rows:,} training rows")
         if inputs.initial is not None and (warning := inputs.initial.warning(data.description)):
             say(warning)
-        checkpoint, earlier = None, attempts.Attempts()
+        checkpoint, earlier, choice = None, attempts.Attempts(), None
         if decision == "resume":
             output.go_on()
             if (record := completed(output)) is not None:
@@ -82,14 +86,18 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"going on from {checkpoint}; --restart would start from the beginning")
+            if inputs.strategy.chooses:
+                choice = choices.noted(output.folder, config.processes)
         waits: list[float] = []
-        executors = config.processes + config.feeders
+        executors = config.feeders + (config.processes if choice is None else choice.nodes)
         with spark_session(called("train", config.output), executors, waited=waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
+                if choice is not None:
+                    choices.note(output.fence, choice)
             # The run did not cost the seconds that it has waited for another call.
-            one = _Run(spark, inputs, output, frame, began + sum(waits), earlier)
+            one = _Run(spark, inputs, output, frame, began + sum(waits), earlier, choice)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
@@ -131,6 +139,10 @@ class _Trained:
     launched: float
 
 
+class _Chosen(SparksplitError):
+    """Fewer nodes were chosen than the present attempt has."""
+
+
 @dataclass
 class _Run:
     """One command's work on a run.
@@ -145,6 +157,8 @@ class _Run:
     began: float
     before: attempts.Attempts = field(default_factory=attempts.Attempts)
     """The attempts of earlier commands, and their cost."""
+    choice: Choice | None = None
+    """The choice of a strategy that chooses its number of nodes, once it is made."""
     restarts: int = 0
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
@@ -156,7 +170,7 @@ class _Run:
     from_number: int = field(init=False)
     """The number of the checkpoint that this command goes on from."""
     prepared: float = field(init=False)
-    """Seconds of this command before its first attempt."""
+    """Seconds of this command before its first attempt, and of the attempt that has chosen fewer nodes."""
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
@@ -215,29 +229,29 @@ class _Run:
         how = "start" if checkpoint is None and not self.story.story else "resume"
         while True:
             self.begun, since = time.monotonic(), time.time()
-            self.story = self.story.begun(how, config.node_count, checkpoint)
+            nodes = config.node_count if self.choice is None else self.choice.nodes
+            self.story = self.story.begun(how, nodes, checkpoint)
             try:
-                if how == "rejoin":
+                if how in ("rejoin", "chosen"):
                     output.enclose()
-                    checkpoint = checkpoint_of(output.folder, config.node_count)
-                    self.story = self.story.on(config.node_count, checkpoint)
+                    checkpoint = checkpoint_of(output.folder, nodes)
+                    self.story = self.story.on(nodes, checkpoint)
                 attempts.note(output.fence, now := self.so_far())
                 if self.missing is not None:
                     checkpoint = self._await_nodes(self.missing, checkpoint)
                 before = self._before(now.seconds, checkpoint)
-                payload = replace(given, writing=output.fence.name, checkpoint=checkpoint, before=before)
+                payload = replace(
+                    given, writing=output.fence.name, checkpoint=checkpoint, before=before, chooses=self.is_choosing
+                )
                 if self.present != config.processes:
                     payload = replace(payload, config={**given.config, "nodes": self.present, "min_nodes": None})
                 return self._nodes(payload)
-            except AllBack as back:
-                restarts.has_reached(back.reached, self._end_attempt(back))
-                how = "rejoin"
-                say(f"{back}; the run goes on with them from its last checkpoint")
+            except (AllBack, _Chosen) as regrouped:
+                how = self._regroup(regrouped, restarts)
             except (NodeFailed, Passing) as error:
-                if isinstance(error, NotStarted) and how in ("restart", "rejoin"):
+                if isinstance(error, NotStarted) and how in ("restart", "rejoin", "chosen"):
                     error.may_pass = True  # Spark may not know yet that a host is gone (again)
-                if (host := getattr(error, "executor_host", None)) is not None:
-                    self.failures[host] += 1
+                self._learn_from(error)
                 self.failed = explained(error, self.spark, since)
                 seconds = self._end_attempt(self.failed)
                 checkpoint, how = self._restart(restarts, self.failed, seconds), "restart"
@@ -254,9 +268,40 @@ class _Run:
         start = 0.0 if checkpoints.number_of(checkpoint) > self.from_number else self.prepared
         return {"start": start, "lost": seconds - start}
 
+    def _regroup(self, regrouped: AllBack | _Chosen, restarts: Restarts) -> str:
+        """Note that an attempt has ended without a failure. Return why the next one begins, as Attempt.how."""
+        seconds = self._end_attempt(regrouped)
+        if isinstance(regrouped, _Chosen):
+            self.prepared += seconds
+            return "chosen"
+        restarts.has_reached(regrouped.reached, seconds)
+        say(f"{regrouped}; the run goes on with them from its last checkpoint")
+        return "rejoin"
+
+    def _learn_from(self, error: SparksplitError) -> None:
+        """Note what a failed attempt says about hosts and memory."""
+        if (host := getattr(error, "executor_host", None)) is not None:
+            self.failures[host] += 1
+        if isinstance(error, NodeFailed) and error.memory and self.is_choosing:
+            # A node alone may have no room for the rows of a whole mini-batch.
+            self._choose(Choice(self.inputs.config.processes, {}))
+
+    @property
+    def is_choosing(self) -> bool:
+        """Whether the number of nodes is still to be chosen."""
+        return self.inputs.strategy.chooses and self.choice is None and self.inputs.config.processes > 1
+
+    def _choose(self, choice: Choice) -> None:
+        """Write down the choice. From then on, it holds for the run."""
+        choices.note(self.output.fence, choice)
+        self.choice = choice
+        say(choice.told())
+
     @property
     def present(self) -> int:
         """Number of processes in the present attempt."""
+        if self.choice is not None:
+            return self.choice.nodes
         return self.inputs.config.processes if self.missing is None else self.missing.present
 
     def _await_nodes(self, missing: Missing, checkpoint: str | None) -> str | None:
@@ -326,6 +371,7 @@ class _Run:
             total=cost.seconds,
             launched=trained.launched,
             attempts=cost.story,
+            choice=self.choice,
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]
@@ -345,11 +391,24 @@ class _Run:
         except Exception as other:
             log.debug("what this attempt has cost is not kept: %s", other)
 
-    def _meanwhile(self, go_on: Callable[[], None] = lambda: None) -> None:
-        """Look at the output and at missing nodes while nodes run. go_on: what else is to be done."""
+    def _meanwhile(self, cluster: NodeCluster, go_on: Callable[[], None] = lambda: None) -> None:
+        """Look at the output and at missing nodes while nodes run. Choose their number once they have measured.
+
+        go_on: what else is to be done, once the number of nodes is known. Raise _Chosen if fewer nodes are to train.
+        """
         self.output.check()
         if self.missing is not None:
             self.missing.look()
+        if self.is_choosing:
+            assert self.display is not None
+            seconds = self.display.states[0].get("step_seconds")
+            if seconds is None:
+                return
+            self._choose(Choice.of(seconds))
+            if self.present < self.inputs.config.processes:
+                raise _Chosen(f"{self.present} of {self.inputs.config.processes} nodes were chosen")
+            for rank in range(self.present):
+                cluster.tell(rank, "chosen", True)
         go_on()
 
     def _rows_before(self, payload: Payload) -> Entry | None:
@@ -397,8 +456,8 @@ class _Run:
                     owned = owned_by_rank(dealt, data.manifest.lanes, self.present)
                     before, states = self._rows_before(payload), display.states
                     with Feeding(self.spark, data, self.frame, cluster, states, owned, before) as feeding:
-                        results = cluster.run(lambda: self._meanwhile(feeding.go_on))
+                        results = cluster.run(lambda: self._meanwhile(cluster, feeding.go_on))
                         trained_on = feeding.fed()
                 else:
-                    results = cluster.run(self._meanwhile)
+                    results = cluster.run(lambda: self._meanwhile(cluster))
         return _Trained([NodeResult.from_json(each, "a node's result") for each in results], trained_on, launched)

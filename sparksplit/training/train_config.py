@@ -215,8 +215,8 @@ class TrainConfig(Training):
     """Output folder of the run: model, checkpoints, run.json, metrics.jsonl and TensorBoard events."""
     nodes: Annotated[pydantic.PositiveInt | VirtualNodes, Mark(shared=True)] = 1
     """Number of nodes (N). A node is one TensorFlow process, on one Spark executor. `strategy: single` needs 1 node.
-    {virtual: N} plays N nodes in one process, to show what N nodes would learn. The process takes the time of all N
-    nodes."""
+    `strategy: auto` uses at most N nodes. {virtual: N} plays N nodes in one process, to show what N nodes would learn.
+    The process takes the time of all N nodes."""
     min_nodes: Annotated[pydantic.PositiveInt | None, replace(SAFE, refused=_ALL_NODES)] = None
     """Smallest number of nodes that a run may use. If executors are missing after `start_timeout`, the run goes on with
     fewer nodes, from its last checkpoint. All nodes join again once their executors are there and a new checkpoint is
@@ -227,7 +227,8 @@ class TrainConfig(Training):
     runs every N-th epoch over all rows. Gradients are averaged at every step. The learning rate is multiplied by N,
     with a warm-up over the first epoch. epoch-delayed: like epoch, but each node applies its own gradients, with the
     given learning rate. Weights are averaged at the end of each epoch. local: each node trains on its own rows. Weights
-    are averaged every `sync.every` steps and at the end of each epoch. Your own: `package.module:function` or
+    are averaged every `sync.every` steps and at the end of each epoch. auto: measures a step before the first update,
+    and then trains as `single`, or as `batch` on as many of the `nodes` as pay. Your own: `package.module:function` or
     `path/to/file.py:function` that returns a sparksplit.strategies.Strategy."""
     local_batch_size: Annotated[pydantic.PositiveInt | None, Mark(within=True)] = None
     """Rows of each node's own mini-batches with `strategy: local`. null: `batch_size` divided by the number of nodes,
@@ -303,6 +304,10 @@ def misfit(config: TrainConfig, strategy: Strategy) -> str | None:
 def _misfits(config: TrainConfig, strategy: Strategy) -> Iterator[str]:
     if strategy.alone and config.node_count != 1:
         yield f"nodes must be 1 with strategy: {config.strategy} (is {config.node_count}); strategy: batch uses several"
+    if strategy.chooses and config.virtual:
+        yield f"nodes must be a number with strategy: {config.strategy}; on virtual nodes there is no time to measure"
+    if strategy.chooses and config.min_nodes is not None:
+        yield f"min_nodes must be null with strategy: {config.strategy}; strategy: batch goes on with fewer nodes"
     if not strategy.sync.every_step and isinstance(config.checkpoint.every, int):
         yield (
             f"checkpoint.every must be epoch or null with strategy: {config.strategy} (is {config.checkpoint.every}): "

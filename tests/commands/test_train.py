@@ -54,8 +54,8 @@ BEFORE_SPARK = {
     ),
     "unknown strategy": (
         {"strategy": "bach"},
-        "/train.yaml:2: strategy: must be one of single, batch, epoch, epoch-delayed, local, or a function that "
-        "returns a strategy (is 'bach'); did you mean 'batch'?",
+        "/train.yaml:2: strategy: must be one of single, batch, epoch, epoch-delayed, local, auto, or a function "
+        "that returns a strategy (is 'bach'); did you mean 'batch'?",
     ),
     "single on two nodes": ({"nodes": 2}, "nodes must be 1 with strategy: single (is 2)"),
     "more nodes than lanes": (

@@ -257,6 +257,7 @@ def test_what_all_runs_share_and_what_a_strategy_says():
         ("strategies:\n  - batch\n  - {strategy: local, sync: {evry: 3}}", ":5: strategies.1: sync.evry: unknown key"),
         ("strategies: [{split: batch}]", ":3: strategies.0: must name its strategy: one of"),
         ("strategies: [{sync: {every: 3}}]", "strategies.0: must name its strategy"),
+        ("strategies: [auto]", "strategies.0: must not be auto, which chooses its nodes by itself: write single and"),
         ("strategies: [{strategy: batch, nodes: 3}]", "strategies.0.nodes: is the same for all strategies"),
         ("strategies: [{strategy: batch, device: cpu}]", "strategies.0.device: is the same for all strategies"),
         (

@@ -151,6 +151,11 @@ def test_the_comparison_that_decides_has_just_these_strategies(case) -> None:
         ),
         ({"batch_size": 16}, {"batch_size": 64}, {("single", 1), ("single, batch_size = 64", 1)}),
         (
+            {"nodes": 2, "strategy": "auto"},
+            {"batch_size": 256},
+            {("single", 1), ("single, batch_size = 256", 1), ("batch", 2), ("batch, batch_size = 256", 2)},
+        ),
+        (
             {"nodes": 3, "strategy": "batch", "input_mode": "spark", "batch_size": 30},
             {"strategy": "local", "sync.every": 8, "checkpoint.every": "epoch"},
             {("single", 1), ("single, batch_size = 10", 1), ("batch", 3), ("local, H = 8", 3)},

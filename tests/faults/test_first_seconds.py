@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sparksplit.base.options import Options
-from sparksplit.strategies import STRATEGIES
+from sparksplit.strategies import COMPARED
 from tests.training.runs import run, weights, without_end
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ STOPPED = ("epoch-delayed", "single")
 node of a new run."""
 
 
-@pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+@pytest.mark.parametrize("strategy", sorted(COMPARED))
 def test_a_fault_before_the_first_update_of_a_run_and_of_one_that_goes_on(
     zygote: Any, forked: None, digits: Any, tmp_path: Any, strategy: str
 ) -> None:

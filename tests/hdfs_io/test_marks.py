@@ -15,7 +15,7 @@ from sparksplit.diagnosis.page import PAGE
 from sparksplit.inference.writer import PARTITION, WHOLE, final_name
 from sparksplit.planning.plan_record import PLAN
 from sparksplit.prepare import bad_rows
-from sparksplit.training import checkpoints, initial
+from sparksplit.training import checkpoints, choice, initial
 from sparksplit.training.progress_record import METRICS
 from sparksplit.training.recovery import attempts, finished
 from sparksplit.training.run_record import RUN
@@ -24,7 +24,7 @@ WRITTEN = {
     "preprocess": [manifest.FILE, description.FILE, *SPLITS, block_table.FOLDER, bad_rows.FOLDER],
     "train": [
         *(RUN, METRICS, checkpoints.FOLDER, initial.KERAS, finished._SAVED_MODEL, description.FILE),
-        *("tensorboard", attempts._FILE),
+        *("tensorboard", attempts._FILE, choice._FILE),
     ],
     "compare": [RESULTS, REPORT, RUNS, Measured.FILE],
     "predict": [

@@ -42,6 +42,11 @@ def test_a_typing_error_is_refused():
         candidates(config)
 
 
+def test_a_strategy_that_chooses_its_nodes_is_planned_for_as_batch():
+    names = [each.name for each in candidates(parse(PlanConfig, {**REQUIRED, "strategy": "auto"}))]
+    assert names == [each.name for each in candidates(parse(PlanConfig, REQUIRED))]
+
+
 def test_what_does_not_fit_is_left_out_where_nobody_asked_for_it():
     ftrl = {**REQUIRED, "optimizer": {"name": "ftrl"}}
     assert [each.name for each in candidates(parse(PlanConfig, ftrl))] == ["batch", "epoch"]

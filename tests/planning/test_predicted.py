@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sparksplit.comparison.costs import ethernet
 from sparksplit.planning.measured import StepTimes
-from sparksplit.planning.predicted import Predictor, last_worth
+from sparksplit.planning.predicted import Predictor
 from sparksplit.planning.workload import Stage, Workload
 from tests.planning.made_up import CALL, LATENCY, PER_BYTE, measured, step
 
@@ -104,18 +104,3 @@ def test_only_what_was_measured_counts_as_measured():
 def test_crowded_nodes_take_the_times_beside_another_node():
     beside = [StepTimes(rows, [2 * step(rows)] * 3) for rows in (64.0, 1.0)]
     assert seconds(batch(1), Predictor(measured(beside=beside), crowded=True)) == pytest.approx(200 * step(64))
-
-
-@pytest.mark.parametrize(
-    ("times", "worth"),
-    [
-        ([10, 5, 4, 3.9, 3.85], 3),
-        ([10, 9.6], 1),
-        ([10, 12, 13], 1),
-        ([10, 10, 10, 5], 4),
-        ([10, 10, 10, 9.5], 1),
-        ([10], 1),
-    ],
-)
-def test_further_nodes_pay_while_each_saves_a_twentieth(times, worth):
-    assert last_worth(times) == worth

@@ -76,7 +76,10 @@ def test_a_strategy_of_ones_own_is_one_small_class(forked, data, tmp_path, nodes
             "strategy: its split does not fit the data: ValueError: not every_row, so 1 of",
         ),
         (f"{OWN}:majority_vot", "has no function 'majority_vot'; did you mean 'majority_vote'?"),
-        ("bacth", "must be one of single, batch, epoch, epoch-delayed, local, or a function that returns a strategy"),
+        (
+            "bacth",
+            "must be one of single, batch, epoch, epoch-delayed, local, auto, or a function that returns a strategy",
+        ),
     ],
 )
 def test_a_strategy_that_does_not_exist(data, tmp_path, name, problem):

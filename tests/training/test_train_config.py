@@ -39,6 +39,14 @@ def test_an_optimizers_own_arguments_are_kept():
             "nodes must be 1 with strategy: single (is 2); strategy: batch uses several",
         ),
         ("nodes: 0", "nodes: must be above 0 (is 0)"),
+        (
+            "strategy: auto\nnodes: {virtual: 2}",
+            "nodes must be a number with strategy: auto; on virtual nodes there is no time to measure",
+        ),
+        (
+            "strategy: auto\nnodes: 2\nmin_nodes: 1",
+            "min_nodes must be null with strategy: auto; strategy: batch goes on with fewer nodes",
+        ),
         ("epochs: 1.5", "epochs: must be a whole number (is 1.5)"),
         ("batch_size: many", 'batch_size: must be a whole number (is "many")'),
         ("accumulate: 65", "accumulate: must be at most batch_size, 64 (is 65): each micro-batch needs rows"),
@@ -72,7 +80,7 @@ def test_mistakes_are_named_with_line_and_key(tmp_path, line, message):
         load(TrainConfig, str(file))
     assert message in str(caught.value)
     # What contradicts another key has no line of its own.
-    assert str(caught.value).startswith(str(file) if line == "nodes: 2" else f"{file}:3: ")
+    assert str(caught.value).startswith(str(file) if " with strategy: " in message else f"{file}:3: ")
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

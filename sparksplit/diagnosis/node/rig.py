@@ -13,10 +13,10 @@ from sparksplit.collectives import Alone, Collective
 from sparksplit.dataset.plan import window_for
 from sparksplit.diagnosis.node.blocks import sync_interval
 from sparksplit.diagnosis.node.runner import Runner, Variant
-from sparksplit.diagnosis.node.samples import Again, Rows, Sample, part
 from sparksplit.rows import order
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, RowSource
+from sparksplit.rows.samples import Again, Rows, Sample, part
 from sparksplit.strategies import find
 from sparksplit.training.node.feeds import Feeds
 from sparksplit.training.node.process import Process

@@ -23,8 +23,8 @@ from sparksplit.diagnosis.node.blocks import (
     syncs,
     whole_calls,
 )
-from sparksplit.diagnosis.node.samples import Rows
 from sparksplit.rows.assembler import Chunk
+from sparksplit.rows.samples import Rows
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member

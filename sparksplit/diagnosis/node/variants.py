@@ -11,8 +11,8 @@ import tensorflow as tf
 from sparksplit.collectives import Alone, Collective
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Variant
-from sparksplit.diagnosis.node.samples import Again
 from sparksplit.rows.assembler import Chunk
+from sparksplit.rows.samples import Again
 from sparksplit.strategies.state import averaged_state
 from sparksplit.training.node.compiled.step import as_tensor
 

@@ -14,6 +14,7 @@ from sparksplit.collectives import Collective, join
 from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.rows.feed import RowSource
 from sparksplit.training.messages import NodeResult, Payload
+from sparksplit.training.node import choosing
 from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.process import Process
 from sparksplit.training.node.tally import Clock
@@ -69,6 +70,8 @@ def _trained(process: Process, collective: Collective, clock: Clock) -> NodeResu
         process.build()
         worker = Worker(process, member, collective)
         worker.begin()
+    if process.payload.chooses:
+        choosing.choose(process, member, collective, worker.step)
     with worker.saver.finishing():
         with clock.spent_on("handoff"):
             rows = process.await_rows()

@@ -15,8 +15,8 @@ from sparksplit.dataset.arrays import from_arrays
 from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.blocks import Extent
 from sparksplit.diagnosis.node.runner import Runner, Variant
-from sparksplit.diagnosis.node.samples import Again, Sample, part
 from sparksplit.rows.feed import Feed
+from sparksplit.rows.samples import Again, Sample, part
 
 ROWS, LANES, BLOCK, BATCH = 900, 6, 16, 50
 

@@ -82,7 +82,7 @@ class Variable:
 class Member:
     """A node's line to a driver, which writes down what it is told: `states`, each with the phase that it came in."""
 
-    host, local_dir = "here", "nowhere"
+    host, local_dir, secret, network, payload, tf_config = "here", "nowhere", b"", None, {}, {}
 
     def __init__(self, rank=0, size=1, gather=None):
         self.rank, self.size = rank, size

@@ -12,6 +12,7 @@ from sparksplit import cluster
 from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError, exit_status
 from sparksplit.rows.ledger import Entry
+from sparksplit.strategies import STRATEGIES
 from sparksplit.training import train as train_module
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
@@ -21,6 +22,8 @@ from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.leases import seize
 from tests.training.runs import describe
+
+BATCH = STRATEGIES["batch"]
 
 
 @pytest.mark.parametrize("error", [InputError("the model's"), RunError("a node's"), KeyboardInterrupt()])
@@ -86,7 +89,7 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     expected = rf"^node 1 on host7 was killed \(SIGKILL\); it cannot be restarted: {problem}$"
     with output.claimed(), pytest.raises(NodeFailed, match=expected) as caught:
         output.begin()
-        _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0).to_end(None)
+        _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0).to_end(None)
     assert exit_status(caught.value) == 1 and caught.value.rank == 1
 
 
@@ -94,12 +97,12 @@ def test_a_driver_that_sees_its_lease_taken_over_ends_the_run(tmp_path):
     first, successor = (Output(str(tmp_path / "run"), "hash", "train") for _ in range(2))
     with first.claimed():
         first.begin()
-        one = _Run(None, None, first, None, 0.0)
-        one._meanwhile()
+        one = _Run(None, SimpleNamespace(strategy=BATCH), first, None, 0.0)
+        one._meanwhile(None)
         seize(successor.lease)
         first.lease.lost.set()
         with pytest.raises(RunError, match="another run has taken over this output; this one ends: train on"):
-            one._meanwhile()
+            one._meanwhile(None)
 
 
 def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told=None, **keys):
@@ -127,7 +130,7 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch", **keys})
     with output.claimed():
         output.begin()
-        one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0)
+        one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0)
         try:
             ended = one._train(None)
         except RunError as error:
@@ -302,7 +305,7 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
     spark = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))
     with output.claimed():
         output.begin()
-        one = _Run(spark, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, None), output, None, 0.0)
+        one = _Run(spark, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0)
         with pytest.raises(Passing, match="_SUCCESS"):
             one.to_end(None)
     assert [each.how for each in attempts.noted(output.folder).story] == ["start"]

@@ -156,7 +156,7 @@ def trained(folder, shared=True, leave=lambda folder: None):
     """(the restarts of a run that may have fewer nodes, once it has its results; its attempts). leave: what leaves the
     checkpoint that it goes on from in its folder."""
     output = Output(str(folder), "hash", "train")
-    strategy = SimpleNamespace(split=SimpleNamespace(shared=shared))
+    strategy = SimpleNamespace(split=SimpleNamespace(shared=shared), chooses=False)
     inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
     with output.claimed():
         output.begin()

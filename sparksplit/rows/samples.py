@@ -111,6 +111,16 @@ def part(chunk: Chunk, updates: int) -> Chunk:
     )  # fmt: skip
 
 
+def share_of(chunk: Chunk, begin: int, rows: int, total: int) -> Chunk:
+    """Return a node's share of a mini-batch: `rows` rows of `chunk`. total: the rows of the mini-batch, over all
+    nodes."""
+    end = begin + rows
+    label = None if chunk.label is None else chunk.label[begin:end]
+    offsets, totals = np.array([0, rows], np.int64), np.array([total], np.int64)
+    tensors = [tensor[begin:end] for tensor in chunk.tensors]
+    return replace(chunk, tensors=tensors, label=label, offsets=offsets, rows=totals, share=None)
+
+
 def _copies(column: np.ndarray, count: int) -> np.ndarray:
     target = aligned((len(column) * count, *column.shape[1:]), column.dtype)
     for number in range(count):

@@ -1,0 +1,166 @@
+"""The choice of `strategy: auto`: the rule, the record, and when the driver makes it. Without Spark or TensorFlow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hdfs_io.publish import Output
+from sparksplit.base.config import parse
+from sparksplit.base.errors import NodeFailed
+from sparksplit.strategies import STRATEGIES
+from sparksplit.training import choice as choices
+from sparksplit.training import train as train_module
+from sparksplit.training.choice import LEAST, Choice, last_worth
+from sparksplit.training.inputs import RunInputs
+from sparksplit.training.recovery import attempts
+from sparksplit.training.train import _Run
+from sparksplit.training.train_config import TrainConfig
+from tests.hdfs_io.outputs import fenced
+
+TIMES = st.dictionaries(st.integers(2, 64), st.floats(1e-6, 1e3), max_size=7)
+
+
+@pytest.mark.parametrize(
+    ("times", "worth"),
+    [
+        ([10, 5, 4, 3.9, 3.85], 3),
+        ([10, 9.6], 1),
+        ([10, 12, 13], 1),
+        ([10, 10, 10, 5], 4),
+        ([10, 10, 10, 9.5], 1),
+        ([10], 1),
+    ],
+)
+def test_further_nodes_pay_while_each_saves_a_twentieth(times, worth):
+    assert last_worth(dict(enumerate(times, 1))) == worth
+
+
+@given(st.floats(1e-6, 1e3), TIMES)
+def test_the_chosen_nodes_save_enough_and_no_more_nodes_do(one, others):
+    times = {1: one, **others}
+    chosen = last_worth(times)
+    assert times[chosen] <= one * (1 - LEAST) ** (chosen - 1) * (1 + 1e-9)
+    further = [nodes for nodes in times if nodes > chosen]
+    assert all(times[nodes] > times[chosen] * (1 - LEAST) ** (nodes - chosen) for nodes in further)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [
+        ({1: 1.0, 2: 0.97}, "auto: 1 node; a second one would save less than 5 %"),
+        ({1: 1.0, 4: 0.9, 2: 0.97}, "auto: 1 node; each further one would save less than 5 %"),
+        ({1: 2.9, 4: 1.0, 2: 1.6}, "auto: batch on 4 nodes, 2.9 times as fast as 1"),
+        (
+            {1: 2.0, 4: 0.99, 2: 1.0},
+            "auto: batch on 2 nodes, 2.0 times as fast as 1; each further one would save less than 5 %",
+        ),
+    ],
+)
+def test_a_line_says_what_was_chosen_and_why(seconds, said):
+    assert Choice.of({str(nodes): value for nodes, value in seconds.items()}).told() == said
+
+
+def test_the_record_is_read_back_with_at_most_the_nodes_that_there_are(tmp_path):
+    assert choices.noted(str(tmp_path), 4) is None
+    choice = Choice(4, {"1": 2.0, "4": 0.5})
+    with fenced(tmp_path) as run:
+        choices.note(run, choice)
+    assert choices.noted(str(tmp_path), 8) == choice
+    assert choices.noted(str(tmp_path), 3) == Choice(3, choice.seconds)
+    (tmp_path / "_CHOICE").write_text("{")
+    assert choices.noted(str(tmp_path), 8) is None
+
+
+@pytest.fixture
+def made(tmp_path, monkeypatch):
+    """Makes a run of `auto` on 3 nodes, whose attempts call a function. choice: as a resume has read it."""
+    output = Output(str(tmp_path / "run"), "hash", "train")
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 3, "strategy": "auto"})
+    inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, STRATEGIES["auto"])
+    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(train_module.time, "sleep", lambda _: None)
+
+    def make(attempt, choice=None):
+        monkeypatch.setattr(_Run, "_nodes", attempt)
+        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0, choice=choice)
+        one.display = SimpleNamespace(states=[{} for _ in range(3)], reached=0)
+        return one
+
+    with output.claimed():
+        output.begin()
+        yield make
+
+
+class Cluster:
+    """Notes what nodes are told, and whether the choice was in the run's folder by then."""
+
+    def __init__(self, folder):
+        self.told, self._file = [], Path(folder) / "_CHOICE"
+
+    def tell(self, rank, name, value):
+        self.told.append((rank, name, self._file.exists()))
+
+
+def test_the_choice_is_written_down_before_the_nodes_may_train(made):
+    one = made(None)
+    cluster, fed = Cluster(one.output.folder), []
+    one._meanwhile(cluster, lambda: fed.append(1))
+    assert not (cluster.told or fed or one.choice), "the nodes still measure, and no rows are handed over"
+    one.display.states[0]["step_seconds"] = {"1": 3.0, "3": 1.0, "2": 1.5}
+    for _ in range(2):
+        one._meanwhile(cluster, lambda: fed.append(1))
+    assert cluster.told == [(rank, "chosen", True) for rank in range(3)] and len(fed) == 2
+    assert (one.present, one.is_choosing) == (3, False)
+
+
+def test_an_attempt_with_fewer_nodes_counts_as_no_restart(made):
+    """A node that is lost while the nodes measure: they measure again."""
+    given = []
+
+    def attempt(self, payload):
+        given.append((payload.chooses, payload.config["nodes"], self.present))
+        if len(given) == 1:
+            raise NodeFailed("node 2 on h2: was ended by SIGKILL", 2)
+        if len(given) == 2:
+            self.display.states[0]["step_seconds"] = {"1": 1.0, "3": 2.0}
+            self._meanwhile(Cluster(self.output.folder))
+        return "results"
+
+    one = made(attempt)
+    assert one._train(None) == "results"
+    assert given == [(True, 3, 3), (True, 3, 3), (False, 1, 1)] and one.restarts == 1
+    story = attempts.noted(one.output.folder).story
+    assert [(each.how, each.nodes) for each in story] == [("start", 3), ("restart", 3), ("chosen", 1)]
+    assert choices.noted(one.output.folder, 3) == Choice(1, {"1": 1.0, "3": 2.0})
+
+
+def test_a_run_that_goes_on_measures_nothing(made):
+    given = []
+
+    def attempt(self, payload):
+        given.append((payload.chooses, payload.config["nodes"], self.present))
+        if len(given) == 1:
+            raise NodeFailed("node 0 on h0: was ended by SIGKILL", 0)
+        return "results"
+
+    assert made(attempt, Choice(2, {"1": 1.0, "2": 0.6, "3": 0.6}))._train(None) == "results"
+    assert given == [(False, 2, 2)] * 2
+
+
+def test_where_a_node_has_no_memory_to_measure_all_nodes_train(made, capsys):
+    given = []
+
+    def attempt(self, payload):
+        given.append((payload.chooses, self.present))
+        if len(given) == 1:
+            raise NodeFailed("node 0 on h0: ran out of memory", 0, memory=True)
+        return "results"
+
+    assert made(attempt)._train(None) == "results"
+    assert given == [(True, 3), (False, 3)]
+    assert "auto: batch on all 3 nodes; a node ran out of memory while it measured" in capsys.readouterr().err
