@@ -135,7 +135,8 @@ class Segment:
                 except OSError as error:
                     # That node would wait forever. This error ends this node, and that node notices the end.
                     os.close(memory)
-                    raise MemoryError(f"memory cannot be shared any more: {error.strerror}") from None
+                    problem = f"the nodes of this host cannot share further memory: {error.strerror}"
+                    raise MemoryError(problem) from None
         else:
             line = self._lines[0]
             waiting = select.poll()

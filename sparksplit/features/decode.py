@@ -54,8 +54,8 @@ class Group:
 class Plan:
     """The steps from stored tensors to inputs.
 
-    groups, single: the parts of `numbers`, in the order of their computation. order: place of each of `numbers` in
-    these parts, in the order of the features; None if the parts are already in this order.
+    groups, single: the number features, computed group by group and then one by one. order: for each number feature, in
+    the order of the features, its place in what was computed; None if both orders are equal.
     """
 
     features: Sequence[Feature]

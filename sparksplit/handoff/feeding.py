@@ -132,8 +132,8 @@ class Feeding:
             self._active = now
         elif now - self._active > limit:
             raise NodeFailed(
-                f"Spark has run no task of the feed for {limit:g} s: input_mode: spark needs one executor more "
-                "than the nodes, and none is left (start_timeout)"
+                f"Spark has started no task that feeds the nodes for {limit:g} s (start_timeout): input_mode: spark "
+                "needs one executor for each node and one more, and none is free"
             )
 
     def fed(self) -> Entry:

@@ -9,7 +9,7 @@ from typing import Any
 def averages(optimizer: Any, trainable: Sequence[Any]) -> list[tuple[Any, Any]]:
     """Return (variable, its moving average) of the model's variables `trainable`. Empty without Keras's `use_ema`.
 
-    The optimizer must be built for `trainable`. Training ends with the averages as weights.
+    The optimizer must be built for `trainable`. At the end of training, the averages become the weights.
     """
     inner = _inner(optimizer)
     if not getattr(inner, "use_ema", False):

@@ -68,5 +68,5 @@ class DevicesConfig(Config):
     @pydantic.model_validator(mode="after")
     def _data_is_used(self) -> DevicesConfig:
         if self.data is not None and self.train is None:
-            raise ValueError("data needs train: it replaces the data of that configuration")
+            raise ValueError("`data` needs `train`, the training configuration whose data set it replaces")
         return self

@@ -58,7 +58,8 @@ class InputConfig(Config):
     becomes the validation split; the key `validation` sets the fraction."""
     test: Annotated[Paths | None, used_by("files", "text")] = None
     """Files of your own test split, given like `input.path`. Without this key, a fraction of the training rows becomes
-    the test split; the key `test` sets the fraction. In an idx folder, the t10k files are the test split."""
+    the test split: the fraction is the key `test` beside `input`. In an idx folder, the t10k files are the test
+    split."""
     table: Annotated[_Filled | None, used_by("table")] = None
     """Name of the table in Spark's catalog, such as a Hive metastore: DATABASE.TABLE."""
     query: Annotated[_Filled | None, used_by("sql")] = None
@@ -101,8 +102,8 @@ class InputConfig(Config):
     sets the type of float and decimal columns only, and must be a float type. If it is null there, every column keeps
     its own type."""
     shape: Annotated[list[Annotated[int, Field(gt=0)]] | None, used_by("rows", "idx")] = None
-    """Shape of one row's tensor. If the key is null, idx keeps the shape of its files, the other formats take [number
-    of features], and `predict` takes the shape that the model was trained with. Not for mixed columns (see `features`)
+    """Shape of one row's tensor. null: [number of features]; with the format idx, the shape in its files; in `predict`,
+    the shape that the model was trained with. Not for mixed columns (see `features`)
     or windows."""
     keep: Annotated[list[int | str], used_by("columns")] = Field(default_factory=list)
     """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or

@@ -74,9 +74,9 @@ def spark_session(
     """Give a Spark session, and stop it however the block ends.
 
     The session uses the master and settings of spark-submit or of Spark's own configuration files. Without a master, a
-    cluster of `executors` processes with one task slot each starts on this machine. It leaves no process and no file.
+    cluster of `executors` processes with one task slot each starts on this machine. No process and no file is left.
     Inside another `spark_session`, the outer session is given, and not stopped. The same holds for a program's own
-    session. But a session that `spark_session` has started in another thread is not shared: wait until it has stopped.
+    session. A session that `spark_session` has started in another thread is not shared: this call waits for its end.
 
     settings: Spark's keys, for a session that this call starts. Keys from spark-submit and the files take precedence.
     nodes: whether the session will hold nodes; some masters and settings do not allow that.

@@ -22,8 +22,8 @@ class SyncConfig(Config):
     outer_momentum: Annotated[float, pydantic.Field(ge=0, lt=1)] | None = None
     """Momentum of the outer optimiser. null: 0.7 for momentum, 0.9 for nesterov."""
     after: pydantic.NonNegativeInt = 0
-    """Post-local SGD: begin as `strategy: batch` for this many updates. The run then changes to `strategy: local` at
-    the end of the current epoch. 0: local from the start."""
+    """Post-local SGD: begin as `strategy: batch` for at least this many updates. The run changes to `strategy: local`
+    at the end of the epoch that contains the last of them. 0: local from the start."""
 
     @pydantic.model_validator(mode="after")
     def _outer_is_used(self) -> SyncConfig:

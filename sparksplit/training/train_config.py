@@ -122,8 +122,8 @@ class Training(Config):
     The nodes still exchange and update once per mini-batch. The result is the same up to rounding, except with
     BatchNorm or Dropout."""
     epochs: Annotated[pydantic.PositiveInt, Mark(shared=True)] = 10
-    """Number of epochs (E): passes over the training split. Strategies epoch and epoch-delayed round up to a multiple
-    of the number of nodes."""
+    """Number of epochs: passes of all nodes together over the training split. Strategies epoch and epoch-delayed round
+    up to a multiple of the number of nodes."""
     readers: Annotated[pydantic.NonNegativeInt, SAFE_TIMED] = 1
     """Data loader threads per node. They read ahead and assemble mini-batches. 0: no threads, and each step waits for
     its rows."""

@@ -77,7 +77,7 @@ def no_spark(monkeypatch):
     [
         (["--nodes", "0"], "nodes: must be above 0 (is 0)"),
         (["--limit", "-1"], "limit: must be above 0 (is -1"),
-        (["--data", "x"], "data needs train"),
+        (["--data", "x"], "`data` needs `train`"),
         (["--train", "/no/such.yaml"], "/no/such.yaml: cannot be read: No such file or directory"),
         (["--output", "/proc"], "output: /proc is a folder"),
         (["--colour", "red"], "--colour"),

@@ -18,7 +18,7 @@ from benchmarks import generated_tables as generated
 from sparksplit.base.shipped import shipped
 from sparksplit.commands import compare, preprocess, train
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.strategies import STRATEGIES
+from sparksplit.strategies import COMPARED
 from tests.forked import Zygote, nodes_of
 from tests.training.runs import largest_difference, weights
 
@@ -106,5 +106,5 @@ def test_the_nodes_do_not_matter(name: str, spark: SparkSession, nodes: None, tm
         output = tmp_path / "compared"
         assert call(compare, "compare-table.yaml", f"data={data}", f"output={output}", "seeds=1", "epochs=2") == 0
         results = json.loads((output / "results.json").read_text())
-        assert {found["strategy"] for found in results["runs"]} == set(STRATEGIES)
+        assert {found["strategy"] for found in results["runs"]} == set(COMPARED)
         assert all(found["ledger"]["exact"] for found in results["runs"]) and (output / "report.html").exists()

@@ -108,7 +108,9 @@ def test_a_feed_whose_only_executor_is_lost_is_not_waited_for_for_ever(feed: Fee
     feed.looks(feeding, 100)
     feed.on = set()
     feed.looks(feeding, 118)
-    says = r"^Spark has run no task of the feed for 120 s: input_mode: spark needs one executor more than the nodes, .*"
+    says = (
+        r"^Spark has started no task that feeds the nodes for 120 s \(start_timeout\): input_mode: spark needs one .*"
+    )
     with pytest.raises(NodeFailed, match=says) as raised:
         feed.looks(feeding, 4)
     assert raised.value.may_pass and not feed.replaced

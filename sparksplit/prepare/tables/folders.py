@@ -40,7 +40,8 @@ def with_folders(raw: RawFrame, found: Found, file_of_line: str, asked: Collecti
         if name.lower() in in_files:
             where = "/".join(found.files[0][0].split("/")[: place - len(found.columns)])
             raise InputError(
-                f"{where}: the folder name gives column {name!r}, but its files have this column too; rename one"
+                f"{where}: the folder name gives column {name!r}, but its files have this column too; "
+                "rename the folder's key or the column"
             )
     assert raw.file is not None
     lines = None if raw.lines is None else raw.lines.select("*", *_columns(found, file_of_line))

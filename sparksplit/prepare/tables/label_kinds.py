@@ -76,10 +76,10 @@ def kind_of_label(
 
 
 def spelled(kind: str | None, train: RawFrame, name: str | None, fitted: LabelSpec | None) -> dict[str, str]:
-    """Return the label that each text in lower case means, if the labels in the column `name` are booleans. Otherwise
-    {}.
+    """Return the label of each lower-case text, such as {"yes": "true"}, if the labels in the column `name` are
+    booleans. Otherwise return {}.
 
-    kind: how the labels are read; None: there are none. fitted: the label whose classes are known, or None
+    kind: how the labels are read, or None without labels. fitted: the labels of an earlier data set, or None
     """
     if kind is None or name is None:
         return {}

@@ -24,9 +24,9 @@ log = logging.getLogger(__name__)
 class Reached:
     """How far the nodes of an attempt are.
 
-    step: the last step that a node is known to have finished; 0 if none is known.
-    nodes: the number of nodes that counts steps in this way. None: every number of nodes counts the same steps, because
-        mini-batches are dealt from all lanes.
+    step: the furthest step that any node is known to have finished; 0 if none is known.
+    nodes: the number of nodes of the attempt, if another number of nodes would count steps otherwise. None: every
+        number of nodes counts the same steps, because mini-batches are dealt from all lanes.
     """
 
     step: int = 0
