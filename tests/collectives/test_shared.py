@@ -161,7 +161,7 @@ def test_memory_that_cannot_be_handed_out_is_an_error_on_all(monkeypatch):
     monkeypatch.setattr(segment.socket, "send_fds", refused)
 
     def work(rank, _):
-        error, said = (MemoryError, "cannot be shared") if rank == 0 else (PeerLost, "closed its connection")
+        error, said = (MemoryError, "cannot share further memory") if rank == 0 else (PeerLost, "closed its connection")
         with pytest.raises(error, match=said):
             formed[rank].sum([np.ones(1 << 20)])
         formed[rank].close()
