@@ -11,6 +11,7 @@ import pytest
 
 from sparksplit.cluster import node_main
 from sparksplit.cluster.leaving import Leaving, reason_of
+from tests.replaced import replaced
 
 ASKED = """
 import hashlib, os, threading
@@ -75,8 +76,7 @@ def test_a_node_ends_at_once_or_after_its_grace(monkeypatch: pytest.MonkeyPatch,
     member = Member()
     member.leaving.heeded, member.leaving.grace = heeded, 0.2
     heard = [bytes([number]) for number in (signal.SIGALRM, signal.SIGTERM)]  # the first one is its work's own
-    monkeypatch.setattr(node_main.os, "read", lambda *_: heard.pop(0))
-    monkeypatch.setattr(node_main.os, "_exit", end)
+    replaced(monkeypatch, node_main, "os", read=lambda *_: heard.pop(0), _exit=end)
     began = time.monotonic()
     with pytest.raises(Ended, match="1"):
         node_main._leave(member, -1)  # type: ignore[arg-type]

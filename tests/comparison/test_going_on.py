@@ -20,6 +20,7 @@ from sparksplit.comparison.plan import plan
 from sparksplit.dataset.joined import open_joined
 from sparksplit.training.recovery import restarts
 from sparksplit.training.recovery.restarts import Restarts
+from tests.replaced import replaced
 
 LOST = NodeFailed("node 1 on host7 was killed (SIGKILL)", 1)
 LATE = "0 of 2 nodes have registered within 120 s"
@@ -45,7 +46,7 @@ def tried(tmp_path, monkeypatch, failures, looks=()):
         return False
 
     for module in (compare_module, restarts):
-        monkeypatch.setattr(module.time, "sleep", pauses.append)
+        replaced(monkeypatch, module, "time", sleep=pauses.append)
     monkeypatch.setattr(compare_module.filesystem, "exists", exists)
     monkeypatch.setattr(compare_module.Measured, "read", lambda _: Measured())
     monkeypatch.setattr(

@@ -9,6 +9,7 @@ from unittest.mock import MagicMock
 from sparksplit.comparison import node
 from sparksplit.comparison.comparison_record import HandOff, NodeMeasured, Place, Probe, SweepPoint
 from sparksplit.training.report import versions
+from tests.replaced import replaced
 
 
 def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkeypatch):
@@ -31,7 +32,7 @@ def test_what_is_done_once_for_a_cluster_is_not_of_its_first_runs_seconds(monkey
     config = SimpleNamespace(input_mode="spark")
     runs = [SimpleNamespace(key=key, sources={}, train_config=lambda: config) for key in ("a", "b", "c")]
     payload = SimpleNamespace(runs=runs, threads=1, cluster="local")
-    monkeypatch.setattr(node.time, "perf_counter", lambda: now[0])
+    replaced(monkeypatch, node, "time", perf_counter=lambda: now[0])
     monkeypatch.setattr(node.ClusterPayload, "from_json", lambda *_: payload)
     monkeypatch.setattr(node.NodeResult, "from_json", lambda *_: None)
     monkeypatch.setattr(node, "configure", takes(2.0))

@@ -11,6 +11,7 @@ from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.base.options import Options
 from sparksplit.prepare import awaited, preprocess
 from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
+from tests.replaced import replaced
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def meanwhile(monkeypatch):
         slept.append(seconds)
         happens.pop(0)()
 
-    monkeypatch.setattr(awaited.time, "sleep", sleep)
+    replaced(monkeypatch, awaited, "time", sleep=sleep)
     return happens, slept
 
 
@@ -141,8 +142,7 @@ def test_each_of_the_names_in_braces_is_waited_for(tmp_path, meanwhile):
 
 def test_when_the_time_is_over_the_path_is_named(tmp_path, monkeypatch):
     now = iter(range(0, 100, 5))
-    monkeypatch.setattr(awaited.time, "monotonic", lambda: next(now))
-    monkeypatch.setattr(awaited.time, "sleep", lambda _: None)
+    replaced(monkeypatch, awaited, "time", monotonic=lambda: next(now), sleep=lambda _: None)
     with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none: no rows there after 30 s (input.wait)")):
         awaited.await_input(of(tmp_path / "none", wait=30), str(tmp_path / "out"), overwrite=False)
 

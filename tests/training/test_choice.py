@@ -21,6 +21,7 @@ from sparksplit.training.recovery import attempts
 from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.outputs import fenced
+from tests.replaced import replaced
 
 TIMES = st.dictionaries(st.integers(2, 64), st.floats(1e-6, 1e3), max_size=7)
 
@@ -83,7 +84,7 @@ def made(tmp_path, monkeypatch):
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 3, "strategy": "auto"})
     inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, STRATEGIES["auto"])
     monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    monkeypatch.setattr(train_module.time, "sleep", lambda _: None)
+    replaced(monkeypatch, train_module, "time", sleep=lambda _: None)
 
     def make(attempt, choice=None):
         monkeypatch.setattr(_Run, "_nodes", attempt)

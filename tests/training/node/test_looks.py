@@ -11,6 +11,7 @@ from sparksplit.collectives import Alone
 from sparksplit.training.node import looks
 from sparksplit.training.node.looks import Looks
 from tests.nodes import in_threads
+from tests.replaced import replaced
 from tests.training.node.stand_ins import Together
 
 IDLE = SimpleNamespace(seconds=0.0, check=lambda: None)
@@ -68,7 +69,7 @@ def test_one_at_a_time_by_the_clock_until_it_takes_too_long():
 
 def test_looks_come_about_once_a_second(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(looks.time, "monotonic", lambda: now[0])
+    replaced(monkeypatch, looks, "time", monotonic=lambda: now[0])
     own, step, times = Looks(Alone(), IDLE, 10.0, lambda: False, begun=0, patience=60), 0, []
     while now[0] < 100:
         now[0] += (own._next - step) * 0.002
@@ -82,7 +83,7 @@ def test_looks_come_about_once_a_second(monkeypatch):
 
 def test_where_only_as_many_nodes_can_go_on_within_a_round_its_end_has_a_clock_of_its_own(monkeypatch):
     now = [0.0]
-    monkeypatch.setattr(looks.time, "monotonic", lambda: now[0])
+    replaced(monkeypatch, looks, "time", monotonic=lambda: now[0])
     own = Looks(Alone(), IDLE, 10.0, lambda: False, begun=0, patience=60, rounds=True)
     now[0] = 11.0
     assert own.look(1).due

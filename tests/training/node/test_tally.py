@@ -14,6 +14,7 @@ from sparksplit.training.node.tally import Clock, Tally
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.spent import of_round, total
 from tests.nodes import in_threads
+from tests.replaced import replaced
 from tests.training.node.stand_ins import Together
 
 
@@ -71,7 +72,7 @@ class Time:
 
     def __init__(self, monkeypatch):
         self.moment = 100.0
-        monkeypatch.setattr(tally.time, "perf_counter", lambda: self.moment)
+        replaced(monkeypatch, tally, "time", perf_counter=lambda: self.moment)
 
     def passes(self, seconds):
         self.moment += seconds

@@ -21,6 +21,7 @@ from sparksplit.training.recovery.going_on import Reached, told_how
 from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.leases import seize
+from tests.replaced import replaced
 from tests.training.runs import describe
 
 BATCH = STRATEGIES["batch"]
@@ -313,7 +314,7 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
 
 def test_what_can_be_written_only_later_is_written_then(tmp_path, monkeypatch):
     pauses, left = [], [Passing("away")] * 2
-    monkeypatch.setattr(restarts.time, "sleep", pauses.append)
+    replaced(monkeypatch, restarts, "time", sleep=pauses.append)
 
     def write():
         if left:

@@ -22,6 +22,7 @@ from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.train import _Run
 from sparksplit.training.train_config import TrainConfig
 from tests.jvm import gateway, jvm
+from tests.replaced import replaced
 from tests.training.runs import describe
 
 SPARK = SimpleNamespace(_gateway=gateway())
@@ -204,7 +205,7 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
 
     monkeypatch.setattr(train_module, "threads", lambda *_: 1)
     monkeypatch.setattr(train_module, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
-    monkeypatch.setattr(train_module.time, "sleep", lambda _: None)
+    replaced(monkeypatch, train_module, "time", sleep=lambda _: None)
     monkeypatch.setattr(_Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 1 + lost
 
