@@ -81,7 +81,7 @@ class FeatureConfig(Config):
     """Parts of the date that the model gets, each as sine and cosine: month, day (of the month), weekday, hour. null:
     month and weekday, and hour if there is a time of day."""
     since: Annotated[Annotated[str, AfterValidator(_day)] | None, used_by("date")] = None
-    """A day, such as 2020-01-01. The model also gets the number of days since this day."""
+    """A day, such as 2020-01-01. The number of days since this day becomes one more input of the model."""
     unit: Annotated[Literal["characters", "words"], used_by("text")] = "words"
     """What a token is: a word or a character."""
     lowercase: Annotated[bool, used_by("text")] = True

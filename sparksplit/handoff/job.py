@@ -77,7 +77,7 @@ class Fed:
             read = int(lane_rows[list(own_lanes)].sum())
             if acknowledged[rank] != read:
                 raise RunError(
-                    f"the hand-off lost rows: {read} were read for node {rank}, but it has acknowledged "
+                    f"the hand-off lost rows: Spark has read {read} for node {rank}, but the node has received "
                     f"{acknowledged[rank]}"
                 )
         checksum = sum(partition.checksum for partition in partitions) % 2**64

@@ -62,8 +62,8 @@ class DevicesConfig(Config):
     """Seconds to wait until the granted executors have started. A host without a copy of the environment's archive
     needs minutes to fetch the archive."""
     limit: pydantic.PositiveFloat = 120
-    """Seconds for measuring the devices of one process, and again for an update of the model. Results from before the
-    limit are kept."""
+    """Seconds that each process may take to measure its devices, and then as long again to measure an update of the
+    model. At the limit, the command reports what it has measured so far."""
 
     @pydantic.model_validator(mode="after")
     def _data_is_used(self) -> DevicesConfig:

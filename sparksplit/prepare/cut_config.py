@@ -44,8 +44,9 @@ class CutConfig(Config):
     by: By = "row"
     """Rule for the cut. row: each row is assigned by itself, at random. features: rows with equal features stay in one
     split, whatever their labels are. key: rows with equal values in `cut.columns` stay in one split. time: the latest
-    rows are test, and the rows before them are validation. column: `cut.column` names the split of each row: train,
-    validation (also valid, val, dev) or test. Windows are always cut by time."""
+    rows by `cut.column` are test, and the rows before them are validation. column: `cut.column` names the split of each
+    row: train, validation (also valid, val, dev) or test. Windows are cut by time, without this
+    key."""
     columns: Annotated[list[int | str], used_by("key")] = Field(default_factory=list)
     """Key columns, by name or position, for `cut.by: key`. The model does not see these columns. The output has these
     columns only if `input.keep` names them."""

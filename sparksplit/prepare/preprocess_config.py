@@ -113,10 +113,10 @@ class InputConfig(Config):
     """Column with the weight of each row in the loss and in the metrics, by name or position. Weights are numbers of 0
     or more. The model does not see this column. Not for windows."""
     missing: Annotated[Literal["error", "mean"], used_by("rows")] = "error"
-    """What to do with missing values in features. error: a row with an empty cell is a bad row. mean: the column's mean
-    over the training split replaces the missing value. mean needs a float `input.dtype`. For windows, error leaves out
-    each window with a missing value. mean leaves out a window only if its label has one. Mixed columns use
-    `features.NAME.impute` instead."""
+    """What to do with missing values in features. error: a row with a missing value is a bad row
+    (`input.max_bad_rows`). mean: the column's mean over the training split replaces the missing value. mean needs a
+    float `input.dtype`. With windows, `error` leaves out each window that has a missing value, and `mean` leaves out a
+    window only if its label is missing. Mixed columns use `features.NAME.impute` instead."""
     windows: Annotated[WindowsConfig | None, used_by("rows")] = None
     """Turn time series into windows. Each window holds consecutive rows of a series, and its label is the label column
     in the rows that follow. All features must be numbers. null: rows stay as they are. In `predict`, leave this key
@@ -260,8 +260,8 @@ class PreprocessConfig(Config):
     """How rows are assigned to train, validation and test. Not for the format text."""
     features: Features | None = None
     """How columns become features: {COLUMN: KIND}, or {COLUMN: {kind: KIND, ...}} with the keys of the kind. A column
-    that is not named gets a kind by its type. {}: all columns get a kind by their type. null: like {} if there are
-    texts, dates or timestamps. Otherwise all columns are numbers, and form one tensor, x. Not for the formats idx,
+    that is not named gets a kind by its type. {}: all columns get a kind by their type. null: like {} if a column holds
+    texts, dates or timestamps; if no column does, all columns form one tensor of numbers, x. Not for the formats idx,
     images and text."""
     fitted: Annotated[_Filled | None, Mark(hashed=False)] = None
     """Folder of an earlier data set or run. Everything fitted there (features, scales, classes) is applied as it is,

@@ -39,13 +39,13 @@ class Strategy:
     def __post_init__(self) -> None:
         if self.split.dealt_apart and self.sync.every_step:
             raise ValueError(
-                "its split is dealt_apart, so its sync must not be every_step: the nodes have different "
-                "mini-batches, and different numbers of them"
+                "with split.dealt_apart, sync.every_step must be False: the nodes have different mini-batches, and "
+                "different numbers of them"
             )
         if self.split.shared and not self.sync.every_step:
             raise ValueError(
-                "its split is shared, so its sync must be every_step: each node has only a part of the "
-                "gradients and the loss of a mini-batch"
+                "with split.shared, sync.every_step must be True: each node has only a part of the gradients and the "
+                "loss of a mini-batch"
             )
         if self.chooses and not self.any_nodes:
             raise ValueError("it chooses the number of nodes, so its result must be the same for any_nodes")

@@ -70,8 +70,8 @@ def check_epochs(split: Split, epochs: int, nodes: int) -> None:
     for rank, of_rank in enumerate(by_rank):
         if len(of_rank) != len(by_rank[0]):
             raise ValueError(
-                f"epochs(0, {epochs}, {rank}, {nodes}) must be as many epochs as those of rank 0, since all nodes run "
-                f"each round together (are {len(of_rank)}, rank 0 has {len(by_rank[0])})"
+                f"split.epochs(0, {epochs}, {rank}, {nodes}) gives {len(of_rank)} epochs, and rank 0 gets "
+                f"{len(by_rank[0])}: all ranks must get the same number, because the nodes run them side by side"
             )
     # Nodes that read all rows run different epochs. Nodes that share the rows all run the same epochs.
     covered = sorted(epoch for of_rank in by_rank for epoch in of_rank) if split.every_row else by_rank[0]

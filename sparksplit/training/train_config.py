@@ -157,9 +157,9 @@ class Training(Config):
     seed: Annotated[pydantic.NonNegativeInt, Mark(shared=True)] = 1
     """Random seed of the initial weights, the order of rows, the transform and Dropout."""
     max_restarts: Annotated[pydantic.NonNegativeInt, SAFE] = 3
-    """Maximum number of automatic restarts from the last checkpoint, after a node, disk or network failure. A run of
-    `compare` restarts from its beginning. The counter resets after ten minutes without a failure, if there is a new
-    checkpoint. Errors in your code or configuration are never retried."""
+    """Maximum number of automatic restarts from the last checkpoint, after a node, disk or network failure. A single
+    run within `compare` restarts from its own beginning. The counter resets after ten minutes without a failure, if a
+    checkpoint was written since then. Errors in your code or configuration are never retried."""
     queue_timeout: Annotated[pydantic.PositiveFloat, SAFE_SHARED] = QUEUE_SECONDS
     """Seconds to wait until the cluster has granted all executors, for example in a busy queue."""
     start_timeout: Annotated[pydantic.PositiveFloat, SAFE_SHARED] = START_SECONDS

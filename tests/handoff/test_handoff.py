@@ -415,7 +415,7 @@ def test_rows_that_a_node_has_not_acknowledged_are_noticed():
     fed = Fed.of([partition.packed(), replace(partition, number=1).packed()], [[0, 1], [2]], 3)
     assert (fed.rows, fed.checksum, fed.partitions(1)) == (18, 6, [(0, 4, 2), (1, 4, 2)])
     # Together there are as many rows as were read, and yet both nodes would train on the wrong ones.
-    with pytest.raises(RunError, match=r"3 were read for node 0, but it has acknowledged 5"):
+    with pytest.raises(RunError, match=r"Spark has read 3 for node 0, but the node has received 5"):
         Fed.of([partition.packed()], [[0], [1, 2]], 3)
 
 

@@ -80,7 +80,7 @@ class Runs(BatchSplit):
 @pytest.mark.parametrize(
     ("split", "problem"),
     [
-        (Runs(range(3), range(2)), "epochs(0, 3, 1, 2) must be as many epochs as those of rank 0"),
+        (Runs(range(3), range(2)), "split.epochs(0, 3, 1, 2) gives 2 epochs, and rank 0 gets 3"),
         (Runs(range(2), range(2)), "not every_row, so the epochs(0, 3, rank, 2) of rank 0 must be 0 to 2, each once"),
         (Runs(range(3), range(1, 4)), "of rank 1 must be 0 to 2, each once (are 1, 2, 3)"),
         (
@@ -99,8 +99,8 @@ def test_epochs_that_are_left_out_or_run_twice_are_refused(split, problem):
 @pytest.mark.parametrize(
     ("split", "sync", "problem"),
     [
-        (LaneSplit(), StepSync, "its split is dealt_apart, so its sync must not be every_step"),
-        (BatchSplit(), RoundSync, "its split is shared, so its sync must be every_step"),
+        (LaneSplit(), StepSync, "with split.dealt_apart, sync.every_step must be False"),
+        (BatchSplit(), RoundSync, "with split.shared, sync.every_step must be True"),
     ],
 )
 def test_a_pair_whose_parts_do_not_go_together_is_refused(split, sync, problem):

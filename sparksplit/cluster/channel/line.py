@@ -123,8 +123,8 @@ class Line:
     def deliver(self, **message: Any) -> bool:
         """Send a message, and wait for the driver's acknowledgement. Return whether it came. Raise like `send`.
 
-        For a process's last message: closing a socket that holds unread answers would discard what the driver has not
-        read yet.
+        For a process's last message. Without the wait, the socket would close while answers of the driver are unread,
+        and TCP would then discard messages that the driver has not read.
         """
         received = self._post_message(message)
         return received.wait(DELIVERY) or (not self._given_up.is_set() and received.wait(REDELIVERY))

@@ -61,8 +61,8 @@ class Raw:
 
 
 def read(spark: SparkSession, config: InputConfig, asked: Collection[str] = ()) -> Raw:
-    """Return the raw columns of the input in `config`, from the reader of its format. asked: columns that are wanted by
-    name
+    """Return the raw columns of the input in `config`, from the reader of its format. asked: columns
+    that the configuration names; the reader must give them
 
     Raise InputError if there is nothing to read, or if Spark cannot read it.
     """
