@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from sparksplit.spark.settings import packages, properties
@@ -20,7 +23,8 @@ def launch(settings: Mapping[str, str], folder: Path) -> Any:
     """Start Spark's JVM with `settings`. They must include the user's settings, because Spark then does not read
     spark-defaults.conf.
 
-    folder: for the file. Raise pyspark's error if the JVM does not start, RunError if a package is not found.
+    folder: for the file and for pyspark's own temporary files. Raise pyspark's error if the JVM does not start,
+    RunError if a package is not found.
     """
     from pyspark.java_gateway import launch_gateway
 
@@ -29,10 +33,25 @@ def launch(settings: Mapping[str, str], folder: Path) -> Any:
     file.touch(0o600, exist_ok=False)
     file.write_text(properties.written(spark), encoding="ascii")
     try:
-        with variables({"PYSPARK_SUBMIT_ARGS": shlex.join(["--properties-file", str(file), *other_arguments()])}):
+        arguments = shlex.join(["--properties-file", str(file), *other_arguments()])
+        with variables({"PYSPARK_SUBMIT_ARGS": arguments}), _temporary_files_in(folder):
             return packages.launch() if packages.KEY in spark else launch_gateway()  # type: ignore[no-untyped-call]
     finally:
         file.unlink()
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """pyspark waits with a temporary folder for the JVM's port. If this process is killed then, a sweep of `folder`
+    removes pyspark's folder too."""
+    from pyspark import java_gateway
+
+    module: Any = java_gateway
+    module.tempfile = SimpleNamespace(mkdtemp=partial(tempfile.mkdtemp, dir=folder), mkstemp=tempfile.mkstemp)
+    try:
+        yield
+    finally:
+        module.tempfile = tempfile
 
 
 @contextmanager

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark import java_gateway
@@ -44,3 +46,23 @@ def test_settings_are_in_a_file_of_this_user_until_they_are_read(
     assert seen == ["--properties-file", ["--jars", "a.jar", "pyspark-shell"], "0o100600", wanted]
     assert list(tmp_path.iterdir()) == []
     assert os.environ["PYSPARK_SUBMIT_ARGS"] == before
+
+
+def test_what_pyspark_waits_with_is_in_the_sessions_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that is killed while its JVM starts leaves it there, where the next command removes it."""
+    beside, own = tmp_path / "beside", tmp_path / "own"
+    beside.mkdir()
+    own.mkdir()
+    seen: list[list[str]] = []
+
+    def started(command: list[str], **options: Any) -> None:
+        seen.append([str(Path(options["env"]["_PYSPARK_DRIVER_CONN_INFO_PATH"]).parent.parent)])
+        seen.append([path.name for path in beside.iterdir()])
+        raise ConnectionError
+
+    monkeypatch.setattr(tempfile, "tempdir", str(beside))
+    monkeypatch.setattr(java_gateway, "Popen", started)
+    with pytest.raises(ConnectionError):
+        gateway.launch({"spark.app.name": "a name"}, own)
+    assert seen == [[str(own)], []]
+    assert list(own.iterdir()) == [] and vars(java_gateway)["tempfile"] is tempfile
