@@ -31,7 +31,7 @@ def render(results: Results) -> str:
         "report.html.jinja",
         title=f"Which strategy to train {results.model} with",
         subtitle=list(_subtitle(results)),
-        said=words(results.answer, elsewhere="under Details"),
+        said=words(results, elsewhere="under Details"),
         overview=overview.overview(results),
         first=overview.first_rows(results),
         how_sure=list(how_sure(results)),

@@ -198,7 +198,7 @@ def test_what_nothing_was_spent_on_is_not_among_what_the_time_went_to():
 
 def test_the_answer_comes_first_and_all_else_is_closed(page):
     words = visible(page)
-    lines = [line.replace("`", "") for line in said(Results.from_json(sample.results(), "a test").answer)]
+    lines = [line.replace("`", "") for line in said(Results.from_json(sample.results(), "a test"))]
     places = [words.replace("  ", " ").replace(" ,", ",").index(line.split(":")[0]) for line in lines]
     places += [words.index(heading) for heading in ("Details", "The differences", "All strategies", "Pictures")]
     assert places == sorted(places)
