@@ -8,7 +8,7 @@ from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
 from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.answer.words import target
-from sparksplit.comparison.content import Results
+from sparksplit.comparison.content import Results, Target
 from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
 from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import MISSING, Quantity, bound, compact, duration, node_time, time_unit, usable
@@ -137,7 +137,7 @@ def first_rows(results: Results) -> Table | None:
         ("", ""),
         (
             "time",
-            f"to the target of {target(results)}{_source(results)}" if goal == TO_TARGET else "for all passes",
+            f"to the target of {target(results)}, {set_by(results.target)}" if goal == TO_TARGET else "for all passes",
         ),
         (f"{results.metric.split} {quantity.label}", ""),
         ("times as fast", "compared with 1 node as configured"),
@@ -162,11 +162,10 @@ def _why(row: Row, goal: str) -> str:
     return "timed elsewhere"
 
 
-def _source(results: Results) -> str:
+def set_by(target: Target | None) -> str:
     """Who set the target."""
-    by = "" if results.target is None else results.target.by
     told = {REFERENCE: "95 % of the way to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
-    return f", {told.get(by, 'as the key target says')}"
+    return told.get("" if target is None else target.by, "as the key target says")
 
 
 def _shown(name: str) -> str:
