@@ -162,7 +162,7 @@ class Comparison:
         return cls(filesystem.absolute(path), results.answer, results.to_json())
 
     def __repr__(self) -> str:
-        return "\n".join([*words(self.answer), f"Report: {self.report}"])
+        return "\n".join([*words(Results.from_json(self.results, self.path)), f"Report: {self.report}"])
 
     @property
     def table(self) -> pd.DataFrame:

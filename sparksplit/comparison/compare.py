@@ -17,7 +17,7 @@ from sparksplit.base.errors import Diverged, NodeFailed, NotStarted, Passing, Ru
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.comparison import results as analysis
-from sparksplit.comparison.answer.needed import undecided
+from sparksplit.comparison.analysis.needed import undecided
 from sparksplit.comparison.checks import check
 from sparksplit.comparison.compare_config import CompareConfig, adds_seeds
 from sparksplit.comparison.comparison_record import (

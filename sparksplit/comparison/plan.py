@@ -22,7 +22,7 @@ from sparksplit.comparison.controls import alone, controls, has_outer
 from sparksplit.comparison.tuning.space import Range, called, ranges
 from sparksplit.strategies import COMPARED, STRATEGIES, Strategy, find
 from sparksplit.strategies.sync_config import SyncConfig
-from sparksplit.training.train_config import TrainConfig, Training, misfit
+from sparksplit.training.train_config import TrainConfig, Training, misfit, unknown
 
 SINGLE = "single"
 REFERENCES = 3
@@ -306,7 +306,10 @@ def _values(config: CompareConfig, place: int) -> dict[str, Any]:
     for key, why in REFUSED.items():
         if key in values:
             raise config.error(f"strategies.{place}.{key}", why)
-    strategy = STRATEGIES.get(values["strategy"])
+    name = values["strategy"]
+    strategy = STRATEGIES.get(name)
+    if strategy is None and not is_own(name):
+        raise config.error(f"strategies.{place}", f"strategy: {unknown(name, COMPARED, 'a strategy')}")
     _config(config, place, {**values, "nodes": 1 if strategy is not None and strategy.alone else 2})  # checks the keys
     return values
 

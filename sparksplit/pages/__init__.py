@@ -46,5 +46,9 @@ def sentence(text: str) -> str:
 
 
 def _names(text: str) -> Markup:
-    """Return the escaped text, with each name in backticks as <code>."""
-    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    """Return the escaped text, with each name in backticks and each option of a command as <code>.
+
+    An option is not broken into two lines where it fits into one.
+    """
+    found = r"`([^`]+)`|(--set \S*[^\s.,)]|--[a-z]+)"
+    return Markup(re.sub(found, lambda match: f"<code>{match[1] or match[2]}</code>", str(escape(text))))

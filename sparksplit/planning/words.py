@@ -8,7 +8,7 @@ from rich.table import Table
 
 from sparksplit.base.records import JsonObject
 from sparksplit.base.yaml_edits import set_word
-from sparksplit.comparison.answer.words import named
+from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import compact, duration, megabytes, node_time, size
 from sparksplit.planning.plan_record import Plan, PlanRow
 from sparksplit.planning.predicted import Interval

@@ -31,11 +31,16 @@ def _one_of(table: Collection[str], what: str) -> pydantic.AfterValidator:
 
     def check(name: str) -> str:
         if name not in table and not is_own(name):
-            known, hint = ", ".join(table), did_you_mean(name, table)
-            raise ValueError(f"must be one of {known}, or a function that returns {what} (is {name!r}){hint}")
+            raise ValueError(unknown(name, table, what))
         return name
 
     return pydantic.AfterValidator(check)
+
+
+def unknown(name: str, table: Collection[str], what: str) -> str:
+    """Return the error text for a name that is not in the table. what: as in `_one_of`."""
+    known, hint = ", ".join(table), did_you_mean(name, table)
+    return f"must be one of {known}, or a function that returns {what} (is {name!r}){hint}"
 
 
 def _by_name(weights: Any) -> Any:

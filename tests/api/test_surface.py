@@ -81,9 +81,9 @@ def test_what_is_wrong_is_told_by_its_key(call, message) -> None:  # type: ignor
 
 def test_a_notebook_shows_one_line_of_a_run_and_the_answer_of_a_comparison() -> None:
     assert repr(results.TrainedRun("runs/1", record=None)) == "TrainedRun(path='runs/1')"  # type: ignore[arg-type]
-    answer = Results.from_json(sample.results(1), "a test").answer
-    shown = repr(results.Comparison("compared/1", answer, {"runs": [{}]})).splitlines()
-    assert shown == [*words(answer), "Report: compared/1/report.html"]
+    content = Results.from_json(sample.results(1), "a test")
+    shown = repr(results.Comparison("compared/1", content.answer, content.to_json())).splitlines()
+    assert shown == [*words(content), "Report: compared/1/report.html"]
 
 
 @pytest.mark.parametrize("kind", [results.TrainedRun, results.Comparison, results.Predictions, PreparedDataSet])

@@ -253,7 +253,11 @@ def test_what_all_runs_share_and_what_a_strategy_says():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("strategies: [bacth]", "strategies.0: strategy: must be one of single, batch, epoch, epoch-delayed, local"),
+        (
+            "strategies: [bacth]",
+            "strategies.0: strategy: must be one of single, batch, epoch, epoch-delayed, local, or a function that "
+            "returns a strategy (is 'bacth'); did you mean 'batch'?",
+        ),
         ("strategies:\n  - batch\n  - {strategy: local, sync: {evry: 3}}", ":5: strategies.1: sync.evry: unknown key"),
         ("strategies: [{split: batch}]", ":3: strategies.0: must name its strategy: one of"),
         ("strategies: [{sync: {every: 3}}]", "strategies.0: must name its strategy"),

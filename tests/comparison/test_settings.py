@@ -6,24 +6,21 @@ import pytest
 import yaml
 
 from sparksplit.base.config import load, parse
-from sparksplit.comparison.answer.content import Answer, Option
+from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.compare_config import CompareConfig
-from sparksplit.comparison.content_table import IN_ALL
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.results import settings_of
 from sparksplit.training.train_config import TrainConfig
+from tests.comparison.records import metric_of, some_results, table_row
 
 BATCH = {"strategy": "batch", "nodes": 2}
 
 
 def copied(settings):
     """The arguments of --set in the line that says what to train with."""
-    choice = Option(name="batch", nodes=2, settings=settings, seconds=1.0, metric=0.9)
-    said = words(
-        Answer(decision="stay", goal=IN_ALL, target=None, metric="accuracy", split="test", seeds=5, choice=choice,
-               gain=None)
-    )  # fmt: skip
+    answer = Answer(decision="stay", choice=table_row(name="batch", nodes=2, settings=settings))
+    said = words(some_results([], [], metric_of(), answer=answer))
     (line,) = (line for line in said if line.startswith("Train with: "))
     return [word for word in shlex.split(line.removeprefix("Train with: ")) if word != "--set"]
 

@@ -2,200 +2,163 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from sparksplit.base.records import JsonObject
 from sparksplit.base.yaml_edits import set_word
-from sparksplit.comparison.answer.content import Answer, Note, Option, Question
+from sparksplit.comparison.analysis.goals import goal_of, seconds_of
+from sparksplit.comparison.answer.content import Note, Question
+from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET
+from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
-from sparksplit.pages import sentence
+from sparksplit.comparison.plan import SINGLE
 
 _NOTES = {
-    "untuned": "all strategies used one learning rate; {option}tune=8 tries eight for each.",
-    "diverged": "{row} diverged with {number} of {note.of} seeds: the loss or the metric was no longer a number.",
-    "unmet": "{row} did not reach {target} with {number} of {note.of} seeds.",
+    "no single": "add `single` to `strategies`, and 1 to `nodes`.",
+    "no other": "add a strategy to `strategies`, or 2 to `nodes`.",
+    "one seed": "one seed cannot tell a real difference from luck.",
+    "seeds alone": "intervals count the seeds alone, not the choice of {split} rows, which depend on each other.",
+    "diverged": "{row} diverged with {number} of {of} seeds: the loss or the metric was no longer a number.",
+    "unmet": "{row} did not reach {target} with {number} of {of} seeds.",
     "other place": "{row} was not timed where most runs were.",
-    "edge": "a better {note.key} for {row} may lie beyond those tried.",
-    "no test rows": "there are no test rows, so the validation rows decide.",
     "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
+    "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
+    "untuned": "all strategies used one learning rate. To try eight for each: the same command with {set}tune=8 "
+    "--overwrite. It replaces this comparison{takes}.",
+    "no test rows": "there are no test rows, so the validation rows decide.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
-    "seeds alone": "intervals count the seeds alone, not the choice of {split} rows: {why}.",
 }
-"""The sentences of notes. The headline covers the other kinds."""
-DEPENDENT = {
-    "windows": "windows over time depend on each other",
-    "text": "sequences of a text depend on each other",
-    "features": "rows that `cut.by: features` keeps together depend on each other",
-    "key": "rows that `cut.by: key` keeps together depend on each other",
-    "time": "rows that are cut by time depend on each other",
+"""The sentences of the notes."""
+_TROUBLES = ("diverged", "unmet", "other place")
+"""The notes on why a row cannot win."""
+_LEARNS = {
+    "better": "better {metric} ({difference})",
+    "no difference": "same {metric} within {margin}",
+    "not worse": "no worse {metric} within {margin}",
 }
-"""Why the rows are no independent sample, by the manifest's reason."""
-_MISSING = {"strategies": ("a strategy for several nodes", "`single`"), "nodes": ("2", "1")}
-_ANEW = {
-    "tune": "to try other learning rates, which may change the answer",
-    "optimizer.learning_rate": "with a lower learning rate",
-}
-"""The purposes of commands that make all runs anew."""
-_OBSTACLES = {
-    "one seed": "It takes more seeds, such as {seeds}.",
-    "no pair": "More seeds with which both finish would decide it.",
-    "same with every seed": "All seeds differ by the same, so more seeds do not decide it.",
-    "too small": "The difference is too small to be decided.",
-    "incomplete": "",
-}
+_SURE = (
+    "How sure: {seeds} seeds. Of 100 such answers, at most {most} claim a difference that is not there, and at most "
+    "{most} call values the same that are more than {margin} apart."
+)
+_VERBS = {"speed": ("is faster than", "are faster than"), "quality": ("learns as well as", "learn as well as")}
 
 
-def words(answer: Answer, within: str = "", elsewhere: str = "in report.html") -> list[str]:
+def words(results: Results, within: str = "", elsewhere: str = "in report.html") -> list[str]:
     """Return the answer of a comparison in at most six lines of text.
 
     within: prefix for keys in the commands that the text suggests. With `compare.`, as quickstart needs it, a command
     has `--set compare.seeds=5`. elsewhere: the words for where the notes are that do not fit.
     """
-    sure = list(_how_sure(answer))
-    lines = [headline(answer), *_figures(answer), *sure, *_next(answer, within)]
-    hidden = {"seeds alone"} if sure else set()
-    if answer.next is not None and "tune" in answer.next.settings:
-        hidden.add("untuned")
-    said = [noted(note, answer, f"--set {within}") for note in answer.notes if note.kind not in hidden]
-    told = [line for line in said if line and line not in lines[0]]
-    if has_room := bool(told) and len(lines) < 6:
-        lines.append(f"Note: {told.pop(0)}")
-    if told:
-        lines[-1] += f" ({len(told)} {'more ' if has_room else ''}note{'s' if len(told) > 1 else ''} {elsewhere}.)"
-    return lines
+    lines = [_headline(results), *_figures(results), *_how_sure(results), *_next(results, within)]
+    notes = [noted(note, results, within) for note in results.answer.notes]
+    first, *rest = [note for note in notes if note not in lines[0]] or [""]
+    more = f" ({len(rest)} more {elsewhere}.)" if rest else ""
+    return [*lines, f"Note: {first}{more}"] if first else lines
 
 
-def headline(answer: Answer) -> str:
+def _headline(results: Results) -> str:
     """Return the recommendation, in a sentence. Without a winner, a second sentence says what to use for now."""
-    choice, gain, note = answer.choice, answer.gain, answer.notes[0] if answer.notes else None
-    if answer.decision == "nothing to compare" and note is not None and note.key is not None:
-        return f"Nothing to compare: add {_MISSING[note.key][note.name == 'single']} to `{note.key}`."
+    answer, choice, gain, until = results.answer, results.answer.choice, results.answer.gain, results.answer.until
+    if answer.decision == "nothing to compare":
+        return f"Nothing to compare: {noted(answer.notes[0], results)}"
     if answer.decision == "undecided":
-        return _undecided(answer) + ("" if answer.until is None else f" For now, use {called(answer.until)}.")
-    if choice is None or gain is None or gain.speed is None or gain.quality is None:
+        return _why_open(results) + (f" For now, use {named(until.name, until.nodes)}." if until else "")
+    if choice is None or gain is None:
         return "Stay on 1 node as configured: nothing else is shown to be faster without learning worse."
-    quantity, pair = Quantity(answer.metric), gain.quality
-    least = "" if gain.speed.at_least is None else f" (at least {bound(gain.speed.at_least)})"
-    learns = f"{answer.split} {quantity.label}"
-    if pair.verdict in ("better", "worse"):
-        learns = f"{pair.verdict} {learns} ({quantity.difference(pair.mean)})"
-    else:
-        learns = f"{'same' if pair.verdict == 'no difference' else 'no worse'} {learns} within {_margin(answer)}"
-    return f"Use {called(choice)}: {compact(gain.speed.times)} times as fast as 1 node as configured{least}, {learns}."
+    least = f" (at least {bound(gain.speed.at_least)})" if gain.speed.at_least else ""
+    fast = f"{compact(gain.speed.times)} times as fast as 1 node as configured{least}"
+    learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))
+    return f"Use {named(choice.name, choice.nodes)}: {fast}, {learns}."
 
 
-def _undecided(answer: Answer) -> str:
-    first = answer.open[0] if answer.open else Question(name="single", nodes=1, against="", about="speed")
-    row, is_one = named(first.name, first.nodes), first.nodes == 1
-    if answer.seeds < 2:
-        return "No winner yet: one seed cannot tell a real difference from luck."
-    if answer.open and first.obstacle != "incomplete":
-        verb = ("is" if is_one else "are") if first.about == "speed" else "learns" if is_one else "learn"
-        what = "faster than" if first.about == "speed" else "as well as"
-        against = named(first.against, 1)
-        return f"No winner yet: {answer.seeds} seeds do not decide whether {row} {verb} {what} {against}."
-    notes = [note for note in answer.notes if note.kind in ("diverged", "unmet", "other place")]
-    why = [noted(note, answer) for note in notes if (note.name, note.nodes) == (first.name, first.nodes)]
-    return f"No winner: {[*why, f'{row} has no time.'][0]}"
+def _why_open(results: Results) -> str:
+    answer, seeds = results.answer, len(results.seeds)
+    row = (answer.open[0].name, answer.open[0].nodes) if answer.open else (SINGLE, 1)
+    lost = [note for note in answer.notes if note.kind in _TROUBLES and (note.name, note.nodes) == row]
+    if seeds < 2:
+        return f"No winner yet: {_NOTES['one seed']}"
+    if lost:
+        return f"No winner: {noted(lost[0], results)}"
+    return f"No winner yet: {seeds} seeds do not decide {whether(answer.open[0])}."
 
 
-def called(option: Option) -> str:
-    """A choice in words, such as `2 nodes with local, sync every 32 steps`."""
-    return named(option.name, option.nodes)
-
-
-def named(name: str, nodes: int) -> str:
-    """A row's nodes and strategy, such as `1 node with batch_size 64` or `2 nodes with local, sync every 32 steps`."""
-    strategy, *settings = re.sub(r"\bH = (\d+)", r"sync every \1 steps", name).replace(" = ", " ").split(", ")
-    parts = ", ".join(settings if strategy == "single" else [f"`{strategy}`", *settings])
-    return f"{nodes} node{'s' if nodes > 1 else ''} {f'with {parts}' if parts else 'as configured'}"
-
-
-def noted(note: Note, answer: Answer, option: str = "--set ") -> str:
-    """Return the sentence of one of the answer's notes; empty for kinds that the headline covers. option: the text
-    before a key."""
-    quantity, row, number = Quantity(answer.metric), named(note.name or "", note.nodes or 1), compact(note.number)
-    metric, difference = f"{answer.split} {quantity.label}", quantity.difference(note.number)
-    known = {"metric": metric, "difference": difference, "target": target(answer), "option": option}
-    known |= {"split": answer.split, "why": DEPENDENT.get(note.key or "", "the rows depend on each other")}
-    return _NOTES.get(note.kind, "").format(note=note, row=row, number=number, **known)
-
-
-def target(answer: Answer) -> str:
-    """The target in words, such as `89.28 % validation accuracy`."""
-    quantity = Quantity(answer.metric)
-    return f"{quantity.value(answer.target)} validation {quantity.label}"
-
-
-def _margin(answer: Answer) -> str:
-    return Quantity(answer.metric).difference(answer.margin).lstrip("+")
-
-
-def _figures(answer: Answer) -> Iterator[str]:
+def _figures(results: Results) -> Iterator[str]:
     """Yield the times and costs of the choice and of other rows, and the keys of the choice."""
-    choice, quantity, is_used = answer.choice, Quantity(answer.metric), answer.decision == "use"
-    if choice is None:
+    answer, quantity, goal = results.answer, Quantity(results.metric.name), goal_of(results.table)
+    if answer.choice is None:
         return
-    goal = f" to {target(answer)}" if answer.goal == TO_TARGET else " for all passes"
-    rest = [*answer.runners_up[:1], *answer.runners_up[1:][-1:]]
-    told = [
-        f"{called(row)}: {duration(row.seconds)}{goal if row is choice else ''} "
-        f"({node_time(None if row.seconds is None else row.seconds * row.nodes / 3600)}); "
-        f"{answer.split} {quantity.label} {quantity.value(row.metric)}."
-        for row in (choice, *(rest[-1:] if is_used else rest))
-    ]
-    begin = "The fastest so far is " if answer.decision == "undecided" else ""
-    lines = [" ".join(told)] if is_used else [begin + told[0], " ".join(told[1:])]
-    yield from filter(None, lines)
-    if answer.decision != "undecided":
-        yield f"Train with: {_sets(choice.settings)}"
+    to, told = f" to {target(results)}" if goal == TO_TARGET else " for all passes", list[str]()
+    for row in (answer.choice, *answer.runners_up[-1 if answer.decision == "use" else 0 :]):
+        seconds, learnt = seconds_of(row, goal) or 0.0, f"{results.metric.split} {quantity.label}"
+        cost = f"{duration(seconds)}{'' if told else to} ({node_time(seconds * row.nodes / 3600)})"
+        told.append(f"{named(row.name, row.nodes)}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
+    if answer.decision == "undecided":
+        yield f"The fastest so far is {told[0]}"
+        if told[1:]:
+            yield " ".join(told[1:])
+    else:
+        yield " ".join(told)
+        yield f"Train with: {_sets(answer.choice.settings)}"
 
 
-def _how_sure(answer: Answer) -> Iterator[str]:
-    """Yield the line on how sure the answer is, if there is one. It has the note on what the seeds do not tell, so that
-    no other line takes its room."""
-    line = ""
+def _how_sure(results: Results) -> Iterator[str]:
+    answer, seeds = results.answer, len(results.seeds)
     if answer.decision in ("use", "stay"):
-        most = f"at most {answer.wrong_of_100}"
-        line = (
-            f"How sure: {answer.seeds} seeds. Of 100 such answers, {most} claim a difference that is not there, and "
-            f"{most} call values the same that are more than {_margin(answer)} apart."
-        )
-    elif answer.seeds > 1 and answer.open and answer.open[0].seeds is None:
-        line = needed(answer.open[0])
-    if line:
-        alone = (sentence(noted(note, answer)) for note in answer.notes if note.kind == "seeds alone")
-        yield " ".join([line, *alone])
+        yield _SURE.format(seeds=seeds, most=results.wrong_of_100, **_facts(results))
+    elif seeds > 1 and answer.open and answer.open[0].seeds is None:
+        yield needed(answer.open[0])
 
 
-def _next(answer: Answer, within: str) -> Iterator[str]:
-    after = answer.next
-    if after is None:
-        return
-    begin = "Next" if answer.decision == "undecided" else "Optional"
-    (key, value), command = next(iter(after.settings.items())), f"the same command with {_sets(after.settings, within)}"
-    first, last = ("" if some is None else f" ({duration(some)} more)" for some in (after.first_seconds, after.seconds))
-    if key in _ANEW:
-        long = "" if after.seconds is None else f" and takes about {duration(after.seconds)}"
-        yield f"{begin}, {_ANEW[key]}: {command} --overwrite. It replaces this comparison{long}."
-        return
-    goes_on = f"goes on to {value} seeds{last}"
-    if after.first_seeds is not None:
-        goes_on = f"stops when it is decided: after {after.first_seeds} seeds{first} at the earliest, "
-        goes_on += f"after {value}{last} at the latest"
-    yield f"{begin}, to be surer: {command}. It keeps the finished runs and {goes_on}."
+def _next(results: Results, within: str) -> Iterator[str]:
+    after, begin = results.answer.next, "Next" if results.answer.decision == "undecided" else "Optional"
+    if after is not None:
+        looks = zip(after.seeds, after.seconds, strict=True)
+        told = [f"{seeds} seeds ({duration(more)} more)" for seeds, more in looks]
+        ends = f"stops when it is decided: after {told[0]} at the earliest, after {told[-1]} at the latest"
+        ends = ends if told[1:] else f"goes on to {told[0]}"
+        keys = _sets(after.settings, within)
+        yield f"{begin}, to be surer: the same command with {keys}. It keeps the finished runs and {ends}."
 
 
 def _sets(settings: JsonObject, within: str = "") -> str:
     return " ".join(f"--set {set_word(within + key, value)}" for key, value in settings.items())
 
 
+def _facts(results: Results, number: float | None = None) -> dict[str, str]:
+    """The parts of sentences, by name. number: a number or a difference of the metric."""
+    metric, quantity = results.metric, Quantity(results.metric.name)
+    return {
+        "number": compact(number), "difference": quantity.difference(number), "split": metric.split,
+        "metric": f"{metric.split} {quantity.label}", "margin": quantity.difference(metric.margin).lstrip("+"),
+    }  # fmt: skip
+
+
+def target(results: Results) -> str:
+    """The target in words, such as `89.28 % validation accuracy`."""
+    quantity = Quantity(results.metric.name)
+    return f"{quantity.value(results.target.value if results.target else None)} validation {quantity.label}"
+
+
+def noted(note: Note, results: Results, within: str = "") -> str:
+    """Return the sentence of one of the answer's notes. within: prefix for keys."""
+    takes = f" and takes about {duration(note.number)}" if note.number else ""
+    row, facts = named(note.name or SINGLE, note.nodes or 1), _facts(results, note.number)
+    return _NOTES[note.kind].format(
+        row=row, of=note.of, key=note.key, target=target(results), set=f"--set {within}", takes=takes, **facts
+    )
+
+
+def whether(question: Question) -> str:
+    """The question in words, such as `whether 2 nodes with batch are faster than 1 node as configured`."""
+    row, other = named(question.name, question.nodes), named(question.against, 1)
+    return f"whether {row} {_VERBS[question.about][question.nodes > 1]} {other}"
+
+
 def needed(question: Question) -> str:
-    """Return, in words, the seeds or rows that would decide a question; empty for a row that is incomplete."""
-    if question.obstacle is not None:
-        return _OBSTACLES[question.obstacle].format(seeds=question.seeds)
-    if question.seeds is not None:
+    """Return, in words, the seeds or rows that would decide a question."""
+    if question.seeds:
         return f"About {count(question.seeds)} seeds would decide it."
-    return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."
+    if question.rows:
+        return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."
+    return "It is not known whether more seeds would decide it."

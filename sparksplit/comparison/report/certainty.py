@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
-from sparksplit.comparison.answer.content import Question
-from sparksplit.comparison.answer.words import DEPENDENT, named, needed, noted
+from sparksplit.comparison.answer.words import needed, noted, whether
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.pages import sentence
@@ -37,25 +36,14 @@ def how_sure(results: Results) -> Iterator[tuple[str, str]]:
     if seeds > 1:
         yield "rows", _rows(results)
     for place, question in enumerate(results.answer.open):
-        yield "" if place else "open", f"{asked(question)} {needed(question)}"
-    # The fact `rows` says what the note `seeds alone` says.
-    notes = [note for note in results.answer.notes if note.kind != "seeds alone" and noted(note, results.answer)]
-    for place, note in enumerate(notes):
-        yield "" if place else "notes", sentence(noted(note, results.answer))
+        yield "" if place else "open", f"{whether(question)}. {needed(question)}"
+    for place, note in enumerate(results.answer.notes):
+        yield "" if place else "notes", sentence(noted(note, results))
 
 
 def _decided(pairs: Sequence[Pair | TimePair]) -> str:
     """How many of the differences are decided, such as `4 of 5`."""
     return f"{sum(pair.verdict != UNDECIDED for pair in pairs)} of {len(pairs)}"
-
-
-def asked(question: Question) -> str:
-    """The question in words."""
-    row, other = named(question.name, question.nodes), named(question.against, 1)
-    is_one = question.nodes == 1
-    if question.about == "speed":
-        return f"{'Is' if is_one else 'Are'} {row} faster than {other}?"
-    return f"{'Does' if is_one else 'Do'} {row} learn as well as {other}?"
 
 
 def _rows(results: Results) -> str:
@@ -65,5 +53,5 @@ def _rows(results: Results) -> str:
     if not alone and results.data.dependent is None:
         return f"intervals hold for other rows of the same kind: the {results.metric.split} rows count as a sample"
     some = "intervals" if alone == len(told) else f"{alone} of {len(told)} intervals"
-    why = DEPENDENT.get(results.data.dependent or "", "how far rows are chance is not known for this metric")
+    why = "these rows depend on each other" if results.data.dependent else "this metric does not tell of other rows"
     return f"{some} hold for these very {results.metric.split} rows: {why}"

@@ -47,31 +47,25 @@ def survivors(rows: Iterable[Row]) -> str:
     return f"Only runs that finished: {'; '.join(lost)}." if lost else ""
 
 
-def forests(results: Results) -> list[Picture]:
-    """The paired differences: a picture for each metric."""
-    pairs = [pair for pair in results.pairs if usable(pair.mean) is not None]
-    names = list(dict.fromkeys(pair.quantity for pair in pairs))
-    return [
-        _forest(results, [pair for pair in pairs if pair.quantity == name], name, f"differences-{index}")
-        for index, name in enumerate(names)
-    ]
-
-
-def _forest(results: Results, pairs: list[Pair], name: str, key: str) -> Picture:
-    metric, quantity = results.metric, Quantity(name)
-    is_metric = name == metric.name
+def forest(results: Results) -> Picture:
+    """The paired differences of the metric."""
+    metric, quantity, key = results.metric, Quantity(results.metric.name), "differences"
     title = f"Differences in {quantity.label}"
+    pairs = [pair for pair in results.pairs if usable(pair.mean) is not None]
+    if not pairs:
+        return Picture(key, title, note="No difference was measured.")
     labels = [_versus(pair) for pair in pairs]
     with canvas(drawing.point_height(labels)) as (figure, axes):
         rows = drawing.point_rows(axes, labels)
-        margin = metric.margin if is_metric else None
+        margin = metric.margin * quantity.scale
         if margin:
-            axes.axvspan(-margin * quantity.scale, margin * quantity.scale, color=drawing.BAND, zorder=0)
+            axes.axvspan(-margin, margin, color=drawing.BAND, zorder=0)
         axes.axvline(0, color=GREY, linewidth=1)
         for row, pair in zip(rows, pairs, strict=True):
             values = (usable(value) for value in (pair.mean, pair.low, pair.high))
             drawing.interval_row(axes, row, *(None if value is None else value * quantity.scale for value in values))
-        _symmetric(axes)
+        reach = max(abs(end) for end in axes.get_xlim())
+        axes.set_xlim(-reach, reach)
         unit = f", {quantity.unit}" if quantity.unit else ""
         axes.set_xlabel(f"difference in {quantity.label}{unit}")
         drawing.label_rows(
@@ -81,16 +75,12 @@ def _forest(results: Results, pairs: list[Pair], name: str, key: str) -> Picture
     caption = "Dot: mean over the seeds. Line: its interval."
     if any(usable(pair.low) is None for pair in pairs):
         caption = "Dot: mean over the seeds. Without a line: too few seeds for an interval."
-    if "seconds" in name:
-        caption += " Left of zero is faster."
     if any(pair.seeds < pair.of for pair in pairs):
         caption += " Over the seeds with which both finished."
-    if is_metric:
-        caption += " Right of zero is better." if metric.higher_is_better else " Left of zero is better."
-        if margin:
-            caption += (
-                f" Grey: within the margin of {quantity.difference(margin).lstrip('+')}, which counts as no difference."
-            )
+    caption += " Right of zero is better." if metric.higher_is_better else " Left of zero is better."
+    if margin:
+        size = quantity.difference(metric.margin).lstrip("+")
+        caption += f" Grey: within the margin of {size}, which counts as no difference."
     return Picture(key, title, caption, svg)
 
 
@@ -98,11 +88,6 @@ def _versus(pair: Pair) -> str:
     """'local, N = 2 − batch, N = 2'"""
     whose = described(pair.name, pair.nodes) + (" virtual" if pair.virtual else "")
     return f"{whose} − {described(pair.against, pair.against_nodes)}"
-
-
-def _symmetric(axes: Any) -> None:
-    reach = max(abs(end) for end in axes.get_xlim())
-    axes.set_xlim(-reach, reach)
 
 
 def learning(results: Results) -> list[Picture]:

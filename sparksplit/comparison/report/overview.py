@@ -7,9 +7,10 @@ from itertools import pairwise
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
 from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
-from sparksplit.comparison.answer.words import named, target
-from sparksplit.comparison.content import Results
+from sparksplit.comparison.answer.words import target
+from sparksplit.comparison.content import Results, Target
 from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
+from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import MISSING, Quantity, bound, compact, duration, node_time, time_unit, usable
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.report.charts import strategy_marks
@@ -28,7 +29,7 @@ def overview(results: Results) -> Picture:
     """Time against quality: a point for each strategy and number of nodes, with both 95 % intervals."""
     goal, quantity, key = goal_of(results.table), Quantity(results.metric.name), "overview"
     metric = f"{results.metric.split} {quantity.label}"
-    title = f"Time {f'to {target(results.answer)}' if goal == TO_TARGET else 'for all passes'}, against {metric}"
+    title = f"Time {f'to {target(results)}' if goal == TO_TARGET else 'for all passes'}, against {metric}"
     rows = [row for row in _measured(results) if seconds_of(row, goal) and usable(row.metric.mean) is not None]
     if not rows:
         return Picture(key, title, note="No row has a time that counts.")
@@ -136,7 +137,7 @@ def first_rows(results: Results) -> Table | None:
         ("", ""),
         (
             "time",
-            f"to the target of {target(results.answer)}{_source(results)}" if goal == TO_TARGET else "for all passes",
+            f"to the target of {target(results)}, {set_by(results.target)}" if goal == TO_TARGET else "for all passes",
         ),
         (f"{results.metric.split} {quantity.label}", ""),
         ("times as fast", "compared with 1 node as configured"),
@@ -161,11 +162,10 @@ def _why(row: Row, goal: str) -> str:
     return "timed elsewhere"
 
 
-def _source(results: Results) -> str:
+def set_by(target: Target | None) -> str:
     """Who set the target."""
-    by = "" if results.target is None else results.target.by
     told = {REFERENCE: "95 % of the way to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
-    return f", {told.get(by, 'as the key target says')}"
+    return told.get("" if target is None else target.by, "as the key target says")
 
 
 def _shown(name: str) -> str:

@@ -13,8 +13,7 @@ from typing import Any
 
 import yaml
 
-from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
-from sparksplit.comparison.answer.words import words
+from sparksplit.comparison.answer.words import target, words
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, size, steps
 from sparksplit.comparison.report import charts, charts_cost, charts_nodes, overview, tables, terms, tuned
@@ -31,18 +30,17 @@ def render(results: Results) -> str:
         "report.html.jinja",
         title=f"Which strategy to train {results.model} with",
         subtitle=list(_subtitle(results)),
-        said=words(results.answer, elsewhere="under Details"),
+        said=words(results, elsewhere="under Details"),
         overview=overview.overview(results),
         first=overview.first_rows(results),
         how_sure=list(how_sure(results)),
         notes=list(_notes(results)),
         pairs=tables.pairs(results),
         times=tables.times(results),
-        forests=charts.forests(results),
+        forest=charts.forest(results),
         strategies=list(_strategies(results)),
         measured=tables.strategies(results, virtual=False),
         virtual=tables.strategies(results, virtual=True),
-        conditions=list(_conditions(results)),
         tuned=tuned.chosen(results),
         tries=tuned.tries(results),
         tuning_cost="" if results.tuning is None else said.cost(results.tuning, results.all_finished),
@@ -74,31 +72,16 @@ def _subtitle(results: Results) -> Iterator[str]:
     yield f"sparksplit {results.sparksplit}"
 
 
-def _conditions(results: Results) -> Iterator[str]:
-    """Yield the conditions under which the answer holds."""
-    yield f"{results.model} on {results.data.path}: {count(results.data.rows['train'])} training rows"
-    yield f"{count(results.epochs.run)} passes, mini-batches of {results.config['batch_size']} rows"
-    yield f"{', '.join(map(str, results.nodes))} nodes, driver on a host with {count(results.machine.cores)} cores"
-
-
 def _notes(results: Results) -> Iterator[str]:
-    """Yield the notes that a reader needs before the numbers."""
-    epochs, target = results.epochs, results.target
+    """Yield what a reader needs before the numbers, besides the notes of the answer."""
+    epochs = results.epochs
     if results.tuning is not None:
-        yield from said.doubts(results.tuning)
+        yield from said.kept(results.tuning)
     if epochs.run != epochs.asked:
         reason = f": {epochs.reason}" if epochs.reason else ""
         yield f"Of {count(epochs.asked)} epochs asked for, {count(epochs.run)} were run{reason}."
-    if target:
-        quantity = Quantity(target.metric)
-        source = {
-            ALL_RUNS: "It comes from all runs, since there is none of `single` on seeds of its own that finished.",
-            REFERENCE: "It is 95 % of the way from the first to the best value of `single`, on seeds of its own.",
-        }
-        yield (
-            f"The target is {quantity.label} {quantity.value(target.value)} of the validation rows. "
-            f"{source.get(target.by, 'The key `target` sets it.')}"
-        )
+    if results.target:
+        yield f"The target is {target(results)}, {overview.set_by(results.target)}."
         if results.grid:
             yield f"Runs are looked at after the same passes: {steps(results.grid)}."
     else:
@@ -108,9 +91,8 @@ def _notes(results: Results) -> Iterator[str]:
             f"Times that do not count, because they were not measured where most were, which is {results.place}: "
             f"{', '.join(elsewhere)}."
         )
-    if diverged := results.diverged:
-        keys = ", ".join(run.key for run in diverged)
-        yield f"Left out of all means, because the loss or the metric was no longer a number: {keys}."
+    if results.diverged:
+        yield "Runs that diverged are left out of all means."
     wrong = sum(not run.ledger.exact for run in results.runs + results.virtual)
     if wrong:
         yield f"Runs whose ledger is NOT exact, and whose numbers are not to be trusted: {count(wrong)}."

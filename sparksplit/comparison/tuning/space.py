@@ -129,12 +129,13 @@ def value_at(values: Any, key: str) -> Any:
     return values
 
 
-def learns_as_single(entry: Any) -> bool:
-    """Whether an entry of `strategies` makes exactly the updates of `single`. Then no learning rate favours either
-    strategy."""
-    values = entry if isinstance(entry, Mapping) else {"strategy": entry}
-    known = STRATEGIES.get(str(values.get("strategy")))
-    return known is not None and known.any_nodes and set(values) <= {"strategy", "collective"}
+def learn_as_single(entries: Any) -> bool:
+    """Whether all entries of `strategies` make exactly the updates of `single`. Then no learning rate favours one of
+    them."""
+    given = [entry if isinstance(entry, Mapping) else {"strategy": entry} for entry in entries]
+    known = [STRATEGIES.get(str(values.get("strategy"))) for values in given]
+    is_same = all(strategy is not None and strategy.any_nodes for strategy in known)
+    return is_same and all(set(values) <= {"strategy", "collective"} for values in given)
 
 
 def called(said: dict[str, Any], ranges: Mapping[str, Range], every: bool) -> dict[str, Any]:

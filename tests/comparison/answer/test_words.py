@@ -1,62 +1,149 @@
-"""The answer in words: at most six lines, the same facts as its data."""
+"""The answer in words: at most six lines, with the facts of its data."""
 
 from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import pytest
 
 from sparksplit.base.config import load
-from sparksplit.comparison.answer.content import Answer, Gain, Next, Note, Option, Question
-from sparksplit.comparison.answer.words import named, words
+from sparksplit.comparison.answer.content import Answer, Gain, Next, Note, Question
+from sparksplit.comparison.answer.words import needed, noted, whether, words
 from sparksplit.comparison.content_table import TO_TARGET
+from sparksplit.comparison.named import named
 from sparksplit.training.train_config import TrainConfig
 from tests.comparison.answer.test_decide import pair, row, speed
+from tests.comparison.records import metric_of, some_results
 
-COMMON = {"goal": TO_TARGET, "target": 0.9697, "metric": "accuracy", "split": "test", "seeds": 5, "margin": 0.0026}
-SINGLE = Option(name="single", nodes=1, settings={"strategy": "single", "nodes": 1}, seconds=0.076, metric=0.9697)
-BATCH = Option(name="batch", nodes=2, settings={"strategy": "batch", "nodes": 2}, seconds=0.0475, metric=0.9772)
-LARGE = Option(
-    name="single, batch_size = 64, learning_rate = 0.2", nodes=1, seconds=0.062, metric=0.9697,
-    settings={"strategy": "single", "nodes": 1, "batch_size": 64, "optimizer.learning_rate": 0.2},
-)  # fmt: skip
-FASTER = Gain(
-    speed=speed(row("batch", 2, 4.75, 0.97), 15.2, TO_TARGET), quality=pair("batch", "single", "no difference")
-)
+SINGLE = replace(row("single", 1, 0.076, 0.9697), settings={"strategy": "single", "nodes": 1})
+BATCH = replace(row("batch", 2, 0.0475, 0.9772), settings={"strategy": "batch", "nodes": 2})
+FASTER = Gain(speed=speed(BATCH, SINGLE.seconds, TO_TARGET), quality=pair("batch", "single", "no difference", 0.0075))
+USE = Answer(decision="use", choice=BATCH, gain=FASTER, runners_up=[SINGLE])
+UNSURE = Question(name="batch", nodes=2, against="single", about="speed", seeds=12)
+OPEN = Answer(decision="undecided", choice=BATCH, until=SINGLE, runners_up=[SINGLE], open=[UNSURE])
+ROW_LOST = [
+    Note(kind="other place", name="batch", nodes=2),
+    Note(kind="diverged", name="batch", nodes=2, number=1, of=5),
+    Note(kind="unmet", name="batch", nodes=2, number=1, of=5),
+]
+KINDS = get_args(get_type_hints(Note)["kind"])
+MORE = Next(settings={"max_seeds": 20}, seeds=[10, 20], seconds=[30.0, 90.0])
 
 
-def test_decided():
-    found = Answer(decision="use", choice=BATCH, gain=FASTER, runners_up=[SINGLE], **COMMON)
-    assert words(found) == [
-        "Use 2 nodes with `batch`: 1.6 times as fast as 1 node as configured (at least 1.36), same test accuracy "
-        "within 0.26 points.",
-        "2 nodes with `batch`: 47.5 ms to 96.97 % validation accuracy (0.0950 node-seconds); test accuracy 97.72 %. "
-        "1 node as configured: 76.0 ms (0.0760 node-seconds); test accuracy 96.97 %.",
-        "Train with: --set strategy=batch --set nodes=2",
-        "How sure: 5 seeds. Of 100 such answers, at most 5 claim a difference that is not there, and at most 5 call "
-        "values the same that are more than 0.26 points apart.",
-    ]
+def made(answer, seeds=5, single=SINGLE):
+    return some_results([single, BATCH], [], metric_of(margin=0.0026), seeds=list(range(seeds)), answer=answer)
+
+
+def said(answer, *where, **fields):
+    lines = words(made(answer, **fields), *where)
+    assert 1 <= len(lines) <= 6 and all(lines)
+    return lines
+
+
+def numbers(line):
+    """The numbers in a line, as they are written."""
+    return [word.strip("(),.;:") for word in line.split() if word.strip("(),.;:").replace(".", "").isdigit()]
+
+
+def test_a_decided_answer_has_the_figures_of_its_data():
+    head, figures, train, sure = said(USE)
+    assert numbers(head) == ["2", "1.6", "1", "1.36", "0.26"]
+    assert numbers(figures) == ["2", "47.5", "95.00", "0.0950", "97.72", "1", "76.0", "0.0760", "96.97"]
+    assert train == "Train with: --set strategy=batch --set nodes=2"
+    assert numbers(sure) == ["5", "100", "5", "5", "0.26"]
+    # Where `single` misses the target, the seconds of all passes count.
+    missed = replace(SINGLE, to_target=replace(SINGLE.to_target, reached=4))
+    assert numbers(said(USE, single=missed)[1])[:2] == ["2", "95.0"]
 
 
 @pytest.mark.parametrize(
-    ("verdict", "said"),
-    [
-        ("not worse", "no worse test accuracy within 0.26 points."),
-        ("better", "better test accuracy (+0.10 points)."),
-    ],
+    ("verdict", "end"),
+    [("no difference", "0.26 points."), ("not worse", "0.26 points."), ("better", "(+0.75 points).")],
 )
-def test_how_well_the_choice_learns(verdict, said):
-    gain = replace(FASTER, quality=pair("batch", "single", verdict))
-    found = Answer(decision="use", choice=BATCH, gain=gain, runners_up=[SINGLE], **COMMON)
-    assert words(found)[0].endswith(f"(at least 1.36), {said}")
+def test_how_well_the_choice_learns_is_within_the_margin_or_better_by_a_difference(verdict, end):
+    gain = replace(FASTER, quality=replace(FASTER.quality, verdict=verdict))
+    assert said(replace(USE, gain=gain))[0].endswith(end)
+
+
+def test_each_decision_begins_with_what_to_do():
+    heads = [
+        said(USE)[0],
+        said(replace(USE, decision="stay"))[0],
+        said(Answer(decision="stay", choice=SINGLE, runners_up=[BATCH]))[0],
+        said(OPEN)[0],
+        *(
+            said(Answer(decision="nothing to compare", notes=[Note(kind=kind)]))[0]
+            for kind in ("no single", "no other")
+        ),
+    ]
+    assert [head.split()[0] for head in heads] == ["Use", "Use", "Stay", "No", "Nothing", "Nothing"]
+    assert heads[3].endswith("For now, use 1 node as configured.") and whether(UNSURE) in heads[3]
+
+
+@pytest.mark.parametrize("note", ROW_LOST)
+def test_a_row_that_cannot_win_is_named_once_with_the_reason(note):
+    answer = replace(OPEN, notes=[note], open=[replace(UNSURE, seeds=None)])
+    assert [noted(note, made(answer)) in line for line in said(answer)].count(True) == 1
+    assert noted(note, made(answer)) in said(answer)[0]
+    # The reason is about the row that is asked for.
+    other = said(replace(answer, notes=[replace(note, nodes=4)]))
+    assert whether(UNSURE) in other[0] and other[-1].startswith("Note: 4 nodes")
+    # Without a question, it is `single` that has no time.
+    alone = replace(answer, choice=None, until=None, open=[], notes=[replace(note, name="single", nodes=1), note])
+    assert noted(alone.notes[0], made(alone)) in said(alone)[0]
+
+
+def test_one_seed_is_no_reason_for_any_other():
+    head, *_, last = said(replace(OPEN, notes=[Note(kind="one seed"), *ROW_LOST]), seeds=1)
+    assert noted(Note(kind="one seed"), made(OPEN)) in head and noted(ROW_LOST[0], made(OPEN)) in last
+
+
+def test_there_is_room_for_a_note_and_the_number_of_the_others_in_every_answer():
+    notes = [Note(kind="seeds alone", key="windows"), *(replace(note, nodes=4) for note in ROW_LOST)]
+    for answer in (USE, replace(USE, decision="stay", runners_up=[BATCH, SINGLE]),
+                   replace(OPEN, open=[replace(UNSURE, seeds=None, rows=4000), UNSURE])):  # fmt: skip
+        lines = said(replace(answer, next=MORE, notes=notes), "", "there")
+        assert len(lines) == 6 and "on each other" in lines[-1] and lines[-1].endswith("(3 more there.)")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_of_note_is_a_sentence(kind):
+    note = Note(kind=kind, name="local, H = 4", nodes=2, number=2.0, of=5, key="learning rate")
+    text = noted(note, made(USE), "compare.")
+    assert text.endswith(".") and not set("{}") & set(text)
+    assert ("2 nodes with `local`" in text) == (
+        kind in ("diverged", "unmet", "other place", "learns better", "edge", "slow network")
+    )
+    assert ("compare.tune=8" in text) == (kind == "untuned")
+
+
+def test_the_next_command_has_the_section_of_the_file_and_says_when_it_stops():
+    line = said(replace(OPEN, next=MORE), "compare.")[3]
+    assert line.startswith("Next") and "--set compare.max_seeds=20" in line
+    assert numbers(line) == ["10", "30.0", "20", "90.0"]
+    line = said(replace(USE, next=Next(settings={"max_seeds": 10}, seeds=[10], seconds=[30.0])))[4]
+    assert line.startswith("Optional") and numbers(line) == ["10", "30.0"]
+
+
+def test_what_would_decide_it_is_told_where_no_seeds_are_known():
+    assert "4,000 rows" in said(replace(OPEN, open=[replace(UNSURE, seeds=None, rows=4000)]))[3]
+    unknown = replace(UNSURE, seeds=None)
+    assert needed(unknown) == said(replace(OPEN, open=[unknown]))[3]
+    assert "About 12 seeds" in needed(UNSURE) and len(said(OPEN)) == 3
+
+
+def test_one_node_is_and_several_are():
+    assert whether(UNSURE) == "whether 2 nodes with `batch` are faster than 1 node as configured"
+    alone = replace(UNSURE, name="single, batch_size = 64", nodes=1, about="quality")
+    assert whether(alone) == "whether 1 node with batch_size 64 learns as well as 1 node as configured"
 
 
 def test_what_to_train_with_can_be_pasted_into_a_shell():
     settings = {"strategy": "batch", "nodes": 2, "optimizer.name": "my>Opt", "init": "my runs/first; x", "loss": "0.10"}
     choice = replace(BATCH, settings={**settings, "class_weights": {"a b": 2.0}})
-    found = Answer(decision="use", choice=choice, gain=FASTER, runners_up=[SINGLE], **COMMON)
-    (line,) = (line for line in words(found) if line.startswith("Train with: "))
+    (line,) = (line for line in said(replace(USE, choice=choice)) if line.startswith("Train with: "))
     assert line.startswith("Train with: --set strategy=batch --set nodes=2 --set 'optimizer.name=")
     given = shlex.split(line.removeprefix("Train with: "))
     assert set(given[::2]) == {"--set"}
@@ -65,135 +152,8 @@ def test_what_to_train_with_can_be_pasted_into_a_shell():
     assert (config.init, config.loss, config.class_weights) == ("my runs/first; x", "0.10", {"a b": 2.0})
 
 
-def test_one_seed():
-    found = Answer(
-        decision="undecided", choice=LARGE, gain=None, until=SINGLE, runners_up=[BATCH, SINGLE],
-        **{**COMMON, "seeds": 1},
-        open=[Question(name="batch", nodes=2, against="single", about="speed", seeds=5, obstacle="one seed")],
-        notes=[Note(kind="one seed"), Note(kind="untuned")], next=Next(settings={"seeds": 5}, seconds=40.0),
-    )  # fmt: skip
-    assert words(found, "compare.") == [
-        "No winner yet: one seed cannot tell a real difference from luck. For now, use 1 node as configured.",
-        "The fastest so far is 1 node with batch_size 64, learning_rate 0.2: 62.0 ms to 96.97 % validation accuracy "
-        "(0.0620 node-seconds); test accuracy 96.97 %.",
-        "2 nodes with `batch`: 47.5 ms (0.0950 node-seconds); test accuracy 97.72 %. "
-        "1 node as configured: 76.0 ms (0.0760 node-seconds); test accuracy 96.97 %.",
-        "Next, to be surer: the same command with --set compare.seeds=5. It keeps the finished runs and goes on to 5 "
-        "seeds (40.0 s more).",
-        "Note: all strategies used one learning rate; --set compare.tune=8 tries eight for each.",
-    ]
-
-
-def test_undecided():
-    """Was: about 8 seeds would decide it, beside a command for 20 that may stop at 10."""
-    question = Question(name="batch", nodes=2, against="single", about="quality", seeds=8, seconds=90.0)
-    notes = [Note(kind="diverged", name="epoch", nodes=2, number=2, of=5), Note(kind="no test rows")]
-    following = Next(settings={"max_seeds": 20}, seconds=90.0, first_seeds=10, first_seconds=30.0)
-    found = Answer(decision="undecided", choice=SINGLE, gain=None, open=[question], notes=notes, until=LARGE,
-                   next=following, **COMMON)  # fmt: skip
-    lines = words(found)
-    assert lines[0] == (
-        "No winner yet: 5 seeds do not decide whether 2 nodes with `batch` learn as well as 1 node as configured. "
-        "For now, use 1 node with batch_size 64, learning_rate 0.2."
-    )
-    assert lines[2:] == [
-        "Next, to be surer: the same command with --set max_seeds=20. It keeps the finished runs and stops when it is "
-        "decided: after 10 seeds (30.0 s more) at the earliest, after 20 (90.0 s more) at the latest.",
-        "Note: 2 nodes with `epoch` diverged with 2 of 5 seeds: the loss or the metric was no longer a number. "
-        "(1 more note in report.html.)",
-    ]
-    question = replace(question, seeds=None, rows=4000)
-    assert words(replace(found, open=[question], next=None))[2] == (
-        "About 4,000 rows to test with would decide it; more seeds do not."
-    )
-
-
 @pytest.mark.parametrize(
-    ("note", "why"),
-    [
-        (Note(kind="other place", name="batch", nodes=2), "was not timed where most runs were."),
-        (Note(kind="diverged", name="batch", nodes=2, number=1, of=5),
-         "diverged with 1 of 5 seeds: the loss or the metric was no longer a number."),
-        (Note(kind="unmet", name="batch", nodes=2, number=1, of=5),
-         "did not reach 96.97 % validation accuracy with 1 of 5 seeds."),
-    ],
-)  # fmt: skip
-def test_a_row_that_cannot_win_is_named_once_with_the_reason(note, why):
-    question = Question(name="batch", nodes=2, against="single", about="speed", obstacle="incomplete")
-    found = Answer(
-        decision="undecided", choice=SINGLE, gain=None, open=[question], notes=[note], until=SINGLE, **COMMON
-    )
-    lines = words(found)
-    assert lines[0] == f"No winner: 2 nodes with `batch` {why} For now, use 1 node as configured."
-    assert len(lines) == 2
-
-
-def test_stay():
-    notes = [Note(kind="learns better", name="local", nodes=2, number=0.0125), Note(kind="untuned")]
-    found = Answer(decision="stay", choice=SINGLE, gain=None, runners_up=[BATCH], notes=notes,
-                   next=Next(settings={"tune": 8}, seconds=90.0), **COMMON)  # fmt: skip
-    assert words(found) == [
-        "Stay on 1 node as configured: nothing else is shown to be faster without learning worse.",
-        "1 node as configured: 76.0 ms to 96.97 % validation accuracy (0.0760 node-seconds); test accuracy 96.97 %.",
-        "2 nodes with `batch`: 47.5 ms (0.0950 node-seconds); test accuracy 97.72 %.",
-        "Train with: --set strategy=single --set nodes=1",
-        "How sure: 5 seeds. Of 100 such answers, at most 5 claim a difference that is not there, and at most 5 call "
-        "values the same that are more than 0.26 points apart.",
-        "Optional, to try other learning rates, which may change the answer: the same command with --set tune=8 "
-        "--overwrite. It replaces this comparison and takes about 90.0 s. (1 note in report.html.)",
-    ]
-    noted = words(replace(found, next=None))[-1]
-    assert noted == (
-        "Note: learns better than 1 node as configured: 2 nodes with `local` (+1.25 points in test accuracy). "
-        "(1 more note in report.html.)"
-    )
-
-
-def test_that_seeds_alone_are_counted_is_said_however_little_room_there_is():
-    alone = Note(kind="seeds alone", key="key")
-    said = (
-        "Intervals count the seeds alone, not the choice of test rows: rows that `cut.by: key` keeps together depend "
-        "on each other."
-    )
-    question = Question(name="batch", nodes=2, against="single", about="speed", seeds=12)
-    lost = [Note(kind="diverged", name="epoch", nodes=2, number=2, of=5)]
-    following = Next(settings={"max_seeds": 16}, seconds=90.0)
-    stay = Answer(decision="stay", choice=SINGLE, gain=None, runners_up=[BATCH], notes=[alone, *lost],
-                  next=following, **COMMON)  # fmt: skip
-    assert len(words(stay)) == 6
-    assert words(stay)[4].startswith("How sure: 5 seeds.") and words(stay)[4].endswith(said)
-    assert words(stay)[5].endswith(" (1 note in report.html.)")
-    undecided = replace(stay, decision="undecided", open=[question])
-    assert words(undecided)[-1] == f"Note: i{said[1:]} (1 more note in report.html.)"
-    small = replace(undecided, open=[replace(question, seeds=None, obstacle="too small")])
-    assert words(small)[3] == f"The difference is too small to be decided. {said}"
-    assert words(small)[5].startswith("Note: 2 nodes with `epoch` diverged with 2 of 5 seeds")
-    nothing_open = words(replace(undecided, notes=[*lost, alone], open=[]))
-    assert nothing_open[-1].startswith("Note: 2 nodes with `epoch` diverged")
-    incomplete = replace(undecided, notes=[alone, *lost], open=[replace(question, seeds=None, obstacle="incomplete")])
-    assert words(incomplete)[-1] == f"Note: i{said[1:]} (1 more note in report.html.)"
-
-
-@pytest.mark.parametrize(
-    ("fields", "begin"),
-    [
-        ({"decision": "stay", "choice": LARGE, "gain": FASTER},
-         "Use 1 node with batch_size 64, learning_rate 0.2: 1.6 times as fast as 1 node as configured (at least"),
-        ({"decision": "undecided", "choice": None, "notes": [Note(kind="diverged", name="single", nodes=1, number=5,
-          of=5)]}, "No winner: 1 node as configured diverged with 5 of 5 seeds: the loss"),
-        ({"decision": "nothing to compare", "choice": None, "notes": [Note(kind="missing", key="nodes", nodes=2)]},
-         "Nothing to compare: add 2 to `nodes`."),
-        ({"decision": "nothing to compare", "choice": None,
-          "notes": [Note(kind="missing", key="strategies", name="single", nodes=1)]},
-         "Nothing to compare: add `single` to `strategies`."),
-    ],
-)  # fmt: skip
-def test_the_headline(fields, begin):
-    assert words(Answer(**{"gain": None, **COMMON, **fields}))[0].startswith(begin)
-
-
-@pytest.mark.parametrize(
-    ("name", "nodes", "said"),
+    ("name", "nodes", "text"),
     [
         ("single", 1, "1 node as configured"),
         ("single, batch_size = 64", 1, "1 node with batch_size 64"),
@@ -201,5 +161,5 @@ def test_the_headline(fields, begin):
         ("local, H = 32, nesterov", 1, "1 node with `local`, sync every 32 steps, nesterov"),
     ],
 )
-def test_a_rows_name_leaves_out_what_all_share(name, nodes, said):
-    assert named(name, nodes) == said
+def test_a_rows_name_leaves_out_what_all_share(name, nodes, text):
+    assert named(name, nodes) == text

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from sparksplit.comparison.answer.content import NO_ANSWER, Note, Question
+from sparksplit.comparison.answer.words import noted, whether
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.report.certainty import asked, how_sure
+from sparksplit.comparison.report.certainty import how_sure
+from sparksplit.pages import sentence
 from tests.comparison import sample
 
 
@@ -46,33 +48,23 @@ def test_without_virtual_nodes_there_is_no_word_of_them() -> None:
     assert "virtual nodes" not in found
 
 
-@pytest.mark.parametrize(
-    ("dependent", "why"),
-    [
-        (None, "how far rows are chance is not known for this metric"),
-        ("windows", "windows over time depend on each other"),
-        ("text", "sequences of a text depend on each other"),
-        ("features", "rows that `cut.by: features` keeps together depend on each other"),
-        ("key", "rows that `cut.by: key` keeps together depend on each other"),
-        ("time", "rows that are cut by time depend on each other"),
-    ],
-)
-def test_where_rows_depend_on_each_other_intervals_are_for_these_rows(dependent: str | None, why: str) -> None:
+@pytest.mark.parametrize("dependent", [None, "windows"])
+def test_where_rows_depend_on_each_other_intervals_are_for_these_rows(dependent: str | None) -> None:
     results = sample.results(seeds=3)
     alone = [{**pair, "rows_error": None} for pair in results["pairs"]]
-    notes = [Note(kind="seeds alone", key=dependent), Note(kind="no test rows")] if dependent else []
-    told_of = {"data": {**results["data"], "dependent": dependent}, "answer": asdict(replace(NO_ANSWER, notes=notes))}
-    found = told(results, pairs=alone, **told_of)
-    assert found["rows"] == f"intervals hold for these very test rows: {why}"
-    # The fact says it once. All other notes follow.
-    assert found.get("notes") == ("There are no test rows, so the validation rows decide." if dependent else None)
-    without = told(results, pairs=[{**pair, "low": None, "high": None} for pair in alone], **told_of)
+    data = {**results["data"], "dependent": dependent}
+    found = told(results, pairs=alone, data=data)
+    assert found["rows"].startswith("intervals hold for these very test rows: ")
+    assert ("depend on each other" in found["rows"]) == (dependent is not None)
+    without = told(results, pairs=[{**pair, "low": None, "high": None} for pair in alone], data=data)
     assert without["rows"].startswith("intervals hold for these very test rows" if dependent else "intervals hold for")
 
 
-def test_open_questions_are_asked_of_one_node_and_of_several() -> None:
-    """Was: Is 2 nodes with `batch` faster than 1 node as configured?"""
-    several = Question(name="batch", nodes=2, against="single", about="speed")
-    assert asked(several) == "Are 2 nodes with `batch` faster than 1 node as configured?"
-    alone = replace(several, name="single, batch_size = 64", nodes=1, about="quality")
-    assert asked(alone) == "Does 1 node with batch_size 64 learn as well as 1 node as configured?"
+def test_all_questions_and_notes_are_told() -> None:
+    open_ones = [Question(name="batch", nodes=2, against="single", about=about) for about in ("speed", "quality")]
+    notes = [Note(kind="no test rows"), Note(kind="seeds alone", key="text")]
+    answer = asdict(replace(NO_ANSWER, decision="undecided", open=open_ones, notes=notes))
+    results = Results.from_json({**sample.results(seeds=3), "answer": answer}, "a test")
+    last = [text for _, text in how_sure(results)][-4:]
+    assert [whether(question) in text for question, text in zip(open_ones, last[:2], strict=True)] == [True, True]
+    assert last[2:] == [sentence(noted(note, results)) for note in notes]

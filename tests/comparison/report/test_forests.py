@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.report.charts import forests
+from sparksplit.comparison.report.charts import forest
 from sparksplit.pages import drawing
 from tests.comparison.report.pages import changed, pictures
 
@@ -29,7 +29,7 @@ def pair(strategy, against, mean, half):
 
 def drawn(pairs):
     """(width, height; the rows' labels as lists of (text, x, y); the dots) of the picture."""
-    (picture,) = forests(Results.from_json(changed(pairs=pairs), "a test"))
+    picture = forest(Results.from_json(changed(pairs=pairs), "a test"))
     (svg,) = pictures(picture.svg)
     width, height = (float(end) for end in svg.get("viewBox").split()[2:])
     elements = list(svg.iter())

@@ -1,4 +1,4 @@
-"""What would decide what is not decided: so many seeds, which take so long, so many rows, or nothing."""
+"""The seeds or rows that would decide what is not decided, and how long the runs take."""
 
 import math
 from dataclasses import replace
@@ -9,9 +9,8 @@ import pytest
 from scipy import special
 
 from sparksplit.comparison.analysis.analyse import analyse
+from sparksplit.comparison.analysis.needed import in_time, to_decide, undecided
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
-from sparksplit.comparison.answer.evidence import Evidence
-from sparksplit.comparison.answer.needed import in_time, question, undecided
 from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair
@@ -39,8 +38,11 @@ def results_of(pairs=(), times=(), seeds=8, metric=None, **fields):
 
 
 def asked(results, about):
-    """What would decide it, judged with all differences of the results."""
-    return question(Evidence(results, SINGLE), FAST, about)
+    """The (seeds, rows) that would decide the first difference, judged with all differences of the results."""
+    return to_decide(results, next(iter(results.pairs if about == "quality" else results.times), None))
+
+
+UNKNOWN = (None, None)
 
 
 def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
@@ -48,29 +50,26 @@ def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
     unsure, time = replace(UNSURE, seeds=3, of=8), replace(TIME, seeds=3, of=8)
     error = 0.005 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 1), 0.005, 1000)
-    assert asked(results_of([unsure]), "quality").seeds == math.ceil(both * 8 / 3)
+    assert asked(results_of([unsure]), "quality") == (math.ceil(both * 8 / 3), None)
     error = math.log(1.37 / 0.9) / 2 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 1), math.log(10 / 9), 1000)
-    assert asked(results_of([], [time]), "speed").seeds == math.ceil(both * 8 / 3)
-    # One more of both than there are is enough: more than the eight, and what is run begins anew.
+    assert asked(results_of([], [time]), "speed") == (math.ceil(both * 8 / 3), None)
+    # One more of both than there are is enough: more than the eight.
     clear = replace(unsure, low=0.0019, high=0.0021)
-    found = asked(results_of([clear], runs=[ran("single", 1, seed, 2.0) for seed in range(8)]), "quality")
-    assert (found.seeds, found.seconds) == (11, pytest.approx(22))
+    assert asked(results_of([clear]), "quality") == (11, None)
 
 
 def test_where_one_seed_tells_or_all_tell_the_same_it_says_so():
     alone = replace(UNSURE, low=None, high=None, seeds=1, of=8)
     lone = replace(TIME, low=None, high=None, seeds=1, of=8)
-    assert (
-        asked(results_of([alone]), "quality").obstacle == asked(results_of([], [lone]), "speed").obstacle == "no pair"
-    )
-    assert asked(results_of(), "speed").obstacle == "no pair"
+    assert asked(results_of([alone]), "quality") == asked(results_of([], [lone]), "speed") == UNKNOWN
+    assert asked(results_of(), "speed") == UNKNOWN
     same, twin = replace(UNSURE, low=0.002, high=0.002), replace(TIME, low=1.1, high=1.1)
     results = results_of([same], [twin], metric=metric_of(resolution=None))
-    assert {asked(results, about).obstacle for about in ("speed", "quality")} == {"same with every seed"}
+    assert {asked(results, about) for about in ("speed", "quality")} == {UNKNOWN}
     # By rows alone it is not 0 either, and without any chance between seeds it is never decided.
     known = replace(same, error=0.001, rows_error=0.001)
-    assert asked(results_of([known]), "quality").obstacle == "same with every seed"
+    assert asked(results_of([known]), "quality") == UNKNOWN
 
 
 def test_what_is_chance_by_rows_takes_more_rows():
@@ -81,19 +80,18 @@ def test_what_is_chance_by_rows_takes_more_rows():
 
     def found(one):
         results = results_of([one], seeds=5, metric=metric, data=data)
-        found = asked(results, "quality")
-        return found.seeds, found.rows, found.obstacle, undecided(results)
+        return *asked(results, "quality"), undecided(results)
 
-    assert found(some) == (None, 1700, None, 0)
+    assert found(some) == (None, 1700, 0)
     # Mostly by seeds: by hand, 2.2 * 0.87 / sqrt(12) and 1.96 * 0.1 together are 0.59 points.
-    assert found(replace(some, error=0.004, rows_error=0.001)) == (12, None, None, 1)
+    assert found(replace(some, error=0.004, rows_error=0.001)) == (12, None, 1)
     # By both: neither alone.
-    assert found(replace(some, error=0.006, rows_error=0.004)) == (None, None, "too small", 0)
+    assert found(replace(some, error=0.006, rows_error=0.004)) == (None, None, 0)
 
 
 def test_a_difference_that_is_small_beside_its_spread_is_not_decided_by_any_number_of_seeds():
     far = replace(TIME, low=0.1, high=10.0, times=1.001)
-    assert asked(results_of([], [far]), "speed").obstacle == "too small"
+    assert asked(results_of([], [far]), "speed") == UNKNOWN
 
 
 def test_what_only_more_rows_can_tell_is_not_waited_for_with_more_seeds():
@@ -125,12 +123,12 @@ def test_both_kinds_of_times_are_judged():
     """So each has its part of the 5 %, and more seeds are needed than for one kind."""
     near = replace(TIME, times=1.02, seeds=8, of=8)
     one, both = ([near], [near, replace(near, what=IN_ALL)])
-    assert asked(results_of([], one), "speed").seeds < asked(results_of([], both), "speed").seeds
+    assert asked(results_of([], one), "speed")[0] < asked(results_of([], both), "speed")[0]
     error = math.log(1.37 / 0.9) / 2 / special.stdtrit(7, 0.975)
     wanted = seeds_to_decide(Errors(error, 0.0, 8, 2), math.log(1.02), 1000)
-    assert asked(results_of([], both), "speed").seeds == wanted
+    assert asked(results_of([], both), "speed") == (wanted, None)
     unsure = replace(UNSURE, mean=-0.0005, low=-0.02, high=0.02, seeds=8, of=8)
-    fewer, more = (asked(results_of([unsure], times), "quality").seeds for times in (one, both))
+    fewer, more = (asked(results_of([unsure], times), "quality")[0] for times in (one, both))
     assert fewer < more
 
 
@@ -152,9 +150,7 @@ def test_the_error_of_a_time_is_its_own_also_where_the_interval_is_of_several_st
         assert (reach < 0.99 * special.stdtrit(4, 0.975) * time.error) == is_pooled
         one = replace(time, name="batch", nodes=2, verdict="undecided", times=1.1)
         others = [replace(one, name="epoch")] * (len(times) - 1)
-        told = [
-            asked(results_of([], [some, *others], seeds=5), "speed").seeds for some in (one, replace(one, error=None))
-        ]
+        told = [asked(results_of([], [some, *others], seeds=5), "speed")[0] for some in (one, replace(one, error=None))]
         assert told[0] == seeds_to_decide(Errors(time.error, 0.0, 5, len(times)), math.log(1.1), 1000)
         assert (told[0] > told[1]) == is_pooled
 

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import ceil, log, sqrt
-from typing import Literal
 
 from scipy import special
 
 from sparksplit.comparison.analysis.goals import goal_of
 from sparksplit.comparison.analysis.verdicts import NOT_WORSE, UNDECIDED, Errors, rows_to_decide, seeds_to_decide
-from sparksplit.comparison.answer.content import Question
-from sparksplit.comparison.answer.evidence import Evidence
 from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Metric, Results
-from sparksplit.comparison.content_table import Pair, Row, TimePair
+from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
-from sparksplit.comparison.plan import REFERENCES, SINGLE
+from sparksplit.comparison.plan import REFERENCES
 
-MOST_SEEDS = MOST_ROWS = 1000
+_MOST = 1000
 """The largest number of seeds, and the largest multiple of the rows, that is estimated."""
-FIRST = 5
-"""Seeds to begin with: one seed tells nothing about chance."""
 
 
 def undecided(results: Results) -> int:
@@ -32,34 +26,22 @@ def undecided(results: Results) -> int:
     return max(len(asked), verdicts.count(UNDECIDED))
 
 
-def question(evidence: Evidence, row: Row, about: Literal["speed", "quality"], against: str = SINGLE) -> Question:
-    """Return the question whether the row is faster than `against`, or learns as well, with what would decide it.
+def to_decide(results: Results, one: Pair | TimePair | None) -> tuple[int | None, int | None]:
+    """Return (seeds, rows): how many of which would decide a difference; (None, None) if that is unknown.
 
-    The estimates take the share of seeds with values for both rows as constant. All differences on real nodes are
-    judged together, and so are the times to the target and in all.
+    The estimates take means, standard deviations, and the share of seeds with values for both rows as constant. All
+    differences on real nodes are judged together, and so are the times to the target and in all.
     """
-    results, metric = evidence.results, evidence.results.metric
-    ask = Question(name=row.name, nodes=row.nodes, against=against, about=about)
-    there = len(results.seeds)
-    if there < 2:
-        return replace(ask, seeds=FIRST, seconds=in_time(results, FIRST) or None, obstacle="one seed")
-    one = evidence.pair(row, against) if about == "quality" else evidence.speed_beside(row, against)
     if one is None or one.error is None or one.verdict == "faster":  # then faster seed by seed, but not over all runs
-        return replace(ask, obstacle="no pair")
-    gap, of_rows, step = _parts(one, metric)
+        return None, None
+    gap, of_rows, step = _parts(one, results.metric)
     judged = sum(not pair.virtual for pair in results.pairs) + len(results.times)
     errors = Errors(sqrt(max(0.0, one.error**2 - of_rows**2)), of_rows, one.seeds, judged)
-    if errors.of_seeds == 0 and (of_rows == 0 or (isinstance(one, Pair) and one.mean != 0)):
-        return replace(ask, obstacle="same with every seed")
-    if takes_rows(one, metric):
-        rows, times = results.data.rows.get(metric.split), rows_to_decide(errors, gap, step, MOST_ROWS)
-        if rows is not None and times is not None:
-            return replace(ask, rows=int(float(f"{times * rows:.1e}")))
-    elif both := seeds_to_decide(errors, gap, MOST_SEEDS):
-        seeds = ceil(both * there / errors.seeds)
-        if seeds <= MOST_SEEDS:
-            return replace(ask, seeds=seeds, seconds=in_time(results, seeds) or None)
-    return replace(ask, obstacle="too small")
+    if takes_rows(one, results.metric):
+        rows, times = results.data.rows.get(results.metric.split, 0), rows_to_decide(errors, gap, step, _MOST)
+        return None, int(float(f"{times * rows:.1e}")) if times and rows and errors.of_seeds > 0 else None
+    seeds = seeds_to_decide(errors, gap, _MOST)
+    return None if seeds is None else ceil(seeds * len(results.seeds) / errors.seeds), None
 
 
 def in_time(results: Results, seeds: int) -> float:
