@@ -19,13 +19,13 @@ _NOTES = {
     "no other": "add a strategy to `strategies`, or 2 to `nodes`.",
     "one seed": "one seed cannot tell a real difference from luck.",
     "seeds alone": "intervals count the seeds alone, not the choice of {split} rows, which depend on each other.",
-    "diverged": "{row} diverged with {number} of {of} seeds: the loss or the metric was no longer a number.",
-    "unmet": "{row} did not reach {target} with {number} of {of} seeds.",
+    "diverged": "{row} diverged in {number} of {of} runs: the loss or the metric was no longer a number.",
+    "unmet": "{row} missed {target} in {number} of {of} runs.",
     "other place": "{row} was not timed where most runs were.",
     "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
-    "untuned": "all strategies used one learning rate. To try eight for each: the same command with {set}tune=8 "
-    "--overwrite. It replaces this comparison{takes}.",
+    "untuned": "all strategies used one learning rate. To try eight learning rates for each: the same command with "
+    "{set}tune=8 --overwrite. It replaces these runs{takes}.",
     "no test rows": "there are no test rows, so the validation rows decide.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
@@ -34,12 +34,12 @@ _TROUBLES = ("diverged", "unmet", "other place")
 """The notes on why a row cannot win."""
 _LEARNS = {
     "better": "better {metric} ({difference})",
-    "no difference": "same {metric} within {margin}",
-    "not worse": "no worse {metric} within {margin}",
+    "no difference": "same {metric} (tolerance {margin})",
+    "not worse": "no worse {metric} (tolerance {margin})",
 }
 _SURE = (
-    "How sure: {seeds} seeds. Of 100 such answers, at most {most} claim a difference that is not there, and at most "
-    "{most} call values the same that are more than {margin} apart."
+    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} claim a difference in time or {metric} that is "
+    "not there, and at most {most} more call values of {metric} the same that differ by more than {margin}."
 )
 _VERBS = {"speed": ("is faster than", "are faster than"), "quality": ("learns as well as", "learn as well as")}
 
@@ -88,7 +88,7 @@ def _figures(results: Results) -> Iterator[str]:
     answer, quantity, goal = results.answer, Quantity(results.metric.name), goal_of(results.table)
     if answer.choice is None:
         return
-    to, told = f" to {target(results)}" if goal == TO_TARGET else " for all passes", list[str]()
+    to, told = f" until {target(results)}" if goal == TO_TARGET else " for all passes", list[str]()
     for row in (answer.choice, *answer.runners_up[-1 if answer.decision == "use" else 0 :]):
         seconds, learnt = seconds_of(row, goal) or 0.0, f"{results.metric.split} {quantity.label}"
         cost = f"{duration(seconds)}{'' if told else to} ({node_time(seconds * row.nodes / 3600)})"
@@ -115,7 +115,7 @@ def _next(results: Results, within: str) -> Iterator[str]:
     if after is not None:
         looks = zip(after.seeds, after.seconds, strict=True)
         told = [f"{seeds} seeds ({duration(more)} more)" for seeds, more in looks]
-        ends = f"stops when it is decided: after {told[0]} at the earliest, after {told[-1]} at the latest"
+        ends = f"stops when it is decided, after {told[0]} at the earliest, or undecided after {told[-1]}"
         ends = ends if told[1:] else f"goes on to {told[0]}"
         keys = _sets(after.settings, within)
         yield f"{begin}, to be surer: the same command with {keys}. It keeps the finished runs and {ends}."

@@ -60,7 +60,11 @@ def test_a_decided_answer_has_the_figures_of_its_data():
 
 @pytest.mark.parametrize(
     ("verdict", "end"),
-    [("no difference", "0.26 points."), ("not worse", "0.26 points."), ("better", "(+0.75 points).")],
+    [
+        ("no difference", "(tolerance 0.26 points)."),
+        ("not worse", "(tolerance 0.26 points)."),
+        ("better", "(+0.75 points)."),
+    ],
 )
 def test_how_well_the_choice_learns_is_within_the_margin_or_better_by_a_difference(verdict, end):
     gain = replace(FASTER, quality=replace(FASTER.quality, verdict=verdict))
@@ -157,8 +161,8 @@ def test_what_to_train_with_can_be_pasted_into_a_shell():
     [
         ("single", 1, "1 node as configured"),
         ("single, batch_size = 64", 1, "1 node with batch_size 64"),
-        ("local, H = 32, nesterov", 4, "4 nodes with `local`, sync every 32 steps, nesterov"),
-        ("local, H = 32, nesterov", 1, "1 node with `local`, sync every 32 steps, nesterov"),
+        ("local, H = 32, nesterov", 4, "4 nodes with `local` (sync every 32 steps, nesterov)"),
+        ("local, H = 32, nesterov", 1, "1 node with `local` (sync every 32 steps, nesterov)"),
     ],
 )
 def test_a_rows_name_leaves_out_what_all_share(name, nodes, text):
