@@ -36,16 +36,20 @@ class Measured(Record):
     """Steps of one node while the other node waits, by rows."""
     beside: list[StepTimes]
     """The same steps while both nodes compute; empty if the nodes are on two hosts."""
-    gradients: Exchanged
-    """An exchange of gradients within a step."""
-    weights: Exchanged
-    """An exchange of weights between steps."""
+    varying: list[StepTimes]
+    """Some of the steps of `alone`, as if the rows of a step could vary, which takes another graph."""
+    exchanges: dict[str, Exchanged]
+    """The exchanges by kind, as in Stage."""
     sweep: list[SweepPoint]
     """Sums over both nodes, by bytes."""
     reading: list[float] | None
     """Seconds of reading a row, by round; None if a node keeps all rows in memory."""
+    reading_steps: StepTimes | None
+    """Steps whose rows are read meanwhile; None if a node keeps all rows in memory."""
     first_reading: float | None
     """Seconds of reading all rows of the training split for the first time, if a node keeps them."""
+    begin_reading: float
+    """The part of `first_reading` that does not depend on the rows."""
     rows: int
     """Rows of the training split."""
     row_bytes: int
