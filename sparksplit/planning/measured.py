@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from sparksplit.base.records import Record
 from sparksplit.comparison.comparison_record import SweepPoint
 
+WINDOWS = 3
+"""The windows of blocks that a node without room for all rows has in memory."""
+
 
 @dataclass(frozen=True)
 class StepTimes:
@@ -50,6 +53,8 @@ class Measured(Record):
     """Seconds of reading all rows of the training split for the first time, if a node keeps them."""
     begin_reading: float
     """The part of `first_reading` that does not depend on the rows."""
+    begin_pass: float
+    """Seconds until a further pass over kept rows has its first mini-batch, for each row of the first window."""
     rows: int
     """Rows of the training split."""
     row_bytes: int

@@ -21,7 +21,7 @@ from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.blocks import Extent, common_extent, rotated
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Block, Runner, Variant
-from sparksplit.planning.measured import Exchanged, Measured, StepTimes
+from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.order import updates_per_epoch
@@ -47,8 +47,6 @@ _SYNCS = 3
 """The exchanges of weights in a round."""
 _SUMS = 5
 _SUM_SECONDS = 5.0
-_WINDOWS = 3
-"""The windows of blocks that a node without room for all rows has in memory."""
 
 
 def work(member: Member) -> JsonObject:
@@ -81,6 +79,7 @@ class _Planning:
         import tensorflow as tf
 
         member, manifest = self._member, self._process.data.manifest
+        window = self._process.config.window or window_for(manifest.lanes, manifest.block_bytes)
         if member.rank:
             member.gather("first", None)  # one after the other: reading on one host would be slower
         with self._rig() as rig:
@@ -91,8 +90,10 @@ class _Planning:
             alone: list[StepTimes] = []
             varying: list[StepTimes] = []
             reading = reading_steps = None
+            begin_pass = 0.0
             if member.rank == 0:
                 alone, varying = steps.alone()
+                begin_pass = steps.begin_pass(window) if rig.kept else 0.0
             sizes: list[int] = member.gather("alone", steps.prepared)[0][:_BESIDE]
             memory = _memory(rig)
             if member.rank == 0 and not rig.kept:
@@ -104,7 +105,6 @@ class _Planning:
                 beside = steps.measured([*map(str, sizes)], self._together)
             exchanges = self._exchanges(rig)
             sums = self._sums(rig)
-        window = self._process.config.window or window_for(manifest.lanes, manifest.block_bytes)
         return Measured(
             hosts=hosts,
             devices=[device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
@@ -117,9 +117,10 @@ class _Planning:
             reading_steps=reading_steps,
             first_reading=rig.first_reading,
             begin_reading=rig.begin_reading,
+            begin_pass=begin_pass,
             rows=manifest.splits["train"].rows,
             row_bytes=rig.row_bytes,
-            window_bytes=_WINDOWS * window * manifest.block_bytes * manifest.lanes,
+            window_bytes=WINDOWS * window * manifest.block_bytes * manifest.lanes,
             held_out_bytes=rig.held_out_bytes,
             memory_bytes=memory,
             model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
@@ -289,6 +290,23 @@ class _Steps:
             StepTimes(of_size[0].rows / of_size[0].steps / of_node, [_per_step(block) for block in of_size])
             for of_size in blocks.values()
         ]
+
+    def begin_pass(self, window: int) -> float:
+        """Measure the seconds until a further pass has its first mini-batch, for each row of its first window.
+
+        window: blocks of a window.
+        """
+        feed, seconds = self._rig.feed(source=self._rows), []
+        for number in range(self._payload.rounds):
+            began = time.perf_counter()
+            chunks = feed.epoch(number)
+            next(chunks)
+            seconds.append(time.perf_counter() - began)
+            chunks.close()  # type: ignore[attr-defined]  # a generator
+            feed.rest()
+        self._rig.end(feed)
+        most = window * self._rows.block_rows
+        return float(np.median(seconds)) / max(1, sum(min(rows, most) for rows in self._rows.lane_rows))
 
     def reading(self) -> tuple[list[float], StepTimes]:
         """Measure the seconds of reading a row, and steps whose rows are read meanwhile."""

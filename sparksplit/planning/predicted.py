@@ -16,7 +16,7 @@ import numpy as np
 from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import Network
 from sparksplit.comparison.intervals import interval
-from sparksplit.planning.measured import Exchanged, Measured, StepTimes
+from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
 from sparksplit.planning.workload import Stage, Workload
 
 
@@ -52,9 +52,9 @@ class Predictor:
         self._link = link
         self._steps = _merged(measured.beside if crowded and measured.beside else measured.alone)
         self._alone, self._varying = _merged(measured.alone), _merged(measured.varying)
-        rounds = [self._steps, self._alone, self._varying, measured.exchanges.values()]
-        rounds.append([] if measured.reading_steps is None else [measured.reading_steps])
-        self._rounds = min(len(each.seconds) for times in rounds for each in times)
+        by_round: list[StepTimes | Exchanged] = [*self._steps, *self._alone, *self._varying]
+        by_round += [*measured.exchanges.values(), *([measured.reading_steps] if measured.reading_steps else [])]
+        self._rounds = min(len(each.seconds) for each in by_round)
 
     def predicted(self, work: Workload, cache_bytes: int) -> Predicted:
         """Return the prediction of a run. cache_bytes: the memory that a node may use for rows."""
@@ -65,6 +65,8 @@ class Predictor:
         first = 0.0
         if is_kept and measured.first_reading is not None:
             first = measured.begin_reading + share * (measured.first_reading - measured.begin_reading)
+            in_window = min(held, share * measured.window_bytes / WINDOWS) / max(1, measured.row_bytes)
+            first += (sum(stage.rounds for stage in work.stages) - 1) * in_window * measured.begin_pass
         totals = [
             first + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
             for number in range(self._rounds)

@@ -25,14 +25,15 @@ class Stage:
     """The rounds of a run with one strategy, on the node with the most steps.
 
     step_rows: the mean number of rows of a step on this node. steps: the node's steps, in all rounds. kind: of its
-    exchanges. exchanges: in all rounds; 0 on one node. even: the share of the steps in which a node always has as many
-    rows. These have a faster graph.
+    exchanges. exchanges: in all rounds; 0 on one node. rounds: passes of this node. even: the share of the steps in
+    which a node always has as many rows. These have a faster graph.
     """
 
     step_rows: float
     steps: int
     kind: Kind
     exchanges: int
+    rounds: int
     even: float
 
 
@@ -86,6 +87,7 @@ def _stage(config: TrainConfig, strategy: Strategy, stretch: Stretch, rounds: in
         steps=rounds * stretch.steps,
         kind=_kind(config, split, each_step),
         exchanges=rounds * exchanges if nodes > 1 else 0,
+        rounds=rounds,
         even=_even(config, stretch, lane_rows),
     )
 

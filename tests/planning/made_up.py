@@ -41,6 +41,7 @@ def measured(rounds: int = 3, **changes: Any) -> Measured:
         reading_steps=None,
         first_reading=None,
         begin_reading=0.0,
+        begin_pass=0.0,
         rows=6400,
         window_bytes=0,
         held_out_bytes=0,

@@ -16,7 +16,7 @@ ROOM = 1 << 30
 
 
 def batch(nodes: int, steps: int = 100, rows: int = 64, even: float = 1.0) -> Workload:
-    stage = Stage(rows / nodes, steps, "gradients", steps if nodes > 1 else 0, even)
+    stage = Stage(rows / nodes, steps, "gradients", steps if nodes > 1 else 0, 1, even)
     return Workload(nodes, (stage,), 1, steps * rows // nodes)
 
 
@@ -44,7 +44,7 @@ def test_another_link_replaces_the_measured_one():
     [("weights", 5, 400_000), ("weights, outer optimiser", 6, 400_000), ("own gradients", 1, 800_000)],
 )
 def test_each_kind_of_exchange_has_its_own_call_and_bytes(kind, calls, sent):
-    work = Workload(2, (Stage(32, 100, kind, 4, 1.0),), 1, 3200)
+    work = Workload(2, (Stage(32, 100, kind, 4, 1, 1.0),), 1, 3200)
     exchange = calls * CALL + 2 * LATENCY + sent * PER_BYTE
     assert seconds(work) == pytest.approx(100 * step(32) + 4 * exchange, rel=1e-3)
     assert Predictor(measured()).predicted(work, ROOM).sent == 4 * sent
@@ -106,6 +106,14 @@ def test_memory_and_bytes_are_of_one_node():
 def test_rows_that_are_kept_are_read_once():
     found = Predictor(measured(first_reading=3.0, begin_reading=1.0)).predicted(batch(2), ROOM).seconds.mean
     assert found == pytest.approx(1.0 + 2.0 / 2 + seconds(batch(2)))
+
+
+@pytest.mark.parametrize(("window_bytes", "in_window"), [(3 * 200_000, 2000), (3 * 1_000_000, 6400)])
+def test_further_passes_wait_for_their_first_window_to_be_dealt(window_bytes, in_window):
+    work = Workload(1, (Stage(64, 300, "gradients", 0, 3, 1.0),), 3, 6400)
+    changes = {"first_reading": 1.0, "window_bytes": window_bytes}
+    found = seconds(work, Predictor(measured(begin_pass=1e-5, **changes)))
+    assert found - seconds(work, Predictor(measured(**changes))) == pytest.approx(2 * in_window * 1e-5)
 
 
 def test_between_processes_of_one_host_no_network_is_in_the_exchange():
