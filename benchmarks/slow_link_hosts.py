@@ -49,9 +49,13 @@ def missing(mbit: int) -> str | None:
     return None
 
 
-def limits(mbit: int) -> list[str]:
-    """tc's words for a token bucket of `mbit` Mbit/s that holds 5 ms of it, more than a tick of the kernel's clock."""
-    burst = max(32 << 10, mbit * 1_000_000 // 8 // 200)
+def limits(mbit: int, saved: float = 5.0) -> list[str]:
+    """tc's words for a token bucket of `mbit` Mbit/s.
+
+    saved: the milliseconds of an idle link that the bucket saves for later. By default more than a tick of the kernel's
+    clock, and at least 32 KiB. Less needs timers of high resolution, and is closer to a real link, which saves nothing.
+    """
+    burst = max(32 << 10 if saved >= 5 else 3 << 10, round(mbit * 125 * saved))
     return ["tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", "50ms"]
 
 
@@ -90,9 +94,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 class Hosts:
     """The near host, which is this process's network, and the far one, joined by a link. Only inside `isolated`."""
 
-    def __init__(self, mbit: int) -> None:
-        """mbit: the most that the link carries in each direction, in Mbit/s; 0: no limit."""
-        self.mbit = mbit
+    def __init__(self, mbit: int, saved: float = 5.0) -> None:
+        """mbit: the most that the link carries in each direction, in Mbit/s; 0: no limit. saved: as for `limits`."""
+        self.mbit, self._saved = mbit, saved
         self._network = new_network()
         self._near, self._far = Host(NEAR), Host(FAR, self._network.pid)
         link(self._near, self._far)
@@ -103,7 +107,7 @@ class Hosts:
         """Have the link carry no more than that from now on, in each direction."""
         self.mbit = mbit
         for host in (self._near, self._far):
-            host.do("tc", "qdisc", "replace", "dev", "link", "root", *limits(mbit))
+            host.do("tc", "qdisc", "replace", "dev", "link", "root", *limits(mbit, self._saved))
 
     def enter(self, host: str) -> list[str]:
         """What to put before a command that is to run on `host`."""

@@ -185,6 +185,7 @@ def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
             patch.setattr("sparksplit.training.train.spark_session", session)
             patch.setattr("sparksplit.comparison.compare.spark_session", session)
             patch.setattr("sparksplit.diagnosis.diagnose.spark_session", session)
+            patch.setattr("sparksplit.planning.plan.spark_session", session)
         patch.setattr("sparksplit.cluster.requirements.await_executors", lambda *_: 0.0)
         patch.setattr("sparksplit.cluster.tensorflowonspark.Job", _Job)
         patch.setattr(launcher, "_Node", lambda: _Node(zygote))

@@ -24,6 +24,9 @@ from sparksplit.comparison.machine import cores_of
 
 ETHERNET_LATENCY = 50e-6
 """Seconds of one message between two hosts over Ethernet, assumed: two to three times half a switched round trip."""
+FRAMES = 1538 / 1448
+"""Bytes on the wire for each byte sent over TCP: a full frame of Ethernet has 1448 of these, 52 bytes of headers of TCP
+and IP, and 38 bytes of its own with its preamble and the gap before the next frame."""
 TIME_SLICE = 4e-3
 """Seconds for which a core keeps one of several busy processes, assumed: a tick of Linux at 250 Hz."""
 
@@ -218,5 +221,5 @@ def crowd_of(record: ComparedRun) -> Crowd:
 
 
 def ethernet(gbit_per_s: float) -> Network:
-    """Return an Ethernet network with this bandwidth in Gbit/s."""
-    return Network(ETHERNET_LATENCY, 8e-9 / gbit_per_s)
+    """Return an Ethernet network with this bandwidth in Gbit/s, of which TCP's data have a part (`FRAMES`)."""
+    return Network(ETHERNET_LATENCY, FRAMES * 8e-9 / gbit_per_s)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.content_table import OnHosts, Row
-from sparksplit.comparison.costs import ETHERNET_LATENCY, Network
+from sparksplit.comparison.costs import ethernet
 
 LINK_GBIT = 0.1
 """Bandwidth of the slow link between several hosts, in Gbit/s: 100 Mbit/s."""
@@ -21,7 +21,7 @@ def scale(table: Sequence[Row], model: CostModel | None) -> list[OnHosts]:
     link's time.
     """
     rows: list[OnHosts] = []
-    link = Network(ETHERNET_LATENCY, 8e-9 / LINK_GBIT)
+    link = ethernet(LINK_GBIT)
     for row in table:
         if row.virtual or not row.runs:
             continue

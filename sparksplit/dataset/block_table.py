@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from hdfs_io import filesystem
 from hdfs_io.errors import errno_of, file_error, using
 from sparksplit.base.errors import InputError
-from sparksplit.dataset.lane_files import FileFacts
+from sparksplit.dataset.lane_files import FileFacts, values_of
 
 FOLDER = "blocks"
 _SCHEMA = pa.schema(
@@ -100,11 +100,14 @@ def segments(folder: str, split: str, lanes: range | None = None) -> dict[int, l
     Raise InputError if the table is missing or damaged.
     """
     columns = [name for name in _SCHEMA.names if name != "bytes"]
-    table = _read(folder, split, columns, lanes).combine_chunks()
-    crc32 = table.column("crc32").combine_chunks()
-    values = pc.list_flatten(crc32).to_numpy()
-    ends = np.cumsum(pc.list_value_length(crc32).to_numpy())
+    table = _read(folder, split, columns, lanes)
     by_lane: dict[int, list[Segment]] = {}
+    if not table.num_rows:
+        return by_lane
+    # Not by `to_numpy`, which imports pandas. A node's first reading would wait for the import.
+    crc32 = table.column("crc32")
+    values = values_of(pc.list_flatten(crc32), np.dtype(np.uint32))
+    ends = np.cumsum(values_of(pc.list_value_length(crc32), np.dtype(np.int32)), dtype=np.int64)
     rows = zip(*(table.column(name).to_pylist() for name in columns[:-1]), ends.tolist(), strict=True)
     start = 0
     for path, lane, group, offset, count, end in rows:
@@ -116,14 +119,25 @@ def segments(folder: str, split: str, lanes: range | None = None) -> dict[int, l
 def _read(folder: str, split: str, columns: list[str], lanes: range | None = None) -> pa.Table:
     path = path_of(folder, split)
     target, inner = filesystem.resolve(path)
-    filters = None if lanes is None else [("lane", ">=", lanes.start), ("lane", "<", lanes.stop)]
     try:
-        with target.open_input_file(inner) as file:
-            return pq.read_table(file, columns=columns, filters=filters, use_threads=False, pre_buffer=False)
+        # Not pq.read_table, which imports pandas, too.
+        with target.open_input_file(inner) as source, pq.ParquetFile(source, pre_buffer=False) as file:
+            if lanes is None:
+                return file.read(columns, use_threads=False).select(columns)
+            groups = [group for group in range(file.num_row_groups) if _may_hold(file.metadata.row_group(group), lanes)]
+            table = file.read_row_groups(groups, columns, use_threads=False).select(columns)
+            lane = table.column("lane")
+            return table.filter(pc.and_(pc.greater_equal(lane, lanes.start), pc.less(lane, lanes.stop)))
     except (OSError, pa.ArrowException, KeyError) as error:
         if errno_of(error) is not None or isinstance(error, FileNotFoundError):
             raise file_error(path, "cannot be read", error) from None
         raise damaged(path, " ".join(str(error).split())[:200]) from None
+
+
+def _may_hold(group: pq.RowGroupMetaData, lanes: range) -> bool:
+    """Return whether a row group may have segments of `lanes`."""
+    bounds = group.column(_SCHEMA.get_field_index("lane")).statistics
+    return bounds is None or (bounds.min < lanes.stop and bounds.max >= lanes.start)
 
 
 def damaged(place: str, reason: str) -> InputError:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from sparksplit.base.records import Record
 from sparksplit.comparison.comparison_record import SweepPoint
 
+WINDOWS = 3
+"""The windows of blocks that a node without room for all rows has in memory."""
+
 
 @dataclass(frozen=True)
 class StepTimes:
@@ -36,16 +39,22 @@ class Measured(Record):
     """Steps of one node while the other node waits, by rows."""
     beside: list[StepTimes]
     """The same steps while both nodes compute; empty if the nodes are on two hosts."""
-    gradients: Exchanged
-    """An exchange of gradients within a step."""
-    weights: Exchanged
-    """An exchange of weights between steps."""
+    varying: list[StepTimes]
+    """Some of the steps of `alone`, as if the rows of a step could vary, which takes another graph."""
+    exchanges: dict[str, Exchanged]
+    """The exchanges by kind, as in Stage."""
     sweep: list[SweepPoint]
     """Sums over both nodes, by bytes."""
     reading: list[float] | None
     """Seconds of reading a row, by round; None if a node keeps all rows in memory."""
+    reading_steps: StepTimes | None
+    """Steps whose rows are read meanwhile; None if a node keeps all rows in memory."""
     first_reading: float | None
     """Seconds of reading all rows of the training split for the first time, if a node keeps them."""
+    begin_reading: float
+    """The part of `first_reading` that does not depend on the rows."""
+    begin_pass: float
+    """Seconds until a further pass over kept rows has its first mini-batch, for each row of the first window."""
     rows: int
     """Rows of the training split."""
     row_bytes: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -18,10 +18,10 @@ from sparksplit.collectives import Alone, Collective
 from sparksplit.comparison.comparison_record import SweepPoint
 from sparksplit.dataset.plan import window_for
 from sparksplit.diagnosis.messages import Effort
-from sparksplit.diagnosis.node.blocks import rotated
+from sparksplit.diagnosis.node.blocks import Extent, common_extent, rotated
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Block, Runner, Variant
-from sparksplit.planning.measured import Exchanged, Measured, StepTimes
+from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.order import updates_per_epoch
@@ -34,16 +34,19 @@ from sparksplit.training.node.process import Process
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
+    from sparksplit.training.node.compiled.step import Step
 
 _NO_SYNC = SyncConfig()
 _LEAST = 2
 """The fewest sizes and rounds, however long they take."""
 _BESIDE = 3
 """The numbers of rows that both nodes measure at the same time: the first ones of the list."""
+_VARYING = 2
+"""The numbers of rows that are also measured as if they varied: the first ones of the list."""
+_SYNCS = 3
+"""The exchanges of weights in a round."""
 _SUMS = 5
 _SUM_SECONDS = 5.0
-_WINDOWS = 3
-"""The windows of blocks that a node without room for all rows has in memory."""
 
 
 def work(member: Member) -> JsonObject:
@@ -76,40 +79,48 @@ class _Planning:
         import tensorflow as tf
 
         member, manifest = self._member, self._process.data.manifest
+        window = self._process.config.window or window_for(manifest.lanes, manifest.block_bytes)
         if member.rank:
             member.gather("first", None)  # one after the other: reading on one host would be slower
         with self._rig() as rig:
             if not member.rank:
                 member.gather("first", None)
-            steps = _Steps(rig, self._payload, Runner(rig.member, Alone(), self._effort))
+            steps = _Steps(rig, self._payload, Runner(rig.member, Alone(), self._effort), self._between())
             hosts = member.gather("hosts", member.host)  # both nodes are ready: the other node now waits
             alone: list[StepTimes] = []
-            reading = None
+            varying: list[StepTimes] = []
+            reading = reading_steps = None
+            begin_pass = 0.0
             if member.rank == 0:
-                alone = steps.measured(steps.prepare(self._payload.sizes))
-                reading = None if rig.kept else steps.reading()
+                alone, varying = steps.alone()
+                begin_pass = steps.begin_pass(window) if rig.kept else 0.0
             sizes: list[int] = member.gather("alone", steps.prepared)[0][:_BESIDE]
             memory = _memory(rig)
+            if member.rank == 0 and not rig.kept:
+                reading, reading_steps = steps.reading()
             beside: list[StepTimes] = []
             if len({*hosts}) == 1:
                 steps.prepare(sizes, limited=False)
-                beside = steps.measured(sizes, self._together)
-            gradients, weights = self._exchanges(rig, steps)
+                steps.align(member, [*map(str, sizes)])
+                beside = steps.measured([*map(str, sizes)], self._together)
+            exchanges = self._exchanges(rig)
             sums = self._sums(rig)
-        window = self._process.config.window or window_for(manifest.lanes, manifest.block_bytes)
         return Measured(
             hosts=hosts,
             devices=[device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
             alone=alone,
             beside=beside,
-            gradients=gradients,
-            weights=weights,
+            varying=varying,
+            exchanges=exchanges,
             sweep=sums,
             reading=reading,
+            reading_steps=reading_steps,
             first_reading=rig.first_reading,
+            begin_reading=rig.begin_reading,
+            begin_pass=begin_pass,
             rows=manifest.splits["train"].rows,
             row_bytes=rig.row_bytes,
-            window_bytes=_WINDOWS * window * manifest.block_bytes * manifest.lanes,
+            window_bytes=WINDOWS * window * manifest.block_bytes * manifest.lanes,
             held_out_bytes=rig.held_out_bytes,
             memory_bytes=memory,
             model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
@@ -126,43 +137,71 @@ class _Planning:
         finally:
             rig.close()
 
-    def _exchanges(self, rig: Rig, steps: _Steps) -> tuple[Exchanged, Exchanged]:
-        """Measure the exchange of gradients, and the exchange of weights, between both nodes.
+    def _between(self) -> Step:
+        """Return the step of a node that agrees with other nodes between steps. The step itself exchanges nothing."""
+        return self._process.step(LocalSync(self._collective, _NO_SYNC), self._collective)
+
+    def _exchanges(self, rig: Rig) -> dict[str, Exchanged]:
+        """Measure the exchanges between both nodes.
 
         Each is the time of steps with exchanges, without the time of the same steps alone. So it contains the wait for
         the other node, and the calls that an exchange adds.
         """
-        collective, config, process = self._collective, self._process.config, self._process
         batch = rig.first()
-        half = max(1, int(batch.offsets[1]) // 2)
-        begin = min(self._member.rank * half, int(batch.offsets[1]) - half)
-        own = rig.again(replace(share_of(batch, begin, half, 2 * half), share=half))
-        step = process.step(StepSync(collective, config.sync), collective)
+        rows = int(batch.offsets[1])
+        half = max(1, rows // 2)
+        step = self._process.step(StepSync(self._collective, _NO_SYNC), self._collective)
+        begin = min(self._member.rank * half, rows - half)
+        shared = self._gradients(rig, step, replace(share_of(batch, begin, half, 2 * half), share=half))
+        found: dict[str, Exchanged] = {"gradients": shared, "own gradients": shared}
+        whole = replace(share_of(batch, 0, rows, 2 * rows), share=rows)
+        if self._sent(lambda: step.train(whole)) != shared.sent:  # of large embeddings, only used rows are exchanged
+            found["own gradients"] = self._gradients(rig, step, whole)
+        one = replace(share_of(batch, begin, half, half), share=half)
+        found["weights"] = self._weights(rig, one, _NO_SYNC)
+        found["weights, outer optimiser"] = self._weights(rig, one, SyncConfig(outer="nesterov"))
+        return found
+
+    def _gradients(self, rig: Rig, step: Step, batch: Chunk) -> Exchanged:
+        """Measure an exchange of gradients within a step on `batch`."""
+        own = rig.again(batch)
         chunk = next(own.epoch(0))
         rig.warm(step, chunk)
-        before = collective.bytes_sent
-        step.train(chunk)
-        sent = (collective.bytes_sent - before) // chunk.updates
+        sent = self._sent(lambda: step.train(chunk)) // chunk.updates
         plain, whole = rig.variant(own, rig.step.train), rig.variant(own, step.train)
         for variant in (plain, whole):
             self._together.calibrate(variant)
-        sync = LocalSync(collective, config.sync)
-        sync.begin(process.model)
-        sync.agree(process.model, 1)
-        before = collective.bytes_sent
-        sync.agree(process.model, 1)
-        sent_weights = collective.bytes_sent - before
-        one = next(own.epoch(0, 0, 1))
-        gradients, weights = [], []
+        seconds = []
         for _ in range(self._payload.rounds):
             alone = _per_step(self._together.measure(plain))
-            gradients.append(max(0.0, _per_step(self._together.measure(whole)) - alone))
-            self._together.table(0.0)
-            began = time.perf_counter()
-            rig.step.train(one)
-            sync.agree(process.model, 1)
-            weights.append(max(0.0, self._together.most(time.perf_counter() - began) - alone))
-        return Exchanged(sent, gradients), Exchanged(sent_weights, weights)
+            seconds.append(max(0.0, _per_step(self._together.measure(whole)) - alone))
+        return Exchanged(sent, seconds)
+
+    def _weights(self, rig: Rig, batch: Chunk, config: SyncConfig) -> Exchanged:
+        """Measure an exchange of weights after a step on `batch`. Training fills the caches before."""
+        sync, process = LocalSync(self._collective, config), self._process
+        plain = rig.variant(rig.again(batch), rig.step.train)
+        self._together.calibrate(plain)
+        sync.begin(process.model)
+        sync.agree(process.model, 1)
+        sent = self._sent(lambda: sync.agree(process.model, 1))
+        seconds = []
+        for _ in range(self._payload.rounds):
+            alone, took = _per_step(self._together.measure(plain)), 0.0
+            for _ in range(_SYNCS):
+                self._together.table(0.0)
+                began = time.perf_counter()
+                rig.step.train(batch)
+                sync.agree(process.model, 1)
+                took += self._together.most(time.perf_counter() - began)
+            seconds.append(max(0.0, took / _SYNCS - alone))
+        return Exchanged(sent, seconds)
+
+    def _sent(self, exchange: Callable[[], object]) -> int:
+        """Return the bytes that this node sends in an exchange."""
+        before = self._collective.bytes_sent
+        exchange()
+        return self._collective.bytes_sent - before
 
     def _sums(self, rig: Rig) -> list[SweepPoint]:
         """Measure sums over both nodes, of up to four times the bytes of the weights, for about five seconds."""
@@ -184,20 +223,29 @@ class _Planning:
 class _Steps:
     """Steps of several sizes on one node, each as `train` runs it without exchanges.
 
+    between: the step of a node that agrees with other nodes between steps.
     prepared: the sizes whose graphs are made, in the order of `prepare`.
     """
 
-    def __init__(self, rig: Rig, payload: PlanPayload, runner: Runner) -> None:
-        self._rig, self._payload, self._runner = rig, payload, runner
+    def __init__(self, rig: Rig, payload: PlanPayload, runner: Runner, between: Step) -> None:
+        self._rig, self._payload, self._runner, self._between = rig, payload, runner, between
         memory = rig.in_memory
         is_at_hand = memory is not None and memory.at_hand is not None
         self._rows = rig.sample.held(memory.at_hand) if is_at_hand else rig.sample  # type: ignore[union-attr, arg-type]
         """Rows in memory: reading is measured by itself."""
-        self._variants: dict[int, Variant] = {}
+        self._variants: dict[str, Variant] = {}
+        self.prepared: list[int] = []
 
-    @property
-    def prepared(self) -> list[int]:
-        return [*self._variants]
+    def alone(self) -> tuple[list[StepTimes], list[StepTimes]]:
+        """Measure steps with the payload's sizes: with always as many rows, and with rows that could vary."""
+        names = [*map(str, self.prepare(self._payload.sizes))]
+        between = self._between
+        for rows in self.prepared[:_VARYING]:
+            name = f"{rows}, varying"
+            self._variants[name] = self._variant(rows, lambda chunk: between.train(replace(chunk, share=None)))
+            names.append(name)
+        times = self.measured(names)
+        return times[: len(self.prepared)], times[len(self.prepared) :]
 
     def prepare(self, sizes: Sequence[int], limited: bool = True) -> list[int]:
         """Make the graphs of steps with these rows, in this order. Return the prepared sizes.
@@ -207,24 +255,34 @@ class _Steps:
         began = time.perf_counter()
         for rows in sizes:
             is_late = time.perf_counter() - began > self._payload.seconds / 2
-            if limited and is_late and len(self._variants) >= _LEAST:
+            if limited and is_late and len(self.prepared) >= _LEAST:
                 break
-            if rows not in self._variants:
-                self._variants[rows] = self._variant(rows)
+            if rows not in self.prepared:
+                self._variants[str(rows)] = self._even_variant(rows)
+                self.prepared.append(rows)
         return self.prepared
 
-    def measured(self, sizes: Sequence[int], runner: Runner | None = None) -> list[StepTimes]:
-        """Measure steps with these rows in interleaved rounds. After the payload's seconds, two rounds are enough.
+    def align(self, member: Member, names: Sequence[str]) -> None:
+        """Give the blocks of both nodes as many steps. Each node must call this."""
+        own = [self._variants[name] for name in names]
+        extents = [each.extent or Extent(1) for each in own]
+        blocks = [(each.steps, of.rounds, of.updates, each.per_call) for each, of in zip(own, extents, strict=True)]
+        for variant, of_nodes in zip(own, zip(*member.gather("blocks", blocks), strict=True), strict=True):
+            variant.extent = common_extent([Extent(*each[1:3]) for each in of_nodes], [each[0] for each in of_nodes])
+            variant.per_call = of_nodes[0][3]
 
-        sizes: prepared ones. runner: measures both nodes at the same time, instead of this node.
+    def measured(self, names: Sequence[str], runner: Runner | None = None) -> list[StepTimes]:
+        """Measure prepared steps in interleaved rounds. After the payload's seconds, two rounds are enough.
+
+        runner: measures both nodes at the same time, instead of this node.
         """
         measuring = runner or self._runner
-        blocks: dict[int, list[Block]] = {rows: [] for rows in sizes}
+        blocks: dict[str, list[Block]] = {name: [] for name in names}
         gc.collect()
         began = measuring.clock()
         for number in range(self._payload.rounds):
-            for name in rotated([*map(str, sizes)], number):
-                blocks[int(name)].append(measuring.measure(self._variants[int(name)]))
+            for name in rotated(names, number):
+                blocks[name].append(measuring.measure(self._variants[name]))
             if number + 1 >= _LEAST and measuring.clock() - began > self._payload.seconds:
                 break
         of_node = 1 if runner is None else 2
@@ -233,18 +291,45 @@ class _Steps:
             for of_size in blocks.values()
         ]
 
-    def reading(self) -> list[float]:
-        """Measure the seconds of reading a row."""
-        feed = self._rig.feed()
-        variant = self._rig.variant(feed, lambda _: None, resets=False)
-        self._runner.calibrate(variant)
-        return [self._runner.measure(variant).per_row for _ in range(self._payload.rounds)]
+    def begin_pass(self, window: int) -> float:
+        """Measure the seconds until a further pass has its first mini-batch, for each row of its first window.
 
-    def _variant(self, rows: int) -> Variant:
-        rig = self._rig
-        feed = rig.feed(source=self._rows, batch_size=rows)
+        window: blocks of a window.
+        """
+        feed, seconds = self._rig.feed(source=self._rows), []
+        for number in range(self._payload.rounds):
+            began = time.perf_counter()
+            chunks = feed.epoch(number)
+            next(chunks)
+            seconds.append(time.perf_counter() - began)
+            chunks.close()  # type: ignore[attr-defined]  # a generator
+            feed.rest()
+        self._rig.end(feed)
+        most = window * self._rows.block_rows
+        return float(np.median(seconds)) / max(1, sum(min(rows, most) for rows in self._rows.lane_rows))
+
+    def reading(self) -> tuple[list[float], StepTimes]:
+        """Measure the seconds of reading a row, and steps whose rows are read meanwhile."""
+        rig, blocks = self._rig, {}
+        for name, train in (("reading", lambda _: None), ("steps", rig.trained)):
+            feed = rig.feed()
+            variant = rig.variant(feed, train, resets=train == rig.trained)
+            self._runner.calibrate(variant)
+            blocks[name] = [self._runner.measure(variant) for _ in range(self._payload.rounds)]
+            rig.end(feed)
+        steps = blocks["steps"]
+        return (
+            [block.per_row for block in blocks["reading"]],
+            StepTimes(steps[0].rows / steps[0].steps, [_per_step(block) for block in steps]),
+        )
+
+    def _even_variant(self, rows: int) -> Variant:
+        return self._variant(rows, lambda chunk: self._rig.step.train(_even(chunk, rows)))
+
+    def _variant(self, rows: int, train: Callable[[Chunk], object]) -> Variant:
+        feed = self._rig.feed(source=self._rows, batch_size=rows)
         steps = max(1, updates_per_epoch(sum(self._rows.lane_rows), rows))
-        made = replace(rig.variant(feed, lambda chunk: rig.step.train(_even(chunk, rows))), steps=steps)
+        made = replace(self._rig.variant(feed, train), steps=steps)
         self._runner.calibrate(made)
         return made
 

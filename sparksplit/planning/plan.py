@@ -11,7 +11,7 @@ from sparksplit.base.progress import say
 from sparksplit.base.version import __version__
 from sparksplit.cluster.requirements import explained
 from sparksplit.comparison.calibration import fit_network
-from sparksplit.comparison.costs import Network, ethernet
+from sparksplit.comparison.costs import FRAMES, Network, ethernet
 from sparksplit.planning.decide import Planner, planned
 from sparksplit.planning.measured import Measured
 from sparksplit.planning.messages import PlanPayload
@@ -123,4 +123,4 @@ def _link(config: PlanConfig, measured: Measured) -> tuple[Network | None, Any]:
 def _written(measured: Measured) -> str:
     """Return the measured network's bandwidth, such as 9.4Gbit."""
     per_byte = fit_network(measured.sweep).per_byte
-    return f"{8e-9 / per_byte:.2g}Gbit" if per_byte else "unlimited"
+    return f"{FRAMES * 8e-9 / per_byte:.2g}Gbit" if per_byte else "unlimited"

@@ -16,7 +16,7 @@ import numpy as np
 from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import Network
 from sparksplit.comparison.intervals import interval
-from sparksplit.planning.measured import Exchanged, Measured, StepTimes
+from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
 from sparksplit.planning.workload import Stage, Workload
 
 
@@ -51,12 +51,10 @@ class Predictor:
         self._measured_link = fit_network(measured.sweep)
         self._link = link
         self._steps = _merged(measured.beside if crowded and measured.beside else measured.alone)
-        self._rounds = min(
-            len(seconds) for seconds in (
-                *(times.seconds for times in self._steps), measured.gradients.seconds, measured.weights.seconds,
-                *([] if measured.reading is None else [measured.reading]),
-            )
-        )  # fmt: skip
+        self._alone, self._varying = _merged(measured.alone), _merged(measured.varying)
+        by_round: list[StepTimes | Exchanged] = [*self._steps, *self._alone, *self._varying]
+        by_round += [*measured.exchanges.values(), *([measured.reading_steps] if measured.reading_steps else [])]
+        self._rounds = min(len(each.seconds) for each in by_round)
 
     def predicted(self, work: Workload, cache_bytes: int) -> Predicted:
         """Return the prediction of a run. cache_bytes: the memory that a node may use for rows."""
@@ -64,7 +62,11 @@ class Predictor:
         held, held_out = work.pass_rows * measured.row_bytes, measured.held_out_bytes // work.nodes
         is_kept = held + held_out <= cache_bytes
         share = work.pass_rows / max(1, measured.rows)
-        first = share * (measured.first_reading or 0.0) if is_kept else 0.0
+        first = 0.0
+        if is_kept and measured.first_reading is not None:
+            first = measured.begin_reading + share * (measured.first_reading - measured.begin_reading)
+            in_window = min(held, share * measured.window_bytes / WINDOWS) / max(1, measured.row_bytes)
+            first += (sum(stage.rounds for stage in work.stages) - 1) * in_window * measured.begin_pass
         totals = [
             first + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
             for number in range(self._rounds)
@@ -81,21 +83,8 @@ class Predictor:
         return work.nodes <= len(self._measured.hosts) and steps_are
 
     def step_seconds(self, rows: float, number: int) -> float:
-        """Return the seconds of a step of `rows` rows in the round `number` of the measurement.
-
-        Beyond the measured numbers of rows, the time goes on as between the two nearest ones.
-        """
-        known = [times.rows for times in self._steps]
-        seconds = [times.seconds[number] for times in self._steps]
-        if len(known) == 1:
-            return seconds[0] * rows / known[0]
-        if known[0] <= rows <= known[-1]:
-            return float(np.interp(rows, known, seconds))
-        near, far = (0, 1) if rows < known[0] else (-1, -2)
-        slope = max(0.0, (seconds[near] - seconds[far]) / (known[near] - known[far]))
-        return max(
-            seconds[near] + slope * (rows - known[near]), 0.0 if rows > known[-1] else seconds[0] * rows / known[0]
-        )
+        """Return the seconds of a step of `rows` rows in the round `number` of the measurement."""
+        return _seconds_at(self._steps, rows, number)
 
     def exchange_seconds(self, exchanged: Exchanged, nodes: int, number: int) -> float:
         """Return the seconds of one exchange between `nodes` nodes in the round `number` of the measurement.
@@ -117,14 +106,46 @@ class Predictor:
 
     def _stage_seconds(self, stage: Stage, nodes: int, number: int, is_kept: bool) -> float:
         step = self.step_seconds(stage.step_rows, number)
-        if self._measured.reading is not None and not is_kept:
-            step = max(step, stage.step_rows * self._measured.reading[number])
-        exchanged = self._measured.gradients if stage.each_step else self._measured.weights
-        return stage.steps * step + stage.exchanges * self.exchange_seconds(exchanged, nodes, number)
+        step *= stage.even + (1 - stage.even) * self._slower(stage.step_rows, number)
+        if not is_kept:
+            step = self._with_reading(stage.step_rows, step, number)
+        exchange = self.exchange_seconds(self._measured.exchanges[stage.kind], nodes, number)
+        return stage.steps * step + stage.exchanges * exchange
+
+    def _slower(self, rows: float, number: int) -> float:
+        """Return how much longer a step takes if its rows could vary."""
+        known = [each.rows for each in self._varying]
+        ratios = [each.seconds[number] / _seconds_at(self._alone, each.rows, number) for each in self._varying]
+        return float(np.interp(rows, known, ratios)) if known else 1.0
+
+    def _with_reading(self, rows: float, step: float, number: int) -> float:
+        """Return the seconds of a step whose rows are read meanwhile, by threads that take cores from the step."""
+        reading, both = self._measured.reading, self._measured.reading_steps
+        if reading is None or both is None:
+            return step
+        apart = max(_seconds_at(self._alone, both.rows, number), both.rows * reading[number])
+        per_row = max(0.0, both.seconds[number] - apart) / both.rows
+        return max(step, rows * reading[number]) + rows * per_row
 
     def _sent(self, work: Workload) -> float:
-        each = {True: self._measured.gradients, False: self._measured.weights}
-        return sum(stage.exchanges * _sent_by(work.nodes, each[stage.each_step]) for stage in work.stages)
+        exchanges = self._measured.exchanges
+        return sum(stage.exchanges * _sent_by(work.nodes, exchanges[stage.kind]) for stage in work.stages)
+
+
+def _seconds_at(times: Sequence[StepTimes], rows: float, number: int) -> float:
+    """Return the seconds of a step of `rows` rows in a round.
+
+    Beyond the measured numbers of rows, the time goes on as between the two nearest ones.
+    """
+    known = [each.rows for each in times]
+    seconds = [each.seconds[number] for each in times]
+    if len(known) == 1:
+        return seconds[0] * rows / known[0]
+    if known[0] <= rows <= known[-1]:
+        return float(np.interp(rows, known, seconds))
+    near, far = (0, 1) if rows < known[0] else (-1, -2)
+    slope = max(0.0, (seconds[near] - seconds[far]) / (known[near] - known[far]))
+    return max(seconds[near] + slope * (rows - known[near]), 0.0 if rows > known[-1] else seconds[0] * rows / known[0])
 
 
 def _merged(times: Sequence[StepTimes]) -> list[StepTimes]:

@@ -5,28 +5,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from sparksplit.collectives import Alone
+from sparksplit.rows.order import even_share
 from sparksplit.strategies import Strategy
+from sparksplit.strategies.splits import Split
 from sparksplit.training.node.schedule import Schedule, Stretch
 from sparksplit.training.train_config import TrainConfig
+
+Kind = Literal["gradients", "own gradients", "weights", "weights, outer optimiser"]
+"""What the nodes exchange: gradients of a mini-batch that they share or of their own mini-batches, or weights."""
 
 
 @dataclass(frozen=True)
 class Stage:
     """The rounds of a run with one strategy, on the node with the most steps.
 
-    step_rows: the mean number of rows of a step on this node. steps: the node's steps, in all rounds. each_step:
-    whether the nodes exchange gradients at each step. If not, they exchange weights. exchanges: in all rounds; 0 on one
-    node.
+    step_rows: the mean number of rows of a step on this node. steps: the node's steps, in all rounds. kind: of its
+    exchanges. exchanges: in all rounds; 0 on one node. rounds: passes of this node. even: the share of the steps in
+    which a node always has as many rows. These have a faster graph.
     """
 
     step_rows: float
     steps: int
-    each_step: bool
+    kind: Kind
     exchanges: int
+    rounds: int
+    even: float
 
 
 @dataclass(frozen=True)
@@ -77,9 +85,30 @@ def _stage(config: TrainConfig, strategy: Strategy, stretch: Stretch, rounds: in
     return Stage(
         step_rows=step_rows,
         steps=rounds * stretch.steps,
-        each_step=each_step,
+        kind=_kind(config, split, each_step),
         exchanges=rounds * exchanges if nodes > 1 else 0,
+        rounds=rounds,
+        even=_even(config, stretch, lane_rows),
     )
+
+
+def _kind(config: TrainConfig, split: Split, each_step: bool) -> Kind:
+    if each_step:
+        return "gradients" if split.shared else "own gradients"
+    return "weights" if config.sync.outer == "none" else "weights, outer optimiser"
+
+
+def _even(config: TrainConfig, stretch: Stretch, lane_rows: Sequence[int]) -> float:
+    """Return the share of the steps of the first node in which it has equally many rows, as its feed finds them."""
+    split, nodes = stretch.split, config.node_count
+    own = split.lanes(len(lane_rows), 0, nodes)
+    rows = np.array(lane_rows, np.int64)
+    if split.dealt_apart:
+        rows[np.setdiff1d(np.arange(len(rows)), own)] = 0
+    batch = split.batch_size(config.batch_size, nodes)
+    if split.dealt_apart and config.local_batch_size:
+        batch = config.local_batch_size
+    return min(1.0, even_share(rows, own, batch)[0] / max(1, stretch.steps))
 
 
 def _largest_share(stretch: Stretch, batch: int, nodes: int, lane_rows: Sequence[int]) -> float:

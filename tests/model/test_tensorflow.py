@@ -1,11 +1,15 @@
-"""What a node's interpreter imports with TensorFlow."""
+"""What a node's interpreter imports with TensorFlow, and with its first rows."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
+
+from sparksplit.dataset.arrays import from_arrays
 
 CODE = """
 import sys
@@ -15,6 +19,10 @@ from sparksplit.model.tensorflow import import_tensorflow
 tf = import_tensorflow()
 assert tf is sys.modules["tensorflow"] and "keras" in sys.modules
 assert not {"matplotlib", "pandas", "scipy", "sklearn"} & set(sys.modules)
+from sparksplit.dataset.joined import open_joined
+split = open_joined(sys.argv[1], verify=False).split("train")
+assert len(split.reader().read(0, 0).row_ids) == split.lane_rows[0] > 0
+assert not {"pandas", "pyarrow.dataset"} & set(sys.modules)
 import matplotlib, pyarrow
 assert list(pyarrow.table({"a": [1]}).to_pandas()["a"]) == [1]
 import scipy.stats
@@ -23,5 +31,7 @@ assert import_tensorflow() is tf and sys.modules["matplotlib"] is matplotlib
 
 
 @pytest.mark.slow
-def test_keras_brings_no_libraries_that_nodes_do_not_need_and_a_user_can_still_import_them() -> None:
-    subprocess.run([sys.executable, "-c", CODE], check=True)
+def test_a_node_imports_no_libraries_that_it_does_not_need_and_a_user_can_still_import_them(tmp_path: Path) -> None:
+    rows = np.arange(8, dtype=np.float32)[:, None]
+    from_arrays(f"{tmp_path}/data", {"train": (rows, np.arange(8) % 2)}, lanes=2)
+    subprocess.run([sys.executable, "-c", CODE, f"{tmp_path}/data"], check=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.comparison.costs import ethernet
+from sparksplit.comparison.costs import FRAMES, ethernet
 from sparksplit.planning.measured import StepTimes
 from sparksplit.planning.predicted import Predictor
 from sparksplit.planning.workload import Stage, Workload
@@ -15,8 +15,8 @@ from tests.planning.made_up import CALL, LATENCY, PER_BYTE, measured, step
 ROOM = 1 << 30
 
 
-def batch(nodes: int, steps: int = 100, rows: int = 64) -> Workload:
-    stage = Stage(rows / nodes, steps, True, steps if nodes > 1 else 0)
+def batch(nodes: int, steps: int = 100, rows: int = 64, even: float = 1.0) -> Workload:
+    stage = Stage(rows / nodes, steps, "gradients", steps if nodes > 1 else 0, 1, even)
     return Workload(nodes, (stage,), 1, steps * rows // nodes)
 
 
@@ -36,13 +36,26 @@ def test_an_exchange_costs_its_messages_its_bytes_and_its_call(nodes):
 
 def test_another_link_replaces_the_measured_one():
     found = seconds(batch(2), Predictor(measured(), ethernet(0.1)))
-    assert found == pytest.approx(100 * (step(32) + CALL + 2 * 50e-6 + 400_000 * 8e-8), rel=1e-3)
+    assert found == pytest.approx(100 * (step(32) + CALL + 2 * 50e-6 + 400_000 * FRAMES * 8e-8), rel=1e-3)
 
 
-def test_exchanges_of_weights_have_their_own_call():
-    work = Workload(2, (Stage(32, 100, False, 4),), 1, 3200)
-    exchange = 5 * CALL + 2 * LATENCY + 400_000 * PER_BYTE
+@pytest.mark.parametrize(
+    ("kind", "calls", "sent"),
+    [("weights", 5, 400_000), ("weights, outer optimiser", 6, 400_000), ("own gradients", 1, 800_000)],
+)
+def test_each_kind_of_exchange_has_its_own_call_and_bytes(kind, calls, sent):
+    work = Workload(2, (Stage(32, 100, kind, 4, 1, 1.0),), 1, 3200)
+    exchange = calls * CALL + 2 * LATENCY + sent * PER_BYTE
     assert seconds(work) == pytest.approx(100 * step(32) + 4 * exchange, rel=1e-3)
+    assert Predictor(measured()).predicted(work, ROOM).sent == 4 * sent
+
+
+def test_steps_whose_rows_vary_take_longer():
+    varying = [StepTimes(64.0, [1.2 * step(64)] * 3), StepTimes(32.0, [1.4 * step(32)] * 3)]
+    predictor = Predictor(measured(varying=varying))
+    assert seconds(batch(1, even=0.75), predictor) == pytest.approx(100 * 1.05 * step(64))
+    assert seconds(batch(1, rows=48, even=0.0), predictor) == pytest.approx(100 * 1.3 * step(48))
+    assert seconds(batch(1, rows=8, even=0.0), predictor) == pytest.approx(100 * 1.4 * step(8))
 
 
 @given(st.floats(0.01, 5000))
@@ -58,9 +71,19 @@ def test_a_single_measured_size_is_taken_in_proportion():
 
 
 def test_rows_that_do_not_fit_are_read_again():
-    slow = measured(reading=[1e-2] * 3)
+    slow = measured(reading=[1e-2] * 3, reading_steps=StepTimes(64.0, [64 * 1e-2] * 3))
     assert Predictor(slow).predicted(batch(1), 10).seconds.mean == pytest.approx(100 * 64 * 1e-2)
     assert Predictor(slow).predicted(batch(1), ROOM).seconds.mean == pytest.approx(100 * step(64))
+
+
+@pytest.mark.parametrize("per_row", [0.2e-4, 2e-4])
+def test_reading_takes_cores_from_training(per_row):
+    """In proportion to the rows, whether reading is faster or slower than training."""
+    both = StepTimes(32.0, [max(step(32), 32 * per_row) + 32 * 1e-5] * 3)
+    predictor = Predictor(measured(reading=[per_row] * 3, reading_steps=both))
+    assert predictor.predicted(batch(1), 10).seconds.mean == pytest.approx(
+        100 * (max(step(64), 64 * per_row) + 64 * 1e-5)
+    )
 
 
 def test_the_interval_is_over_the_rounds():
@@ -81,15 +104,23 @@ def test_memory_and_bytes_are_of_one_node():
 
 
 def test_rows_that_are_kept_are_read_once():
-    found = Predictor(measured(first_reading=3.0)).predicted(batch(2), ROOM).seconds.mean
-    assert found == pytest.approx(3.0 / 2 + seconds(batch(2)))
+    found = Predictor(measured(first_reading=3.0, begin_reading=1.0)).predicted(batch(2), ROOM).seconds.mean
+    assert found == pytest.approx(1.0 + 2.0 / 2 + seconds(batch(2)))
+
+
+@pytest.mark.parametrize(("window_bytes", "in_window"), [(3 * 200_000, 2000), (3 * 1_000_000, 6400)])
+def test_further_passes_wait_for_their_first_window_to_be_dealt(window_bytes, in_window):
+    work = Workload(1, (Stage(64, 300, "gradients", 0, 3, 1.0),), 3, 6400)
+    changes = {"first_reading": 1.0, "window_bytes": window_bytes}
+    found = seconds(work, Predictor(measured(begin_pass=1e-5, **changes)))
+    assert found - seconds(work, Predictor(measured(**changes))) == pytest.approx(2 * in_window * 1e-5)
 
 
 def test_between_processes_of_one_host_no_network_is_in_the_exchange():
     on_one = Predictor(measured(hosts=["one", "one"]), ethernet(1))
-    exchange = CALL + 2 * LATENCY + 400_000 * PER_BYTE + 2 * 50e-6 + 400_000 * 8e-9
+    exchange = CALL + 2 * LATENCY + 400_000 * PER_BYTE + 2 * 50e-6 + 400_000 * FRAMES * 8e-9
     assert seconds(batch(2), on_one) == pytest.approx(100 * (step(32) + exchange), rel=1e-3)
-    further = 2 * LATENCY + 4 * 50e-6 + 400_000 * 8e-9 * 4 / 3 - (2 * 50e-6 + 400_000 * 8e-9)
+    further = 2 * LATENCY + 4 * 50e-6 + 400_000 * FRAMES * 8e-9 * 4 / 3 - (2 * 50e-6 + 400_000 * FRAMES * 8e-9)
     grown = seconds(batch(3), on_one) - 100 * step(64 / 3)
     assert grown == pytest.approx(100 * (exchange + further), rel=1e-3)
 

@@ -30,37 +30,46 @@ def of(lanes: list[int] = LANES, **keys: Any):
 
 def test_one_node_makes_all_steps_and_exchanges_nothing():
     work = of()
-    assert work.stages == (Stage(800 / 13, 6 * 13, True, 0),)
+    assert work.stages == (Stage(800 / 13, 6 * 13, "gradients", 0, 6, 12 / 13),)
     assert (work.passes, work.pass_rows, work.exchanges) == (6, 800, 0)
 
 
 def test_batch_shares_the_rows_of_each_step():
     work = of(strategy="batch", nodes=4)
-    assert work.stages == (Stage(200 / 13, 6 * 13, True, 6 * 13),)
+    assert work.stages == (Stage(200 / 13, 6 * 13, "gradients", 6 * 13, 6, 12 / 13),)
     assert (work.passes, work.pass_rows) == (6, 200)
 
 
 def test_epoch_shares_the_rounds():
     work = of(strategy="epoch", nodes=4)
-    assert work.stages == (Stage(800 / 13, 2 * 13, True, 2 * 13),)
+    assert work.stages == (Stage(800 / 13, 2 * 13, "own gradients", 2 * 13, 2, 12 / 13),)
     assert (work.passes, work.pass_rows) == (8, 800)
 
 
 def test_epoch_delayed_exchanges_once_in_a_round():
-    assert of(strategy="epoch-delayed", nodes=3).stages == (Stage(800 / 13, 2 * 13, False, 2),)
+    assert of(strategy="epoch-delayed", nodes=3).stages == (Stage(800 / 13, 2 * 13, "weights", 2, 2, 12 / 13),)
 
 
 def test_local_steps_are_smaller_and_syncs_are_rounded_up():
     work = of(strategy="local", nodes=2, sync={"every": 4})
-    assert work.stages == (Stage(400 / 13, 6 * 13, False, 6 * 4),)
+    assert work.stages == (Stage(400 / 13, 6 * 13, "weights", 6 * 4, 6, 0.0),)
     own = of(strategy="local", nodes=2, sync={"every": 4}, local_batch_size=64)
-    assert own.stages == (Stage(400 / 7, 6 * 7, False, 6 * 2),)
+    assert own.stages == (Stage(400 / 7, 6 * 7, "weights", 6 * 2, 6, 0.0),)
 
 
 def test_a_run_that_begins_as_batch_has_two_stages():
     first, second = of(strategy="local", nodes=2, sync={"every": 4, "after": 14}).stages
-    assert first == Stage(400 / 13, 2 * 13, True, 2 * 13)
-    assert second == Stage(400 / 13, 4 * 13, False, 4 * 4)
+    assert first == Stage(400 / 13, 2 * 13, "gradients", 2 * 13, 2, 12 / 13)
+    assert second == Stage(400 / 13, 4 * 13, "weights", 4 * 4, 4, 0.0)
+
+
+def test_an_outer_optimiser_makes_another_kind_of_exchange():
+    assert of(strategy="local", nodes=2, sync={"outer": "nesterov"}).stages[0].kind == "weights, outer optimiser"
+
+
+def test_steps_are_even_until_a_lane_ends_if_all_nodes_have_as_many_rows():
+    assert of(strategy="batch", nodes=3, batch_size=60).stages[0].even == 0
+    assert of([*LANES[1:], 60], strategy="batch", nodes=2).stages[0].even == 7 / 12
 
 
 @given(

@@ -54,6 +54,33 @@ def whole_calls(steps: int, updates: int, together: int) -> Extent:
     return Extent(0, wanted)
 
 
+def common_extent(extents: Sequence[Extent], steps: Sequence[int]) -> Extent:
+    """Return an extent that has as many steps on all nodes. extents, steps: of each node's own block and round."""
+    if len({*steps}) == 1:
+        return extents[0]
+    own = (extent.steps(of_node) for extent, of_node in zip(extents, steps, strict=True))
+    return Extent(0, min(*own, *steps))
+
+
+@dataclass(frozen=True)
+class Read:
+    """A reading of `rows` rows."""
+
+    rows: int
+    seconds: float
+
+    @property
+    def per_row(self) -> float:
+        """Seconds per row."""
+        return self.seconds / max(1, self.rows)
+
+
+def begin_of(first: Read, again: Read) -> float:
+    """Return the seconds of a process's first reading that do not depend on its rows, such as for imports and for
+    opening files. again: a later reading of the process."""
+    return max(0.0, first.seconds - again.per_row * first.rows)
+
+
 def next_call(call: int, pace: float, seconds: float) -> int:
     """Return the updates of the next call into TensorFlow, after a call of `call` updates. The call should take
     `seconds`, as in training. pace: seconds of each update."""

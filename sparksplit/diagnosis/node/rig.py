@@ -11,7 +11,7 @@ import numpy as np
 
 from sparksplit.collectives import Alone, Collective
 from sparksplit.dataset.plan import window_for
-from sparksplit.diagnosis.node.blocks import sync_interval
+from sparksplit.diagnosis.node.blocks import Read, begin_of, sync_interval
 from sparksplit.diagnosis.node.runner import Runner, Variant
 from sparksplit.rows import order
 from sparksplit.rows.assembler import Chunk
@@ -48,7 +48,8 @@ class Rig:
 
     rows: the training split. like: another rig, whose sample is taken if it has rows for every node. kept: whether rows
     stay in memory after the first pass. first_reading: seconds until kept rows are in memory; None if rows are not
-    kept. reads: whether rows are really read in every pass. steps: the steps of a round, on the node with the most.
+    kept. begin_reading: the part of these seconds that does not depend on the rows, in a process that has read nothing
+    before. reads: whether rows are really read in every pass. steps: the steps of a round, on the node with the most.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Rig:
         self.step: Step = process.step(self.sync, collective)
         self.steps = self._steps(rows)
         self.first_reading: float | None = None
+        self.begin_reading = 0.0
         self.held_out_bytes = 0
         self._open: list[Rows] = []
         self._lanes: list[int] = []
@@ -158,6 +160,7 @@ class Rig:
             return
         self._take_lanes(_LANES)
         seconds = self._read() if not mapped else 0.0
+        read = first = Read(self._own_rows_of(self.sample), seconds)
         most = max(map(len, self._own))
         room = _BYTES / max(1, self._sample_bytes())
         effort = self._runner.effort
@@ -174,10 +177,17 @@ class Rig:
         if times > 1.5 and len(self._lanes) < sum(rows > 0 for rows in self._rows.lane_rows):
             self._take_lanes(min(most, int(_LANES * times)))
             seconds = self._read() if not mapped else 0.0
+            read = Read(self._own_rows_of(self.sample), seconds)
+        elif self.kept and not mapped and seconds < effort.reading:
+            read = Read(first.rows, self._read())
         if self.kept:
-            sampled = sum(self.sample.lane_rows[lane] for lane in self._own[self.member.rank])
-            rows = sum(self._rows.lane_rows[lane] for lane in self._own[self.member.rank])
-            self.first_reading = self._runner.most(seconds * rows / max(1, sampled))
+            begin = begin_of(first, read)
+            self.begin_reading = self._runner.most(begin)
+            self.first_reading = self._runner.most(begin + read.per_row * self._own_rows_of(self._rows))
+
+    def _own_rows_of(self, rows: RowSource) -> int:
+        """Return this node's part of `rows`, in rows."""
+        return sum(rows.lane_rows[lane] for lane in self._own[self.member.rank])
 
     def _has_sample_of(self, like: Rig) -> bool:
         """Whether the sample of `like` has rows for every node, in blocks of equal size."""

@@ -7,6 +7,9 @@ import pytest
 from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.blocks import (
     Extent,
+    Read,
+    begin_of,
+    common_extent,
     extent_of,
     is_enough,
     next_call,
@@ -48,6 +51,24 @@ def test_a_block_is_a_part_of_a_round_or_whole_rounds(steps, pace, found):
 )
 def test_a_block_goes_on_until_all_readers_are_as_far_again(steps, updates, together, found):
     assert whole_calls(steps, updates, together) == found
+
+
+@pytest.mark.parametrize(("again", "begin"), [(Read(1000, 1.0), 0.3), (Read(100, 0.4), 0.0), (Read(1000, 0.0), 0.4)])
+def test_the_begin_of_the_first_reading_is_what_its_rows_do_not_explain(again, begin):
+    assert begin_of(Read(100, 0.4), again) == pytest.approx(begin)
+
+
+@pytest.mark.parametrize(
+    ("extents", "steps", "found"),
+    [
+        ([Extent(3), Extent(5)], [20, 20], Extent(3)),
+        ([Extent(0, 7), Extent(0, 9)], [20, 20], Extent(0, 7)),
+        ([Extent(3), Extent(0, 9)], [20, 30], Extent(0, 9)),
+        ([Extent(3), Extent(1)], [20, 30], Extent(0, 20)),
+    ],
+)
+def test_blocks_of_several_nodes_have_as_many_steps(extents, steps, found):
+    assert common_extent(extents, steps) == found
 
 
 def test_calls_grow_and_shrink_as_in_training():
