@@ -1,4 +1,5 @@
-"""The nodes' part of a plan: measure steps on one node, the same steps beside another node, and exchanges."""
+"""The nodes' part of a plan: measure steps on one node, the same steps beside another node, and exchanges. At the end,
+one node trains with larger mini-batches."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.blocks import rotated
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Block, Runner, Variant
-from sparksplit.planning.measured import Exchanged, Measured, StepTimes
+from sparksplit.planning.branching import branched
+from sparksplit.planning.measured import Branched, Exchanged, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.order import updates_per_epoch
@@ -96,6 +98,10 @@ class _Planning:
                 beside = steps.measured(sizes, self._together)
             gradients, weights = self._exchanges(rig, steps)
             sums = self._sums(rig)
+            found = None
+            if member.rank == 0 and self._payload.branch_seconds:
+                found = steps.branched(self._payload.branch_seconds, float(np.median(alone[0].seconds)))
+            member.gather("branched", None)
         window = self._process.config.window or window_for(manifest.lanes, manifest.block_bytes)
         return Measured(
             hosts=hosts,
@@ -113,6 +119,7 @@ class _Planning:
             held_out_bytes=rig.held_out_bytes,
             memory_bytes=memory,
             model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
+            branched=found,
         )
 
     @contextmanager
@@ -239,6 +246,10 @@ class _Steps:
         variant = self._rig.variant(feed, lambda _: None, resets=False)
         self._runner.calibrate(variant)
         return [self._runner.measure(variant).per_row for _ in range(self._payload.rounds)]
+
+    def branched(self, seconds: float, per_update: float) -> Branched:
+        """Train with larger mini-batches, as in `branching`."""
+        return branched(self._rig, self._rows, self._runner, seconds, per_update)
 
     def _variant(self, rows: int) -> Variant:
         rig = self._rig
