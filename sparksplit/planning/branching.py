@@ -19,11 +19,11 @@ from sparksplit.collectives import Alone
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Runner
 from sparksplit.planning.measured import Branched, Repeat
-from sparksplit.planning.useful import FACTORS, GRADIENTS, REPEATS, Window, noise_of, rate_factor, window
+from sparksplit.planning.useful import FACTORS, GRADIENTS, LOSSES, REPEATS, Window, noise_of, rate_factor, window
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
 
-_HELD_OUT = 2048
+_HELD_OUT = 1024
 """The rows whose loss is computed: at least so many, or a quarter of the lanes."""
 _CALL = 0.1
 """Seconds of a call into TensorFlow."""
@@ -116,7 +116,7 @@ class _Branching:
     def warm(self) -> None:
         """Make all graphs."""
         for feed in self._feeds.values():
-            self._train(feed, 0, 1)
+            self._train(feed, 0, 0, 1)
         self._gradients(0)
         self._loss()
 
@@ -136,27 +136,39 @@ class _Branching:
         first = 2 * number * len(extents)
         self._rig.reset()
         self._rate.set(1.0, 1)
-        self._pass(1, extents, first)
-        before, saved = self._loss(), [(each, np.array(each.numpy())) for each in self._step.variables()]
+        before = self._pass(1, extents, first, losses=1)
+        saved = [(each, np.array(each.numpy())) for each in self._step.variables()]
         variance, square = self._gradients(first + len(extents))
         after: list[float | None] = []
         for times, factor in self._factors.items():
             for variable, value in saved:
                 variable.assign(value)
             self._rate.set(factor, times)
-            self._pass(times, extents, first + len(extents))
-            loss = self._loss()
+            loss = self._pass(times, extents, first + len(extents))
             after.append(loss if np.isfinite(loss) else None)
         return Repeat(before, after, variance, square)
 
-    def _pass(self, times: int, extents: Sequence[int], first: int) -> None:
-        """Train on `extents` rows of the epochs from `first` on."""
-        feed, size = self._feeds[times], times * self._batch_size
-        for number, rows in enumerate(extents):
-            self._train(feed, first + number, -(-rows // size))
+    def _pass(self, times: int, extents: Sequence[int], first: int, losses: int = LOSSES) -> float:
+        """Train on `extents` rows of the epochs from `first` on. Return the mean of so many losses, the last one at the
+        end.
 
-    def _train(self, feed: Feed, epoch: int, updates: int) -> None:
-        for chunk in feed.epoch(epoch, 0, updates):
+        With a high learning rate, the loss goes up and down from update to update.
+        """
+        feed, size = self._feeds[times], times * self._batch_size
+        for number, rows in enumerate(extents[:-1]):
+            self._train(feed, first + number, 0, -(-rows // size))
+        # Losses are computed where all branches have seen the same rows: after mini-batches of the largest size.
+        units, last = extents[-1] // (FACTORS[-1] * self._batch_size), -(-extents[-1] // size)
+        ends = [(units - units * after // (2 * losses)) * FACTORS[-1] // times for after in range(losses - 1, 0, -1)]
+        found, begin = [], 0
+        for end in [*ends, last]:
+            self._train(feed, first + len(extents) - 1, begin, end)
+            found.append(self._loss())
+            begin = end
+        return float(np.mean(found))
+
+    def _train(self, feed: Feed, epoch: int, first: int, last: int) -> None:
+        for chunk in feed.epoch(epoch, first, last):
             self._runner.heed()
             self._step.train(_uneven(chunk))
             activity.note()

@@ -38,6 +38,8 @@ REPEATS = 8
 """Checkpoints, each after training with other rows."""
 GRADIENTS = 16
 """The mini-batches whose gradients are compared, in each repeat."""
+LOSSES = 4
+"""The loss of a branch is a mean: at the end, and at equal distances in the last half of its last epoch."""
 LEAST_UPDATES = 32
 """The fewest updates of a branch with the configured mini-batch. The largest mini-batch then has 8 updates."""
 AS_MUCH = 0.9
@@ -72,7 +74,7 @@ def window(seconds: float, per_update: float, epoch_updates: int, epochs: int, h
     longer than its run. held_out: mini-batches of which the loss is computed, each time.
     """
     passes = 1 + len(FACTORS)  # up to the checkpoint, and the branches
-    fixed = GRADIENTS + passes * held_out * _FORWARD
+    fixed = GRADIENTS + (1 + LOSSES * len(FACTORS)) * held_out * _FORWARD
     if min(epoch_updates // GRADIENTS, epoch_updates * epochs // (2 * LEAST_UPDATES)) == 0:
         return Window(0, math.inf)
     most = int((seconds / (REPEATS * max(per_update, 1e-9)) - fixed) / passes)
@@ -140,4 +142,4 @@ def _ratio(values: Sequence[float], others: Sequence[float]) -> Interval | None:
     if x <= 0 or a <= 0:
         return None
     half = math.sqrt(max(0.0, b * b - a * c))
-    return Interval(y / x, float(b - half) / a, float(b + half) / a)
+    return Interval(y / x, float((b - half) / a), float((b + half) / a))

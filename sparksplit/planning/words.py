@@ -100,7 +100,7 @@ def _size(useful: Useful) -> str:
         return f"{told}. Larger ones were not tried."
     if following.learns == "less":
         return f"{told}. Larger ones learn less."
-    return f"{told}, or more. It is undecided whether {following.batch_size} rows learn as much."
+    return f"at least {told}. It is undecided whether {following.batch_size} rows learn as much."
 
 
 def _branch(branch: Branch) -> str:

@@ -17,7 +17,7 @@ from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Runner
 from sparksplit.planning import branching
 from sparksplit.planning.branching import branched, parted
-from sparksplit.planning.useful import useful
+from sparksplit.planning.useful import LOSSES, useful
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.node.feeds import Feeds
 from sparksplit.training.node.process import Process
@@ -48,7 +48,7 @@ class Step:
     """A step whose weight is the learning rate, and which writes down its rows since the last checkpoint."""
 
     def __init__(self, rate):
-        self.weight, self.seen, self._rate = Variable(np.zeros(1)), [], rate
+        self.weight, self.seen, self.looks, self._rate = Variable(np.zeros(1)), [], [], rate
 
     def variables(self):
         return [self.weight]
@@ -64,6 +64,7 @@ class Step:
         return [[each[1][:2]] for each in self.seen[-2:]]
 
     def evaluate(self, chunks):
+        self.looks.append(len(self.seen))
         return SimpleNamespace(loss=float(len(self.seen)))
 
 
@@ -95,18 +96,24 @@ def test_all_branches_see_the_same_rows_and_none_whose_loss_is_computed(data, up
     unseen = {value for chunk in made._held_out for value in chunk.tensors[0][:, 0].tolist()}
     assert len(unseen) == sum(held_out.lane_rows)
     repeat = made.repeat(0, updates)
-    assert step.seen and repeat.before < repeat.after[0] < repeat.after[1] < repeat.after[2]
-    begin, by_branch = int(repeat.before), []
-    for times, end, rate in zip((1, 2, 4), map(int, repeat.after), (0.5, 0.5 * 2**0.5, 1.0), strict=True):
+    checkpoint, *looks = step.looks
+    assert repeat.before == checkpoint > 0 and len(looks) == 3 * LOSSES
+    begin, by_branch, rows_at_looks = checkpoint, [], []
+    for place, (times, rate) in enumerate(zip((1, 2, 4), (0.5, 0.5 * 2**0.5, 1.0), strict=True)):
+        own = looks[place * LOSSES : (place + 1) * LOSSES]
+        end = own[-1]
+        assert repeat.after[place] == np.mean(own)
+        rows_at_looks.append([sum(size for size, *_ in step.seen[begin:look]) for look in own])
         sizes, rows, rates = zip(*step.seen[begin:end], strict=True)
         assert max(sizes) == times * BATCH and sizes.count(times * BATCH) >= len(sizes) * 0.9
         assert rates == pytest.approx([rate] * len(rates))
         by_branch.append(np.concatenate(rows))
         begin = end
+    assert rows_at_looks[0] == rows_at_looks[1] == rows_at_looks[2] == sorted({*rows_at_looks[0]})
     assert len(by_branch[0]) == trained and not unseen & {*by_branch[0].tolist()}
     for others in by_branch[1:]:
         assert others.tolist() == by_branch[0].tolist()
-    before = np.concatenate([rows for _, rows, _ in step.seen[: int(repeat.before)]])
+    before = np.concatenate([rows for _, rows, _ in step.seen[:checkpoint]])
     assert len(before) == trained and before.tolist() != by_branch[0].tolist()
     feeds.close()
 
@@ -139,7 +146,7 @@ def test_a_schedule_goes_on_by_rows_with_the_factor():
     assert [moved() for _ in range(3)] == pytest.approx([2 * 0.97, 2 * 0.93, 2 * 0.89], abs=1e-5)
 
 
-def found(data, rate, seconds=60.0, per_update=1e-3, **keys):
+def found(data, rate, seconds=600.0, per_update=1e-3, **keys):
     member = Member()
     asked = config(
         data, model={"build": "mlp", "params": {"hidden": []}}, optimizer={"name": "sgd", "learning_rate": rate}, **keys

@@ -78,7 +78,7 @@ def with_branches(branches: Branched) -> Plan:
         ((1.0, 1.0), "256 rows, with 4 times the learning rate. Larger ones were not tried.", "128 learn "),
         ((1.0, 0.7), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn "),
         ((0.5, 0.3), "64 rows. Larger ones learn less.", "128 learn "),
-        ((0.9, 0.3), "64 rows, or more. It is undecided whether 128 rows learn as much.", "256 learn "),
+        ((0.9, 0.3), "at least 64 rows. It is undecided whether 128 rows learn as much.", "256 learn "),
         ((1.0, -2.0), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 raise the loss"),
         ((1.0, None), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn less"),
     ],
