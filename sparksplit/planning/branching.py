@@ -18,7 +18,7 @@ from hdfs_io import activity
 from sparksplit.collectives import Alone
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Runner
-from sparksplit.planning.measured import Branched, Repeat
+from sparksplit.planning.measured import Branched, Noise, Repeat
 from sparksplit.planning.useful import FACTORS, GRADIENTS, LOSSES, REPEATS, Window, noise_of, rate_factor, window
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
@@ -117,7 +117,7 @@ class _Branching:
         """Make all graphs."""
         for feed in self._feeds.values():
             self._train(feed, 0, 0, 1)
-        self._gradients(0)
+        self._noise(0)
         self._loss()
 
     def extents(self, updates: int) -> list[int]:
@@ -138,7 +138,7 @@ class _Branching:
         self._rate.set(1.0, 1)
         before = self._pass(1, extents, first, losses=1)
         saved = [(each, np.array(each.numpy())) for each in self._step.variables()]
-        variance, square = self._gradients(first + len(extents))
+        noise = self._noise(first + len(extents))
         after: list[float | None] = []
         for times, factor in self._factors.items():
             for variable, value in saved:
@@ -146,7 +146,7 @@ class _Branching:
             self._rate.set(factor, times)
             loss = self._pass(times, extents, first + len(extents))
             after.append(loss if np.isfinite(loss) else None)
-        return Repeat(before, after, variance, square)
+        return Repeat(before, after, noise)
 
     def _pass(self, times: int, extents: Sequence[int], first: int, losses: int = LOSSES) -> float:
         """Train on `extents` rows of the epochs from `first` on. Return the mean of so many losses, the last one at the
@@ -173,8 +173,8 @@ class _Branching:
             self._step.train(_uneven(chunk))
             activity.note()
 
-    def _gradients(self, epoch: int) -> tuple[float, float]:
-        """Return the variance of a row's gradient and the squared length of the mean, with the present weights."""
+    def _noise(self, epoch: int) -> Noise | None:
+        """Return the noise of gradients with the present weights."""
         chunks = self._feeds[1].epoch(epoch, 0, GRADIENTS)
         found = (gradients for chunk in chunks for gradients in self._step.gradients(_uneven(chunk)))
         return noise_of(found, self._batch_size)

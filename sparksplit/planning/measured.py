@@ -26,18 +26,25 @@ class Exchanged:
 
 
 @dataclass(frozen=True)
+class Noise:
+    """variance: of a row's gradient. square: the squared length of the mean gradient. As an estimate without bias, it
+    may be negative."""
+
+    variance: float
+    square: float
+
+
+@dataclass(frozen=True)
 class Repeat:
     """Branches from one checkpoint.
 
     before: the loss at the checkpoint. after: the loss of each branch at its end; None if the loss is not finite.
-    variance: of a row's gradient, at the checkpoint. square: the squared length of the mean gradient. As an estimate
-    without bias, it may be negative.
+    noise: of the gradients at the checkpoint; None if one of them is not finite.
     """
 
     before: float
     after: list[float | None]
-    variance: float
-    square: float
+    noise: Noise | None
 
 
 @dataclass(frozen=True, kw_only=True)

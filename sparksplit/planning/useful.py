@@ -28,7 +28,7 @@ import numpy as np
 from scipy import special
 
 from sparksplit.comparison.intervals import LEVEL, interval
-from sparksplit.planning.measured import Branched
+from sparksplit.planning.measured import Branched, Noise
 from sparksplit.planning.plan_record import Branch, Useful
 from sparksplit.planning.predicted import Interval
 
@@ -84,8 +84,8 @@ def window(seconds: float, per_update: float, epoch_updates: int, epochs: int, h
     return Window(updates if updates >= LEAST_UPDATES else 0, needed)
 
 
-def noise_of(gradients: Iterable[Sequence[Any]], rows: int) -> tuple[float, float]:
-    """Return (variance of a row's gradient, squared length of the mean gradient), both without bias.
+def noise_of(gradients: Iterable[Sequence[Any]], rows: int) -> Noise | None:
+    """Return the noise of gradients, without bias; None if a gradient is not finite, as with a scaled loss.
 
     gradients: means over `rows` other rows each, with the same weights; at least two.
     """
@@ -95,9 +95,11 @@ def noise_of(gradients: Iterable[Sequence[Any]], rows: int) -> tuple[float, floa
         count, squares = count + 1, squares + float(whole @ whole)
         total = whole if total is None else total + whole
     assert total is not None and count > 1
+    if not math.isfinite(squares):
+        return None
     mean, of_mean = squares / count, float(total @ total) / count**2
     variance = (mean - of_mean) * count / (count - 1)  # of the gradient of a mini-batch
-    return rows * variance, of_mean - variance / count
+    return Noise(rows * variance, of_mean - variance / count)
 
 
 def useful(branched: Branched) -> Useful:
@@ -114,10 +116,11 @@ def useful(branched: Branched) -> Useful:
     _, *branches = branches  # the first one is the configured mini-batch
     until = next((place for place, branch in enumerate(branches) if branch.learns == "less"), len(branches))
     as_much = [branch.batch_size for branch in branches[:until] if branch.learns == "as much"]
+    noises = [repeat.noise for repeat in repeats if repeat.noise is not None]
     return Useful(
         batch_size=max(as_much, default=branched.batch_sizes[0]),
         branches=branches,
-        noise_scale=_ratio([repeat.variance for repeat in repeats], [repeat.square for repeat in repeats]),
+        noise_scale=_ratio([noise.variance for noise in noises], [noise.square for noise in noises]),
     )
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.planning.measured import Branched, Repeat
+from sparksplit.planning.measured import Branched, Noise, Repeat
 from sparksplit.planning.useful import (
     AS_MUCH,
     FACTORS,
@@ -37,7 +38,7 @@ def branched(*shares: float | None, seed: int = 0, progress: float = 1.0, noise:
         begin = 2 + 0.1 * random.standard_normal()
         variance = 6400 * (1 + noise * random.standard_normal())
         square = 16 * (1 + noise * random.standard_normal())
-        repeats.append(Repeat(begin, [loss(begin, share) for share in (1.0, *shares)], variance, square))
+        repeats.append(Repeat(begin, [loss(begin, share) for share in (1.0, *shares)], Noise(variance, square)))
     return made(repeats)
 
 
@@ -134,10 +135,19 @@ def test_the_learning_rate_is_linear_for_sgd_and_a_root_for_others(name, factor)
 @given(st.integers(2, 20), st.integers(1, 30), st.integers(0, 10**6))
 def test_gradients_give_numpys_variance_and_a_square_without_its_part(count, rows, seed):
     gradients = np.random.default_rng(seed).normal(1.0, 2.0, size=(count, 6))
-    variance, square = noise_of(([each[:4].reshape(2, 2), each[4:]] for each in gradients), rows)
+    noise = noise_of(([each[:4].reshape(2, 2), each[4:]] for each in gradients), rows)
     of_mini_batch = gradients.var(axis=0, ddof=1).sum()
-    assert variance == pytest.approx(rows * of_mini_batch, rel=1e-6)
-    assert square == pytest.approx((gradients.mean(axis=0) ** 2).sum() - of_mini_batch / count, rel=1e-6, abs=1e-6)
+    assert noise.variance == pytest.approx(rows * of_mini_batch, rel=1e-6)
+    assert noise.square == pytest.approx(
+        (gradients.mean(axis=0) ** 2).sum() - of_mini_batch / count, rel=1e-6, abs=1e-6
+    )
+
+
+def test_a_gradient_that_is_not_finite_leaves_no_noise():
+    assert noise_of([[np.array([1.0])], [np.array([np.inf])]], 8) is None
+    some = branched(1.0, 1.0)
+    fewer = [replace(repeat, noise=None) for repeat in some.repeats[:-1]]
+    assert useful(made([*fewer, some.repeats[-1]])).noise_scale is None
 
 
 def test_both_parts_of_the_noise_scale_are_right_on_average():
@@ -146,6 +156,6 @@ def test_both_parts_of_the_noise_scale_are_right_on_average():
         noise_of(([mean + random.normal(0, 2, (rows, 3)).mean(axis=0)] for _ in range(GRADIENTS)), rows)
         for _ in range(500)
     ]
-    variance, square = np.mean(found, axis=0)
+    variance, square = np.mean([(noise.variance, noise.square) for noise in found], axis=0)
     assert variance == pytest.approx(3 * 2.0**2, rel=0.03)
     assert square == pytest.approx(float(mean @ mean), rel=0.15)
