@@ -74,6 +74,7 @@ MAY_IMPORT = {
     },
     "planning": {
         "base",
+        "hdfs_io",
         "spark",
         "dataset",
         "rows",

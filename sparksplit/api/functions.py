@@ -118,7 +118,7 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
 
 def plan(data: Data, output: str, **keys: Any) -> Plan:
     """Predict the training time, the cost and the memory of each strategy on up to 64 nodes, from half a minute of
-    measurements. Nothing is trained or written.
+    measurements. Also find the useful mini-batch. Nothing is written.
 
     data: as for `train`.
     output: the run that is planned. Nothing is written there.

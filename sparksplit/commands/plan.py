@@ -16,7 +16,7 @@ from sparksplit.planning.plan import COMMAND as NAME
 from sparksplit.planning.plan import plan
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.planning.plan_record import PLAN
-from sparksplit.planning.words import table, words
+from sparksplit.planning.words import mini_batches, table, words
 
 
 def run(config: PlanConfig, options: Options) -> None:
@@ -26,6 +26,8 @@ def run(config: PlanConfig, options: Options) -> None:
         path = leave(output, {PLAN: json.dumps(made.to_json(), indent=1).encode() + b"\n"})
     print(*words(made), "", sep="\n", file=OUT)
     Console(file=OUT, width=200).print(table(made), highlight=False)
+    if lines := mini_batches(made):
+        print("", *lines, sep="\n", file=OUT)
     print(f"\n{filesystem.join(path, PLAN)}", file=OUT)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sparksplit.base.records import Record
 from sparksplit.comparison.comparison_record import SweepPoint
@@ -25,6 +26,49 @@ class Exchanged:
 
     sent: int
     seconds: list[float]
+
+
+@dataclass(frozen=True)
+class Noise:
+    """variance: of a row's gradient. square: the squared length of the mean gradient. As an estimate without bias, it
+    may be negative."""
+
+    variance: float
+    square: float
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """Branches from one checkpoint.
+
+    before: the loss at the checkpoint. after: the loss of each branch at its end; None if the loss is not finite.
+    noise: of the gradients at the checkpoint; None if one of them is not finite.
+    """
+
+    before: float
+    after: list[float | None]
+    noise: Noise | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Branched:
+    """Training with larger mini-batches from one checkpoint, several times."""
+
+    batch_sizes: list[int]
+    """The rows of the branches' mini-batches. The first one is the configured `batch_size`."""
+    rate_factors: list[float]
+    """For each of these mini-batches, the learning rate as a multiple of the configured one."""
+    rows: int
+    """Rows up to the checkpoint, and as many rows of each branch from there. 0 without a repeat."""
+    seconds: float
+    """How long this took."""
+    repeats: list[Repeat]
+    """Each repeat sees other rows, from the same initial weights."""
+    problem: Literal["seconds", "rows", "loss", "memory"] | None = None
+    """Why there are no repeats. seconds: a branch would be too short. rows: the run or the sample is too short.
+    loss: it is not finite with the configured mini-batch. memory: a device has too little for large mini-batches."""
+    needed: float | None = None
+    """With the problem `seconds`: how many seconds are enough."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,3 +111,5 @@ class Measured(Record):
     """The most memory that a node's process has had, without rows that it keeps."""
     model_bytes: int
     """Bytes of the weights."""
+    branched: Branched | None = None
+    """Branches with larger mini-batches; None if they are not asked for."""

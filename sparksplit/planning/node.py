@@ -1,4 +1,5 @@
-"""The nodes' part of a plan: measure steps on one node, the same steps beside another node, and exchanges."""
+"""The nodes' part of a plan: measure steps on one node, the same steps beside another node, and exchanges. At the end,
+one node trains with larger mini-batches."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.blocks import Extent, common_extent, rotated
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Block, Runner, Variant
-from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
+from sparksplit.planning.branching import branched
+from sparksplit.planning.measured import WINDOWS, Branched, Exchanged, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.order import updates_per_epoch
@@ -105,6 +107,10 @@ class _Planning:
                 beside = steps.measured([*map(str, sizes)], self._together)
             exchanges = self._exchanges(rig)
             sums = self._sums(rig)
+            found = None
+            if member.rank == 0 and self._payload.branch_seconds:
+                found = steps.branched(self._payload.branch_seconds, float(np.median(alone[0].seconds)))
+            member.gather("branched", None)
         return Measured(
             hosts=hosts,
             devices=[device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
@@ -124,6 +130,7 @@ class _Planning:
             held_out_bytes=rig.held_out_bytes,
             memory_bytes=memory,
             model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
+            branched=found,
         )
 
     @contextmanager
@@ -322,6 +329,10 @@ class _Steps:
             [block.per_row for block in blocks["reading"]],
             StepTimes(steps[0].rows / steps[0].steps, [_per_step(block) for block in steps]),
         )
+
+    def branched(self, seconds: float, per_update: float) -> Branched:
+        """Train with larger mini-batches, as in `branching`."""
+        return branched(self._rig, self._rows, self._runner, seconds, per_update)
 
     def _even_variant(self, rows: int) -> Variant:
         return self._variant(rows, lambda chunk: self._rig.step.train(_even(chunk, rows)))

@@ -18,6 +18,7 @@ from sparksplit.planning.messages import PlanPayload
 from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
 from sparksplit.planning.plan_record import FORMAT, Plan
 from sparksplit.planning.predicted import Predictor
+from sparksplit.planning.useful import useful
 from sparksplit.planning.workload import step_sizes
 from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
@@ -36,8 +37,8 @@ _NODES = 2
 
 
 def plan(config: PlanConfig) -> Plan:
-    """Measure steps and exchanges for at most half a minute, and predict the runs on up to `most_nodes` nodes. Nothing
-    is trained or written.
+    """Measure steps and exchanges for at most half a minute, and predict the runs on up to `most_nodes` nodes. Train
+    for `branch_seconds`, to find the useful mini-batch. Nothing is written.
 
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
     subclass if a node fails.
@@ -54,7 +55,7 @@ def plan(config: PlanConfig) -> Plan:
     most = min(config.most_nodes, data.manifest.lanes)
     if most < config.most_nodes:
         say(f"planning for at most {most} nodes: the data set has {most} lanes, and a node needs a lane")
-    measured = measure(measuring, step_sizes(config, most))
+    measured = measure(measuring, step_sizes(config, most), config.branch_seconds)
     link, source = _link(config, measured)
     single = on_nodes(config, {"strategy": "single"}, 1)
     predictor = Predictor(measured, link)
@@ -70,12 +71,14 @@ def plan(config: PlanConfig) -> Plan:
         answer=answer,
         worth=worth,
         rows=rows,
+        useful=useful(found) if (found := measured.branched) is not None and found.repeats else None,
         measured=measured,
     )
 
 
-def measure(config: TrainConfig, sizes: list[int]) -> Measured:
-    """Measure steps with `sizes` rows on one node, and exchanges between two nodes."""
+def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) -> Measured:
+    """Measure steps with `sizes` rows on one node, and exchanges between two nodes. branch_seconds: train for so long
+    with larger mini-batches."""
     from sparksplit.cluster import NodeCluster
 
     data = open_data(config)
@@ -93,6 +96,7 @@ def measure(config: TrainConfig, sizes: list[int]) -> Measured:
             threads=threads(config, spark),
             init=None if inputs.initial is None else inputs.initial.digest,
             sizes=sizes,
+            branch_seconds=branch_seconds,
         )
         since = time.time()
         say("measuring steps and exchanges, about half a minute")

@@ -40,6 +40,10 @@ class PlanConfig(TrainConfig):
     """Strategies to plan for: names, or mappings of training keys such as {strategy: local, sync: {every: 32}}. The
     configuration's own `strategy` is always planned for."""
 
+    branch_seconds: pydantic.NonNegativeFloat = 10
+    """Seconds of training on one node, to find the largest mini-batch that learns as much from the same rows. With more
+    seconds, it is found later in training. 0: it is not looked for."""
+
     @property
     def planned_link(self) -> Network | None:
         """The network of `link`; None without `link`."""

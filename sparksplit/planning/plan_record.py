@@ -61,6 +61,33 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Branch:
+    """How much a model learns with a larger mini-batch, and a higher learning rate, from the same rows."""
+
+    batch_size: int
+    rate_factor: float
+    """The learning rate, as a multiple of the configured one."""
+    share: Interval | None
+    """The progress, as a share of the progress with the configured mini-batch. None if the model learned too little to
+    tell, or if a loss was not finite."""
+    learns: Literal["as much", "less", "undecided"]
+    """as much: the whole 95 % interval is at least 0.9. less: the whole interval is below 0.9, or a loss was not
+    finite."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Useful:
+    """The useful mini-batch, by two methods."""
+
+    batch_size: int
+    """The largest mini-batch that learns as much, if no smaller one learns less. At least the configured one."""
+    branches: list[Branch]
+    """By ascending mini-batch, without the configured one."""
+    noise_scale: Interval | None
+    """The gradient noise scale, in rows, with its 95 % interval. None if the gradients are too noisy to tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Plan(Record):
     """The whole of plan.json."""
 
@@ -83,4 +110,6 @@ class Plan(Record):
     worth: list[Worth]
     """For each strategy, how many nodes pay."""
     rows: list[PlanRow]
+    useful: Useful | None
+    """The useful mini-batch. None if `branch_seconds` is 0, or if branches were not possible (measured.branched)."""
     measured: Measured

@@ -1,7 +1,8 @@
-"""A plan in words: at most six lines, and a table."""
+"""A plan in words: at most six lines, a table, and at most three lines on mini-batches."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from rich.table import Table
@@ -10,7 +11,8 @@ from sparksplit.base.records import JsonObject
 from sparksplit.base.yaml_edits import set_word
 from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import compact, duration, megabytes, node_time, size
-from sparksplit.planning.plan_record import Plan, PlanRow
+from sparksplit.planning.measured import Branched
+from sparksplit.planning.plan_record import Branch, Plan, PlanRow, Useful
 from sparksplit.planning.predicted import Interval
 from sparksplit.strategies.sync_config import SyncConfig
 
@@ -72,6 +74,60 @@ def _next(plan: Plan) -> str:
     set_there = {key: value for key, value in unfit.items() if plan.config.get(key) not in (None, {}, _NO_SYNC)}
     keys = " ".join(f"--set {set_word(key, value)}" for key, value in {**plan.answer.settings, **set_there}.items())
     return f"Next: sparksplit train, with the same configuration and {keys}"
+
+
+def mini_batches(plan: Plan) -> list[str]:
+    """Return what is known of the useful mini-batch, in at most three lines. Empty if it was not looked for."""
+    branched, useful = plan.measured.branched, plan.useful
+    if branched is None:
+        return []
+    if useful is None:
+        return [f"Useful mini-batch: not known. {_problem(branched)}"]
+    size, told = branched.batch_sizes[0], ", ".join(map(_branch, useful.branches))
+    return [
+        f"Useful mini-batch: {_size(useful)}",
+        f"From the same rows, compared with mini-batches of {size}: {told}. Measured after {branched.rows:,} rows.",
+        f"Gradient noise scale: {_noise(useful.noise_scale)}",
+    ]
+
+
+def _size(useful: Useful) -> str:
+    size = useful.batch_size
+    rate = next((branch.rate_factor for branch in useful.branches if branch.batch_size == size), None)
+    told = f"{size} rows" + ("" if rate is None else f", with {rate:.3g} times the learning rate")
+    following = next((branch for branch in useful.branches if branch.batch_size > size), None)
+    if following is None:
+        return f"{told}. Larger ones were not tried."
+    if following.learns == "less":
+        return f"{told}. Larger ones learn less."
+    return f"at least {told}. It is undecided whether {following.batch_size} rows learn as much."
+
+
+def _branch(branch: Branch) -> str:
+    share = branch.share
+    if share is None:
+        return f"{branch.batch_size} {'learn less' if branch.learns == 'less' else 'are undecided'}"
+    if share.mean < 0:
+        return f"{branch.batch_size} raise the loss"
+    between = "" if share.low is None or share.high is None else f" ({100 * share.low:.0f} to {100 * share.high:.0f} %)"
+    return f"{branch.batch_size} learn {100 * share.mean:.0f} %{between}"
+
+
+def _noise(scale: Interval | None) -> str:
+    if scale is None:
+        return "not known, because the gradients differ too much."
+    between = "" if scale.low is None or scale.high is None else f" ({scale.low:,.0f} to {scale.high:,.0f})"
+    return f"{scale.mean:,.0f} rows{between}. It rests on stronger assumptions: see docs/plan.md."
+
+
+def _problem(branched: Branched) -> str:
+    if branched.problem == "seconds":
+        return f"Branches need more time: --set branch_seconds={math.ceil(1.2 * (branched.needed or 0.0))}"
+    return {
+        "rows": "The run is too short, or has too few rows.",
+        "loss": "The loss is not finite with the configured learning rate.",
+        "memory": f"There is too little memory for {branched.batch_sizes[-1]} rows.",
+    }[branched.problem or "rows"]
 
 
 def table(plan: Plan) -> Table:

@@ -10,11 +10,14 @@ import yaml
 from sparksplit.commands import cli
 from sparksplit.planning import plan as planning
 from tests.planning.made_up import measured
+from tests.planning.test_useful import branched
 
 
 @pytest.fixture
 def file(tmp_path, digits, monkeypatch):
-    monkeypatch.setattr(planning, "measure", lambda config, sizes: measured())
+    monkeypatch.setattr(
+        planning, "measure", lambda config, sizes, branch_seconds: measured(branched=branched(1.0, 0.7))
+    )
     path = tmp_path / "train.yaml"
     path.write_text(yaml.safe_dump({"data": str(digits), "output": str(tmp_path / "run"), "epochs": 4}))
     return path
@@ -27,6 +30,7 @@ def test_a_plan_is_beside_the_output_and_on_the_terminal(file, tmp_path, capsys)
     content = json.loads((tmp_path / "run-plan" / "plan.json").read_text())
     assert content["link"] == "10Gbit" and content["link_source"] == "given"
     assert f"{tmp_path}/run-plan/plan.json" in told and "Next: sparksplit train" in told
+    assert content["useful"]["batch_size"] == 128 and "Useful mini-batch: 128 rows" in told
     assert not (tmp_path / "run").exists()
 
 
@@ -36,6 +40,7 @@ def test_a_plan_is_beside_the_output_and_on_the_terminal(file, tmp_path, capsys)
         (["--link", "fast"], "link: must be a bandwidth such as 1Gbit or 100Mbit (is fast)"),
         (["--set", "strategies=[bacth]"], "bacth"),
         (["--set", "most_nodes=0"], "most_nodes"),
+        (["--set", "branch_seconds=-1"], "branch_seconds"),
     ],
 )
 def test_mistakes_are_told_in_one_line_before_anything_is_measured(file, tmp_path, capsys, arguments, told):
@@ -51,6 +56,6 @@ def test_more_nodes_than_lanes_are_not_planned_for(file, capsys):
 
 
 def test_without_a_link_one_host_says_what_was_assumed(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(planning, "measure", lambda config, sizes: measured(hosts=["one", "one"]))
+    monkeypatch.setattr(planning, "measure", lambda config, sizes, branch_seconds: measured(hosts=["one", "one"]))
     assert cli.main(["plan", "--config", str(file)]) == 0
     assert "Network between hosts: 10Gbit, assumed" in capsys.readouterr().out

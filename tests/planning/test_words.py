@@ -9,17 +9,20 @@ import pytest
 from rich.console import Console
 
 from sparksplit.comparison.costs import ethernet
+from sparksplit.planning.measured import Branched
 from sparksplit.planning.plan_record import FORMAT, Plan
-from sparksplit.planning.words import table, words
+from sparksplit.planning.useful import useful
+from sparksplit.planning.words import mini_batches, table, words
 from tests.planning.made_up import measured
 from tests.planning.test_decide import made
+from tests.planning.test_useful import branched
 
 
 def plan(gbit: float, source: str = "given") -> Plan:
     rows, worth, answer = made(ethernet(gbit))
     return Plan(
         format=FORMAT, version="0.2.0", made="2026-11-28T00:00:00+00:00", seconds=40.0, config={}, link=f"{gbit:g}Gbit",
-        link_source=source, answer=answer, worth=worth, rows=rows, measured=measured(),
+        link_source=source, answer=answer, worth=worth, rows=rows, useful=None, measured=measured(),
     )  # fmt: skip
 
 
@@ -64,5 +67,45 @@ def test_the_table_has_a_row_for_each_run_and_marks_what_was_not_measured():
     assert sum("~" in line for line in lines) == sum(row.extrapolated for row in plan(1).rows)
 
 
+def with_branches(branches: Branched) -> Plan:
+    found = useful(branches) if branches.repeats else None
+    return replace(plan(1), measured=measured(branched=branches), useful=found)
+
+
+@pytest.mark.parametrize(
+    ("shares", "told", "each"),
+    [
+        ((1.0, 1.0), "256 rows, with 4 times the learning rate. Larger ones were not tried.", "128 learn "),
+        ((1.0, 0.7), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn "),
+        ((0.5, 0.3), "64 rows. Larger ones learn less.", "128 learn "),
+        ((0.9, 0.3), "at least 64 rows. It is undecided whether 128 rows learn as much.", "256 learn "),
+        ((1.0, -2.0), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 raise the loss"),
+        ((1.0, None), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn less"),
+    ],
+)
+def test_the_useful_mini_batch_is_told_beside_the_noise_scale(shares, told, each):
+    first, second, third = mini_batches(with_branches(branched(*shares)))
+    assert first == f"Useful mini-batch: {told}"
+    assert each in second and "mini-batches of 64:" in second and "after 6,400 rows" in second
+    assert third.startswith("Gradient noise scale: ") and "stronger assumptions" in third
+
+
+@pytest.mark.parametrize(
+    ("problem", "told"),
+    [
+        ("seconds", "--set branch_seconds=48"),
+        ("rows", "too short"),
+        ("loss", "not finite"),
+        ("memory", "too little memory for 256 rows"),
+    ],
+)
+def test_without_branches_the_reason_is_told(problem, told):
+    nothing = replace(branched(1.0, 1.0), repeats=[], problem=problem, needed=40.0)
+    (line,) = mini_batches(with_branches(nothing))
+    assert line.startswith("Useful mini-batch: not known. ") and told in line
+    assert mini_batches(plan(1)) == []
+
+
 def test_the_record_can_be_read_again():
-    assert Plan.from_json(plan(1).to_json(), "plan.json") == plan(1)
+    for made_for in (plan(1), with_branches(branched(1.0, None))):
+        assert Plan.from_json(made_for.to_json(), "plan.json") == made_for

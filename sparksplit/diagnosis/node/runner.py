@@ -174,7 +174,7 @@ class Runner:
 
     def measure(self, variant: Variant) -> Block:
         """Measure one block of `variant`."""
-        self._heed()
+        self.heed()
         variant.begin()
         variant.rows.max_updates = variant.per_call
         extent = variant.extent or Extent(1)
@@ -240,7 +240,7 @@ class Runner:
         count = int(chunk.offsets[-1])
         return rows + count, since + count
 
-    def _heed(self) -> None:
+    def heed(self) -> None:
         """Raise RunError if the driver stops this node, and Passing if the node is leaving."""
         if self._member.stopping.is_set():
             raise RunError("stopped by the driver")

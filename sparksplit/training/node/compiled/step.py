@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -136,6 +136,12 @@ class Step:
         nothing = [tf.zeros((0, *spec.shape[1:]), spec.dtype) for spec in self._signature[:-1]]
         function(*nothing, np.zeros(1, np.int64), *more)
         self.warmup += time.perf_counter() - began
+
+    def gradients(self, chunk: Chunk) -> Iterator[list[Array]]:
+        """Yield the gradients of each mini-batch of `chunk`, from this node's rows, without an update. If the loss is
+        scaled, they are those of the scaled loss."""
+        for values in self._parts(chunk):
+            yield [np.asarray(part) for part in values[: len(self._model.trainable_variables)]]
 
     def with_sync(self, sync: Sync, collective: Collective) -> Step:
         """Return a step with this step's model and graphs, for another sync or another virtual node."""
@@ -300,14 +306,17 @@ class Step:
 
     def _train_by_updates(self, chunk: Chunk) -> Array:
         """Like `train`, with every exchange outside the graphs."""
+        return np.array(
+            [float(self._sync.update(values, self._model, self._applying)) for values in self._parts(chunk)]
+        )
+
+    def _parts(self, chunk: Chunk) -> Iterator[list[Any]]:
+        """Yield this node's part of the means over each mini-batch of `chunk`, with the weights at that time."""
         columns = _columns(chunk)
-        losses = []
         for begin, end, total in zip(chunk.offsets[:-1], chunk.offsets[1:], chunk.rows, strict=True):
             share = [column[begin:end] for column in columns]
             weight = [self._weight_of_all(self._weight(*share))] if self._weighted else []
-            values = self._part(*share, total, *weight)
-            losses.append(float(self._sync.update(values, self._model, self._applying)))
-        return np.array(losses)
+            yield self._part(*share, total, *weight)
 
     def _weight_of_all(self, weight: Any) -> Any:
         """Return the sum of a mini-batch's weights over all nodes, from the sum over this node's rows.

@@ -71,6 +71,20 @@ def test_updates_are_those_of_numpy_on_the_joined_rows(counts, momentum):
         assert found_kernel.tobytes() == results[0][1][0].tobytes()
 
 
+def test_gradients_are_those_of_the_updates_and_change_no_weight():
+    model, sgd = linear(), keras.optimizers.SGD(0.1)
+    step = step_of(model, sgd, Alone())
+    chunk = chunk_of(*rows(12, seed=3), [0, 5, 12])
+    before = model.get_weights()
+    first, second = step.gradients(chunk)
+    assert all(map(np.array_equal, model.get_weights(), before))
+    batches = [(chunk.tensors[0][begin:end], chunk.label[begin:end]) for begin, end in ((0, 5), (5, 12))]
+    for gradients, batch in ((first, batches[0]), (second, batches[1])):
+        _, kernel, bias = numpy_updates([batch])
+        np.testing.assert_allclose(gradients[0][:, 0], (np.ones(FEATURES) - kernel) / 0.1, rtol=1e-4)
+        np.testing.assert_allclose(gradients[1], -bias / 0.1, rtol=1e-4)
+
+
 def test_an_average_of_100_and_300_rows_is_weighted_by_rows():
     """Invariant 5, on BatchNorm's statistics: (100 * m1 + 300 * m2) / 400, and not (m1 + m2) / 2."""
     (x1, y1), (x2, y2) = rows(100, 1), rows(300, 2)
