@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from sparksplit.base.records import JsonObject
-from sparksplit.base.yaml_edits import set_word
+from sparksplit.base.yaml_edits import set_words
 from sparksplit.comparison.answer.content import Answer, Note, Option, Question
 from sparksplit.comparison.content_table import TO_TARGET
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
@@ -59,12 +58,17 @@ def words(answer: Answer, within: str = "", elsewhere: str = "in report.html") -
     if answer.next is not None and "tune" in answer.next.settings:
         hidden.add("untuned")
     said = [noted(note, answer, f"--set {within}") for note in answer.notes if note.kind not in hidden]
-    told = [line for line in said if line and line not in lines[0]]
-    if has_room := bool(told) and len(lines) < 6:
-        lines.append(f"Note: {told.pop(0)}")
-    if told:
-        lines[-1] += f" ({len(told)} {'more ' if has_room else ''}note{'s' if len(told) > 1 else ''} {elsewhere}.)"
-    return lines
+    return with_notes(lines, [line for line in said if line and line not in lines[0]], elsewhere)
+
+
+def with_notes(lines: list[str], notes: list[str], elsewhere: str) -> list[str]:
+    """Return the lines of an answer with the first note, if there are fewer than six, and with the number of the notes
+    left."""
+    has_room = bool(notes) and len(lines) < 6
+    shown = [*lines, *(f"Note: {note}" for note in notes[:1] if has_room)]
+    if left := len(notes) - has_room:
+        shown[-1] += f" ({left} {'more ' if has_room else ''}note{'s' if left > 1 else ''} {elsewhere}.)"
+    return shown
 
 
 def headline(answer: Answer) -> str:
@@ -150,7 +154,7 @@ def _figures(answer: Answer) -> Iterator[str]:
     lines = [" ".join(told)] if is_used else [begin + told[0], " ".join(told[1:])]
     yield from filter(None, lines)
     if answer.decision != "undecided":
-        yield f"Train with: {_sets(choice.settings)}"
+        yield f"Train with: {set_words(choice.settings)}"
 
 
 def _how_sure(answer: Answer) -> Iterator[str]:
@@ -175,7 +179,10 @@ def _next(answer: Answer, within: str) -> Iterator[str]:
     if after is None:
         return
     begin = "Next" if answer.decision == "undecided" else "Optional"
-    (key, value), command = next(iter(after.settings.items())), f"the same command with {_sets(after.settings, within)}"
+    (key, value), command = (
+        next(iter(after.settings.items())),
+        f"the same command with {set_words(after.settings, within)}",
+    )
     first, last = ("" if some is None else f" ({duration(some)} more)" for some in (after.first_seconds, after.seconds))
     if key in _ANEW:
         long = "" if after.seconds is None else f" and takes about {duration(after.seconds)}"
@@ -186,10 +193,6 @@ def _next(answer: Answer, within: str) -> Iterator[str]:
         goes_on = f"stops when it is decided: after {after.first_seeds} seeds{first} at the earliest, "
         goes_on += f"after {value}{last} at the latest"
     yield f"{begin}, to be surer: {command}. It keeps the finished runs and {goes_on}."
-
-
-def _sets(settings: JsonObject, within: str = "") -> str:
-    return " ".join(f"--set {set_word(within + key, value)}" for key, value in settings.items())
 
 
 def needed(question: Question) -> str:
