@@ -1,4 +1,7 @@
-"""The verdicts about the rows of the table, looked up in the differences."""
+"""The verdicts about the rows of the table, looked up in the differences.
+
+A recommendation needs less than verdicts: of its differences it is enough that each is `enough`.
+"""
 
 from __future__ import annotations
 
@@ -59,18 +62,18 @@ class Evidence:
 
     def is_as_good(self, row: Row, against: str = SINGLE) -> bool:
         """Whether it is decided that the row learns as well as `against`."""
-        return _verdict(self.pair(row, against)) in GOOD
+        return _is_decided(self.pair(row, against), *GOOD)
 
     def is_faster(self, row: Row, against: str = SINGLE) -> bool:
         """Whether it is decided that the row is faster than `against`. The table must not show the opposite."""
         other = self._on_one[against]
         is_shown = self.seconds(other) is None or self.is_quicker(row, other)
-        return is_shown and _verdict(self.speed_beside(row, against)) == "faster"
+        return is_shown and _is_decided(self.speed_beside(row, against), "faster")
 
     def behind(self, row: Row) -> list[str]:
         """Return the controls that a row on several nodes is not decided to beat. To beat a control, the row must be
         faster or learn better."""
-        behind = (own for own in row.controls if _verdict(self.pair(row, own)) != BETTER)
+        behind = (own for own in row.controls if not _is_decided(self.pair(row, own), BETTER))
         return [control for control in behind if not self.is_faster(row, control)]
 
     def wins(self, row: Row) -> bool:
@@ -100,6 +103,11 @@ class Evidence:
         if self.goal == TO_TARGET and to is not None and to.reached < to.of:
             return replace(why, kind="unmet", number=to.of - to.reached, of=to.of)
         return why
+
+
+def _is_decided(difference: Pair | TimePair | None, *verdicts: str) -> bool:
+    """Whether a difference has one of the verdicts, or is decided well enough for a recommendation."""
+    return difference is not None and (difference.enough or difference.verdict in verdicts)
 
 
 def _verdict(difference: Pair | TimePair | None) -> str:

@@ -81,13 +81,17 @@ def headline(answer: Answer) -> str:
     if choice is None or gain is None or gain.speed is None or gain.quality is None:
         return "Stay on 1 node as configured: nothing else is shown to be faster without learning worse."
     quantity, pair = Quantity(answer.metric), gain.quality
-    least = "" if gain.speed.at_least is None else f" (at least {bound(gain.speed.at_least)})"
+    speed, least = gain.speed, ""
+    if speed.at_least is not None:
+        least = f" (at least {bound(speed.at_least)})"
+    elif speed.low is not None:
+        least = f" ({compact(speed.low)} to {compact(speed.high)})"
     learns = f"{answer.split} {quantity.label}"
     if pair.verdict in ("better", "worse"):
         learns = f"{pair.verdict} {learns} ({quantity.difference(pair.mean)})"
     else:
         learns = f"{'same' if pair.verdict == 'no difference' else 'no worse'} {learns} within {_margin(answer)}"
-    return f"Use {called(choice)}: {compact(gain.speed.times)} times as fast as 1 node as configured{least}, {learns}."
+    return f"Use {called(choice)}: {compact(speed.times)} times as fast as 1 node as configured{least}, {learns}."
 
 
 def _undecided(answer: Answer) -> str:

@@ -127,7 +127,8 @@ def check_open(truth, said, seeds):
             assert truth.diverged(group) or truth.seconds(group, truth.goal()) is None
             assert not truth.is_ruled_out(group)
         elif one.about == "speed" and one.against == "single" and one.obstacle != "no pair":
-            assert truth.speed[(*group, truth.goal())].verdict == "undecided"
+            speed = truth.speed[(*group, truth.goal())]
+            assert speed.verdict == "undecided" and not speed.enough
         assert one.seeds is None or one.seeds > seeds
         assert one.rows is None or one.rows > TEST_ROWS
         assert (one.seeds, one.rows, one.obstacle) != (None, None, None)
