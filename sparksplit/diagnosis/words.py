@@ -26,8 +26,8 @@ _UNCLEAR = {
     "one round": "not known: that takes at least two rounds",
     "uncertain": "no single part: of none it is certain that the run would be faster without it",
     "together": "no single part: {names} take about as long, at the same time",
-    "alike": "no single part",
-    "small": "no single part",
+    "alike": "no single part: {without}",
+    "small": "no single part: {without}",
 }
 _OWN_REMEDY = ("compute", "work")
 """Limits that nobody can be without, so what is gained without them tells nothing."""
@@ -60,13 +60,9 @@ def advised(advice: Advice) -> str:
 def _limited(limit: Limit) -> str:
     first = limit.costs[0]
     if limit.name is None:
-        text = _UNCLEAR[limit.unclear or "small"].format(names=" and ".join(cost.name for cost in limit.costs))
-        if limit.unclear in ("alike", "small"):
-            text += "; ".join(
-                f"{', and' if place else '. Without'} {'without ' if place else ''}{cost.name} {times(cost.gain)}"
-                for place, cost in enumerate(limit.costs)
-            )
-        return f"What limits: {sentence(text)}"
+        text = _UNCLEAR[limit.unclear or "uncertain"]
+        without = "; ".join(f"without {cost.name}, the run would be {times(cost.gain)}" for cost in limit.costs)
+        return f"What limits: {text.format(names=' and '.join(cost.name for cost in limit.costs), without=without)}."
     known = {"share": percent(first.share), "places": " and ".join(limit.places)}
     text = sentence(_SAYS[limit.name].format(only="Only more" if limit.alone else "More", **known))
     if first.gain is not None and limit.name not in _OWN_REMEDY:

@@ -59,6 +59,14 @@ def test_what_it_says_of_a_training_run_and_of_a_preparation() -> None:
     assert words(preparation.answer())[1].endswith("1.37 times as fast (at least 1.31). The result stays the same.")
 
 
+def test_parts_that_come_close_are_named_with_their_gains() -> None:
+    (alike,) = (limit for limit in LIMITS if limit.unclear == "alike")
+    assert words(answer(alike, [], 5, []))[0] == (
+        "What limits: no single part: without reading, the run would be 1.87 times as fast (at least 1.79); without "
+        "compute, the run would be 1.02 times as fast (0.95 to 1.1, so it may not help)."
+    )
+
+
 @pytest.mark.parametrize(
     ("gain", "said"),
     [
