@@ -102,7 +102,6 @@ NAMES: dict[str, tuple[str | None, ...]] = {
 }
 """What a scenario's limit may be called in diagnosis.json. With nothing planted, computing is what is left to wait
 for, if there is a limit at all."""
-ONLY_MORE = "more nodes or a faster device"
 
 
 @dataclass(frozen=True)
@@ -122,15 +121,15 @@ def judged(planted: Trial, found: Mapping[str, Any]) -> Outcome:
     """What diagnosis.json says of a trial."""
     if planted.scenario == "skew":
         return _preparation(planted, found)
-    limit = found["verdict"]["limit"]
-    own = found["recommended"]
-    advice = [own, *found["proposed"]] if own and own["helps"] else [*found["proposed"], own]
-    best: Mapping[str, Any] = advice[0] or {"settings": None, "gain": None, "helps": False}
+    answer = found["answer"]
+    limit, helping = answer["limit"]["name"], [own for own in answer["keeping"] if own["helps"]]
+    none = {"settings": None, "gain": None, "helps": False}
+    best: Mapping[str, Any] = [*helping, *answer["changing"], *answer["keeping"], none][0]
     gain = best["gain"] and (best["gain"]["mean"], best["gain"]["low"], best["gain"]["high"])
     helped: bool | None = best["helps"]
     if planted.scenario == "model":
         # No setting is the answer; one that was tried, and is said not to help, is none either.
-        helped = ONLY_MORE in found["verdict"]["sentence"] and not (own or {}).get("helps")
+        helped = limit == "compute" and not helping
     elif planted.scenario == "control":
         helped = None
     return Outcome(limit, limit in NAMES[planted.scenario], best["settings"], gain, helped)
@@ -138,7 +137,8 @@ def judged(planted: Trial, found: Mapping[str, Any]) -> Outcome:
 
 def _preparation(planted: Trial, found: Mapping[str, Any]) -> Outcome:
     """Of a preprocess configuration. Other files help against skew: they are the user's, and nothing is tried."""
-    return Outcome(found["limit"], found["limit"] in NAMES[planted.scenario], None, None, None)
+    limit = found["answer"]["limit"]["name"]
+    return Outcome(limit, limit in NAMES[planted.scenario], None, None, None)
 
 
 def line(planted: Trial, outcome: Outcome) -> str:

@@ -1,20 +1,35 @@
 """How often `compare` is wrong, by comparisons of which the truth is known.
 
-    python benchmarks/evidence.py [--comparisons 1000] [--seed 1]
+    python benchmarks/evidence.py [--comparisons 1000] [--seed 1] [--seeds 5] [--most 20] [--rows 1] [--unpaired]
 
-Made-up runs go through the very analysis that compare uses (sparksplit.comparison.analysis). Some comparisons are of
-noise alone (no strategy differs from `single`, in quality or in time), the others have real effects; in some of both
-kinds strategies spread alike, in others from half to twice as much; some look once, after 5 seeds, and others go on, up
-to 20, until all is decided. Each has 150 or 1,000 test rows of its own, drawn anew, on which strategies differ
-otherwise than on all rows: the truth is that of all rows. --comparisons: of each of these eight kinds. --seeds-alone:
-leave out what runs tell of the rows, as if there were no others.
+Made-up runs go through the very analysis and the very answer of compare (sparksplit.comparison). There are four kinds
+of comparisons:
 
-The last line is one JSON object, with the worst of the eight kinds. false_better: the share of comparisons in which
-anything was called better, worse, faster, slower or faster by at least so much that is not; false_same: the same for
-no difference and not worse. coverage: of the 95 % intervals, in quality and in time, those that held the truth. power,
-power_times: of the effects of about three margins or more (2.7 to 6, between two strategies that both differ from
-`single`), and of a tenth of the time, those that were decided, over all kinds. by_kind: each by itself. Meant:
-false_better at most 0.05 within what chance allows, coverage at least 0.93.
+- noise: no strategy differs from `single`, in quality or in time.
+- effects: each strategy differs, or not, by chance.
+- one node best: a row on one node (a larger mini-batch, an outer optimizer, another learning rate) is the best. Rows on
+  several nodes are faster than `single`, but none is faster than this row, or learns better. To recommend one of them
+  is wrong.
+- nodes best: a row on several nodes is the best, and faster than each row on one node.
+
+In half of the comparisons strategies spread alike, in the others from half to twice as much. Half of them look once,
+after 5 seeds, and the others go on, up to 20, until all is decided. So there are 16 kinds. Each comparison has 150 or
+1,000 test rows of its own, drawn anew, on which strategies differ otherwise than on all rows: the truth is that of all
+rows.
+
+--comparisons: of each of these kinds. --seeds, --most: the seeds of the first look, and of the last. --rows: how many
+times the test rows. --unpaired: each strategy has seeds of its own, so that runs of a seed have nothing in common.
+--seeds-alone: leave out what runs tell of the rows, as if there were no others.
+
+The last line is one JSON object, with the worst of the kinds. false_better: the share of comparisons in which anything
+was called better, worse, faster, slower or faster by at least so much that is not; false_same: the same for no
+difference and not worse. false_use: the share in which a row on several nodes was recommended that is not faster than
+`single`, learns worse by more than the margin, or is neither faster nor better than each row on one node. coverage: of
+the 95 % intervals, in quality and in time, those that held the truth. power, power_times: of the effects of about three
+margins or more (2.7 to 6, between two strategies that both differ from `single`), and of a tenth of the time, those
+that were decided, over all kinds. power_use: of the comparisons with rows on several nodes that may be recommended,
+those that recommended one. runs: the mean number of compared runs. by_kind: each by itself. Meant: false_better,
+false_same and false_use at most 0.05 within what chance allows, coverage at least 0.93.
 """
 
 from __future__ import annotations
@@ -22,164 +37,97 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.evidence_truths import (
+    KINDS,
+    MARGIN,
+    METRIC,
+    REFERENCE,
+    SHARE,
+    STRATEGIES,
+    TestRows,
+    Truth,
+    drawn,
+    runs_of,
+)
 from sparksplit.comparison.analysis.analyse import Analysis, analyse
 from sparksplit.comparison.analysis.verdicts import level_at, looks
-from sparksplit.comparison.comparison_record import ComparedRun
-from sparksplit.comparison.content import Deciding
-from sparksplit.training.progress_record import CurvePoint
-from sparksplit.training.run_record import RunLedger, RunMetrics, RunSeconds
+from sparksplit.comparison.answer.content import NO_ANSWER
+from sparksplit.comparison.answer.decide import answer
+from sparksplit.comparison.content import FORMAT_VERSION, DataFacts, Epochs, Machine, Results
 
-SMALL = "single, batch_size = 32"
-STRATEGIES = (
-    ("single", 1), ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4),
-    ("local", 1), (SMALL, 1),
-)  # fmt: skip
-METRIC = Deciding("loss", False, "test", None)
-SHARE, UNTRAINED, TRAINED = 0.01, 2.0, 1.0
-MARGIN = SHARE * (UNTRAINED - TRAINED)
 SEEDS, MOST = 5, 20
-ROWS, LANES = (150, 1000), 96
-_SECONDS = RunSeconds(**dict.fromkeys((field.name for field in fields(RunSeconds)), 0.0))
 
 
 @dataclass(frozen=True)
-class Truth:
-    """What is so. worse: how much higher a strategy's loss is than `single`'s; slower: the logarithm of how many times
-    its seconds are. noise: the standard deviation of each strategy's own part of the loss, time: that of the logarithm.
-    rows: of the test set; by_row: the standard deviation over rows of each strategy's own part of the loss, run_by_row:
-    of each run's."""
+class Effort:
+    """What a comparison pays for. seeds: of the first look, most: of the last; None: one look. times_rows: how many
+    times the test rows. paired: whether all strategies have the same seeds. seeds_alone: whether what runs tell of the
+    rows is left out."""
 
-    worse: dict[tuple[str, int], float]
-    slower: dict[tuple[str, int], float]
-    noise: dict[tuple[str, int], float]
-    time: float
-    rows: int
-    by_row: float
-    run_by_row: float
+    seeds: int = SEEDS
+    most: int | None = None
+    times_rows: int = 1
+    paired: bool = True
+    seeds_alone: bool = False
 
 
-def drawn(generator: np.random.Generator, effects: bool, unequal: bool) -> Truth:
-    """A truth: without effects, or with one in each strategy, in quality, in time or both."""
-    own = MARGIN * float(generator.choice([0.3, 1.0]))
-    sizes = [-3 * MARGIN, -MARGIN / 3, 0.0, MARGIN / 3, 3 * MARGIN] if effects else [0.0]
-    speeds = [-math.log(2), -0.1, 0.0, 0.1] if effects else [0.0]
-    spread = [0.5, 1.0, 2.0] if unequal else [1.0]
-    others = STRATEGIES[1:]
-    rows = int(generator.choice(ROWS))
-    by_row, run_by_row = (MARGIN * math.sqrt(rows) * float(generator.choice([0.1, 0.5])) for _ in range(2))
-    return Truth(
-        {STRATEGIES[0]: 0.0, **{strategy: float(generator.choice(sizes)) for strategy in others}},
-        {STRATEGIES[0]: 0.0, **{strategy: float(generator.choice(speeds)) for strategy in others}},
-        {strategy: own * float(generator.choice(spread)) for strategy in STRATEGIES},
-        float(generator.choice([0.02, 0.1])),
-        rows,
-        by_row,
-        run_by_row,
-    )
-
-
-class TestRows:
-    """Test rows, in lanes by chance, and what each strategy's own part of the loss is on them: skewed, 0 on all
-    rows."""
-
-    def __init__(self, generator: np.random.Generator, truth: Truth) -> None:
-        self._generator, self._spread = generator, truth.run_by_row
-        self._lane = generator.integers(0, LANES, truth.rows)
-        self._counts = np.bincount(self._lane, minlength=LANES)
-        self._of_strategy = {
-            strategy: truth.by_row * (generator.exponential(size=truth.rows) - 1) for strategy in STRATEGIES
-        }
-
-    def run(self, strategy: tuple[str, int]) -> tuple[float, list[float]]:
-        """(the mean over the rows, its jackknife) of a run of that strategy."""
-        values = self._of_strategy[strategy] + self._spread * self._generator.normal(size=len(self._lane))
-        return float(values.mean()), jackknife(np.bincount(self._lane, values, LANES), self._counts).tolist()
-
-
-def jackknife(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """As training.node.jackknife has it of a mean, from each lane's sum and rows; for lanes that have some."""
-    sums, counts = sums[counts > 0], counts[counts > 0]
-    total, rows = sums.sum(), counts.sum()
-    found: np.ndarray = (total / rows - (total - sums) / (rows - counts)) * np.sqrt((rows - counts) / counts)
-    return found
-
-
-def made(
-    strategy: tuple[str, int], seed: int, loss: float, seconds: float, by_lane: list[float] | None = None
-) -> ComparedRun:
-    """The record of such a run. by_lane: the loss's jackknife."""
-    point = CurvePoint(passes=1, updates=1, steps=1, seconds=seconds, validation={METRIC.name: TRAINED})
-    return replace(
-        _RUN,
-        name=strategy[0],
-        nodes=strategy[1],
-        seed=seed,
-        history=[point],
-        metrics=RunMetrics(test={METRIC.name: loss}),
-        jackknife=None if by_lane is None else {METRIC.name: by_lane},
-    )
-
-
-_RUN = ComparedRun.from_json(
-    {
-        **dict.fromkeys(("run_id", "config_hash", "command", "strategy", "input_mode", "weights"), ""),
-        **dict.fromkeys(("rows", "batch_size", "epochs", "passes", "updates", "steps", "syncs", "restarts"), 1),
-        **dict.fromkeys(("key", "name", "application_id"), ""),
-        "data": {"path": "", "digest": ""},
-        "config": {},
-        "sync": {"every": "step", "outer": None, "after": 0},
-        "nodes": 1,
-        "virtual": False,
-        "sync_bytes_per_node": 0,
-        "ledger": vars(RunLedger(1, "", True)),
-        "seconds": vars(_SECONDS),
-        "rows_per_second": 1.0,
-        "metrics": {"test": {}},
-        "resumed": [],
-        "hosts": ["a"],
-        "versions": {},
-        "seed": 1,
-        "history": [],
-    },
-    "a run made up",
-)
-
-
-def runs_of(generator: np.random.Generator, truth: Truth, seeds: range, rows: TestRows) -> list[ComparedRun]:
-    """Runs of all strategies with these seeds, on those test rows."""
-    found = []
-    for seed in seeds:
-        shared, pace = 3 * MARGIN * generator.normal(), truth.time * generator.normal()
-        for strategy in STRATEGIES:
-            there, by_lane = rows.run(strategy)
-            loss = TRAINED + truth.worse[strategy] + shared + truth.noise[strategy] * generator.normal() + there
-            log = truth.slower[strategy] + pace + truth.time * generator.normal()
-            found.append(made(strategy, seed, float(loss), 10 * math.exp(log), by_lane))
-    return found
-
-
-REFERENCE = replace(made(STRATEGIES[0], 0, TRAINED, 10.0), untrained={METRIC.name: UNTRAINED})
-
-
-def compared(generator: np.random.Generator, truth: Truth, most: int | None, seeds_alone: bool = False) -> Analysis:
-    """A comparison that looks after 5 seeds and, with `most`, goes on until all is decided. seeds_alone: whether what
-    runs tell of the rows is left out."""
-    planned, runs, rows = looks(SEEDS, most), [], TestRows(generator, truth)
+def compared(generator: np.random.Generator, truth: Truth, effort: Effort) -> Results:
+    """A comparison that looks after its first seeds and, with `most`, goes on until all is decided."""
+    planned, runs, rows = looks(effort.seeds, effort.most), [], TestRows(generator, truth)
     for before, now in zip([0, *planned[:-1]], planned, strict=True):
-        some = runs_of(generator, truth, range(before + 1, now + 1), rows)
-        runs += [replace(run, jackknife=None) for run in some] if seeds_alone else some
+        some = runs_of(generator, truth, range(before + 1, now + 1), rows, effort.paired)
+        runs += [replace(run, jackknife=None) for run in some] if effort.seeds_alone else some
         found = analyse(runs, [REFERENCE], METRIC, SHARE, level=level_at(planned, now))
         if "undecided" not in {pair.verdict for pair in found.pairs} | {pair.verdict for pair in found.times}:
             break
-    return found
+    return _results(found, now, planned, truth.rows)
 
 
-def count(found: Analysis, truth: Truth, counts: Counter[str]) -> None:
+def _results(found: Analysis, seeds: int, planned: list[int], rows: int) -> Results:
+    """The results of an analysis, with their answer."""
+    made = Results(
+        format_version=FORMAT_VERSION,
+        command="compare",
+        sparksplit="",
+        created="",
+        config_hash="",
+        config={"strategies": []},
+        data=DataFacts("", "", {"test": rows}),
+        model="",
+        metric=found.metric,
+        epochs=Epochs(1, 1, None),
+        seeds=list(range(1, seeds + 1)),
+        looks=planned,
+        nodes=sorted({nodes for _, nodes in STRATEGIES}),
+        target=found.target,
+        grid=found.grid,
+        place=found.place,
+        machine=Machine(None, 0, "", "", "", []),
+        versions={},
+        runs=[],
+        virtual=[],
+        diverged=[],
+        references=[],
+        table=found.table,
+        pairs=found.pairs,
+        times=found.times,
+        cost_model=None,
+        scale=[],
+        answer=NO_ANSWER,
+    )
+    return replace(made, answer=answer(made))
+
+
+def count(found: Results, truth: Truth, counts: Counter[str]) -> None:
     """Add what was right and wrong. Names: what happened, with the number that it is a share of under `of NAME`."""
     wrong = wrong_same = False
     for pair in found.pairs:
@@ -203,7 +151,14 @@ def count(found: Analysis, truth: Truth, counts: Counter[str]) -> None:
         if math.isclose(abs(true), 0.1):
             counts["of decided time"] += 1
             counts["decided time"] += time.verdict == ("faster" if true > 0 else "slower")
+    may_be_used = {row for row in truth.worse if row[1] > 1 and truth.may_be_used(row)}
+    choice = found.answer.choice
+    used = {(choice.name, choice.nodes)} if choice is not None and found.answer.decision == "use" else set()
+    counts["of used"] += bool(may_be_used)
+    counts["used"] += bool(used & may_be_used)
+    counts["wrong use"] += bool(used - may_be_used)
     counts["comparisons"] += 1
+    counts["runs"] += len(found.seeds) * len(truth.worse)
     counts["wrong"] += wrong
     counts["wrong same"] += wrong_same
 
@@ -213,18 +168,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--comparisons", type=int, default=1000, help="of each kind (default: 1000)")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"of the first look (default: {SEEDS})")
+    parser.add_argument("--most", type=int, default=MOST, help=f"seeds of the last look (default: {MOST})")
+    parser.add_argument("--rows", type=int, default=1, help="how many times the test rows (default: 1)")
+    parser.add_argument("--unpaired", action="store_true", help="each strategy has seeds of its own")
     parser.add_argument("--seeds-alone", action="store_true", help="leave out what runs tell of the rows")
     given = parser.parse_args()
     kinds: dict[str, Counter[str]] = {}
-    for effects in (False, True):
+    for kind in KINDS:
         for unequal in (False, True):
-            for most in (None, MOST):
-                name = f"{'effects' if effects else 'noise'}{', unequal' if unequal else ''}{', looks' if most else ''}"
+            for most in (None, given.most):
+                name = f"{kind}{', unequal' if unequal else ''}{', looks' if most else ''}"
                 generator = np.random.default_rng([given.seed, len(kinds)])
+                effort = Effort(given.seeds, most, given.rows, not given.unpaired, given.seeds_alone)
                 counts = kinds[name] = Counter()
                 for _ in range(given.comparisons):
-                    truth = drawn(generator, effects, unequal)
-                    count(compared(generator, truth, most, given.seeds_alone), truth, counts)
+                    truth = drawn(generator, kind, unequal, effort.times_rows)
+                    count(compared(generator, truth, effort), truth, counts)
+    print(json.dumps(summary(kinds)))
+
+
+def summary(kinds: dict[str, Counter[str]]) -> dict[str, object]:
+    """The line: the worst of the kinds, the power over all of them, and each by itself."""
 
     def share(counts: Counter[str], name: str, of: str) -> float | None:
         return round(counts[name] / counts[of], 4) if counts[of] else None
@@ -233,25 +198,29 @@ def main() -> None:
         name: {
             "false_better": share(counts, "wrong", "comparisons"),
             "false_same": share(counts, "wrong same", "comparisons"),
+            "false_use": share(counts, "wrong use", "comparisons"),
             "coverage": share(counts, "covered", "of covered"),
             "coverage_times": share(counts, "covered times", "of covered times"),
             "power": share(counts, "decided quality", "of decided quality"),
             "power_times": share(counts, "decided time", "of decided time"),
+            "power_use": share(counts, "used", "of used"),
+            "runs": share(counts, "runs", "comparisons"),
         }
         for name, counts in kinds.items()
     }
     total = sum(kinds.values(), Counter())
-    line = {
+    return {
         "benchmark": "evidence",
         "comparisons": total["comparisons"],
-        "false_better": max(one["false_better"] or 0.0 for one in told.values()),
-        "false_same": max(one["false_same"] or 0.0 for one in told.values()),
+        **{
+            name: max(one[name] or 0.0 for one in told.values()) for name in ("false_better", "false_same", "false_use")
+        },
         "coverage": min(min(one["coverage"] or 0.0, one["coverage_times"] or 0.0) for one in told.values()),
         "power": share(total, "decided quality", "of decided quality"),
         "power_times": share(total, "decided time", "of decided time"),
+        "power_use": share(total, "used", "of used"),
         "by_kind": told,
     }
-    print(json.dumps(line))
 
 
 if __name__ == "__main__":

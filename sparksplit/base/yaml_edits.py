@@ -11,6 +11,7 @@ import copy
 import json
 import re
 import shlex
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
@@ -55,6 +56,15 @@ def as_yaml(value: Json) -> str:
 def set_word(key: str, value: Json) -> str:
     """Return KEY=VALUE as one word of a shell. `--set` reads `value` from it."""
     return shlex.quote(f"{key}={as_yaml(value)}")
+
+
+def set_words(settings: Mapping[str, Json], within: str = "") -> str:
+    """Return settings (values by dotted key) as options for a shell: `--set KEY=VALUE`, and `--conf` for Spark's own.
+    within: a prefix of the keys of `--set`."""
+    return " ".join(
+        f"--conf {set_word(key, value)}" if key.startswith("spark.") else f"--set {set_word(within + key, value)}"
+        for key, value in settings.items()
+    )
 
 
 def _quoted(value: str) -> str:

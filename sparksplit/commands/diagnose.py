@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
 from rich.console import Console
+from rich.table import Table
 
 from hdfs_io import filesystem
 from hdfs_io.publish import Output
@@ -17,14 +18,16 @@ from sparksplit.base.options import Options
 from sparksplit.base.records import Record
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
+from sparksplit.diagnosis import tables
+from sparksplit.diagnosis.answer import Answer
 from sparksplit.diagnosis.apply import ConfigFile
 from sparksplit.diagnosis.diagnose import claimed, diagnose, leave
-from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS, Advice, of
+from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS, of
 from sparksplit.diagnosis.page import PAGE, render
 from sparksplit.diagnosis.preprocess.diagnose_preprocess import diagnose_preprocess
+from sparksplit.diagnosis.preprocess.page import parts_table
 from sparksplit.diagnosis.preprocess.page import render as render_preparation
-from sparksplit.diagnosis.preprocess.text import lines
-from sparksplit.diagnosis.text import show
+from sparksplit.diagnosis.words import words
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.training.report import versions
 from sparksplit.training.train_config import TrainConfig
@@ -66,8 +69,8 @@ def _training(config: TrainConfig, options: Options) -> None:
             versions=versions(),
         )
         files = _left(output, record, render(record))
-    show(record, Console(file=OUT), files)
-    _apply(file, [] if record.recommended is None else [record.recommended])
+    _show(record.answer, tables.on_terminal(tables.parts(record)), files)
+    _apply(file, record.answer)
 
 
 def _preparation(config: PreprocessConfig, options: Options) -> None:
@@ -75,8 +78,15 @@ def _preparation(config: PreprocessConfig, options: Options) -> None:
     with claimed(config, config.output) as output:
         record = diagnose_preprocess(config)
         files = _left(output, record, render_preparation(record))
-    print(*lines(record), ", ".join(files), sep="\n", file=OUT)
-    _apply(file, record.tried)
+    _show(record.answer, tables.on_terminal(parts_table(record)), files)
+    _apply(file, record.answer)
+
+
+def _show(answer: Answer, table: Table, files: Sequence[str]) -> None:
+    """Print a table of the page, the answer, and the files that hold everything."""
+    Console(file=OUT, width=max(120, Console(file=OUT).width), highlight=False).print(table)
+    page, record = files
+    print("", *words(answer), f"page: {page}, figures: {record}", sep="\n", file=OUT)
 
 
 def _left(output: Output, record: Record, page: str) -> list[str]:
@@ -86,11 +96,11 @@ def _left(output: Output, record: Record, page: str) -> list[str]:
     return [filesystem.join(path, PAGE), filesystem.join(path, DIAGNOSIS)]
 
 
-def _apply(file: ConfigFile | None, tried: Iterable[Advice]) -> None:
+def _apply(file: ConfigFile | None, answer: Answer) -> None:
     """Write the settings that help, and print how to set Spark's settings among them. Without a file, do nothing."""
     if file is None:
         return
-    settings = {key: value for advice in tried if advice.helps for key, value in advice.settings.items()}
+    settings = {key: value for advice in answer.keeping if advice.helps for key, value in advice.settings.items()}
     for key in [key for key in settings if key.startswith("spark.")]:
         value = settings.pop(key)
         print(f"--apply: {key} is a setting of Spark: give --conf {key}={value} to spark-submit", file=OUT)

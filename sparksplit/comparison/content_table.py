@@ -136,6 +136,9 @@ class Pair:
 
     None where that part is unknown; the confidence interval is then over the seeds alone.
     """
+    enough: bool = False
+    """Whether the difference is decided well enough to recommend the row of `name`: against `single`, that the row does
+    not learn worse by more than the margin; against another row on one node, that it learns better."""
 
 
 TO_TARGET, IN_ALL = "to the target", "in all"
@@ -177,6 +180,8 @@ class TimePair:
     """faster, slower or undecided, over all pairs together."""
     error: float | None = None
     """The standard error of the mean of the logarithms."""
+    enough: bool = False
+    """Whether the speed-up is decided well enough to recommend the row of `name`."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from sparksplit.diagnosis.verdict import (
     first_reading_seconds,
     gain,
     handoff_seconds,
+    taken_by,
     typical,
     verdict,
 )
@@ -128,21 +129,28 @@ def notes(config: TrainConfig, measured: Measured) -> list[str]:
     """Return further advice, which cannot be measured within a run."""
     facts, judged = measured.facts, _verdict(config, measured)
     said = []
+    first = first_reading_seconds(measured, config.epochs)
+    if judged.limit.name == READING and first > taken_by(judged.shares)[READING] / judged.rows_per_second / 2:
+        said.append("more than half of the wait for rows is in the first pass, after which rows are kept")
     if 0 < config.threads < facts.cores and _gain(judged, COMPUTE) > LEAST:
         said.append(
             f"threads: {config.threads} is less than the {facts.cores} cores that a node may use; threads are settled "
             "once TensorFlow runs, so others were not tried"
         )
-    if judged.limit == TRANSFORM:
+    if judged.limit.name == TRANSFORM:
         said.append("what the transform makes of a row alike in every epoch is done once if preprocess does it")
-    if judged.limit in (READING, TRANSFORM) and not facts.kept and 0 < _ROOM * facts.free_mb < _cache_needed(measured):
+    if (
+        judged.limit.name in (READING, TRANSFORM)
+        and not facts.kept
+        and 0 < _ROOM * facts.free_mb < _cache_needed(measured)
+    ):
         said.append(
             f"a node's rows would take {count(_cache_needed(measured))} MiB, too much to keep where it has "
             f"{count(facts.free_mb)} MiB free; more nodes have fewer each"
         )
-    if judged.limit == SYNCHRONISE:
+    if judged.limit.name == SYNCHRONISE:
         said.append(f"each node sends {size(facts.sync_bytes)} whenever nodes agree; a faster network would help too")
-    if judged.limit == HAND_OFF:
+    if judged.limit.name == HAND_OFF:
         said.append("with more executors Spark hands rows over faster")
     return said
 
@@ -287,7 +295,7 @@ def _less_often(config: TrainConfig, measured: Measured, judged: Verdict) -> lis
 
 def _larger_batches(config: TrainConfig, measured: Measured, judged: Verdict) -> list[_Likely]:
     """Propose larger mini-batches. Fewer updates synchronise and apply the optimizer less often."""
-    if judged.limit in (READING, TRANSFORM, HAND_OFF):
+    if judged.limit.name in (READING, TRANSFORM, HAND_OFF):
         return []
     facts, seconds = measured.facts, {name: typical(values) for name, values in measured.seconds.items()}
     key, now = "batch_size", config.batch_size
@@ -302,7 +310,7 @@ def _larger_batches(config: TrainConfig, measured: Measured, judged: Verdict) ->
             continue
         saved = min(0.9 * seconds["full"], per_update * (1 - 1 / times))
         likely = seconds["full"] / (seconds["full"] - saved)
-        if judged.limit is None and likely < LEAST:
+        if judged.limit.name is None and likely < LEAST:
             continue
         why = f"{times} times the rows in each update, so a {'half' if times == 2 else 'quarter'} of the updates"
         each.append((likely, Candidate({key: now * times}, why)))
@@ -311,7 +319,7 @@ def _larger_batches(config: TrainConfig, measured: Measured, judged: Verdict) ->
 
 def _window(config: TrainConfig, measured: Measured, judged: Verdict) -> list[_Likely]:
     """Propose fewer blocks in memory, so that more bytes fit into the processor's cache."""
-    if measured.facts.kept or judged.limit != READING or config.input_mode == "spark" or config.window == 1:
+    if measured.facts.kept or judged.limit.name != READING or config.input_mode == "spark" or config.window == 1:
         return []
     window = max(1, (config.window or 4) // 2)
     return [(1.0, Candidate({"window": window}, "fewer blocks are read ahead and shuffled together"))]

@@ -10,14 +10,15 @@ from hdfs_io import filesystem
 from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.base.version import __version__
 from sparksplit.diagnosis import advice
+from sparksplit.diagnosis.answer import Advice, Answer, Gain, answer
 from sparksplit.diagnosis.measured import Measured
 from sparksplit.diagnosis.settings import compare_command, with_settings, written
-from sparksplit.diagnosis.verdict import Gain, Verdict, gain, typical, verdict
+from sparksplit.diagnosis.verdict import Part, Share, gain, typical, verdict
 from sparksplit.training.train_config import TrainConfig
 
 DIAGNOSIS = "diagnosis.json"
 COMMAND = "diagnose"
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,38 +42,12 @@ class ReadersTable:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advice:
-    """Settings (values by dotted key) that may help. gain: the speed-up of the run; None if unknown.
-
-    helps: whether the whole interval of `gain` is above 1. In a preparation, a gain without an interval helps from 1.1
-    on. failed: why the settings could not be tried. computed: whether `gain` was not measured with the settings, but
-    computed from the time of one checkpoint. It then has no interval, and helps above 1.
-    """
-
-    settings: dict[str, Json]
-    why: str
-    gain: Gain | None
-    helps: bool
-    failed: str | None = None
-    computed: bool = False
-
-    @property
-    def doubt(self) -> str:
-        """The words after a gain that does not help; '' after a gain that helps, or without a gain."""
-        if self.gain is None or self.helps:
-            return ""
-        return "it is slower with it" if self.gain.is_loss else "it is not certain that it helps at all"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Diagnosis(Record):
     """The whole of diagnosis.json.
 
     made: the time of the diagnosis, ISO 8601 in UTC. seconds: how long the diagnosis took. config: the run's
-    configuration, with every key. config_file: the configuration's file. recommended: settings that keep the trained
-    weights the same. proposed: settings that change the trained weights. compare: the shell command that decides
-    between the proposed settings. notes: advice that cannot be measured within a run, and settings that could not be
-    tried.
+    configuration, with every key. config_file: the configuration's file. rows_per_second: of the step as it is
+    configured, over all nodes. parts, shares: see the verdict.
     """
 
     WHAT: ClassVar[str] = "what diagnose writes"
@@ -87,12 +62,11 @@ class Diagnosis(Record):
     config: JsonObject
     hosts: list[str]
     versions: dict[str, str]
-    verdict: Verdict
+    answer: Answer
+    rows_per_second: float
+    parts: list[Part]
+    shares: list[Share]
     readers: ReadersTable | None
-    recommended: Advice | None
-    proposed: list[Advice]
-    compare: str | None
-    notes: list[str]
     measured: Measured
 
     @classmethod
@@ -112,10 +86,12 @@ def of(
     versions: Mapping[str, str],
 ) -> Diagnosis:
     """Return the diagnosis from the measurements of a run with `config`."""
-    recommended = advice.recommended(config, measured)
-    proposed = [_advice(config, measured, candidate) for candidate in advice.proposed(config, measured)]
-    worth = [each.settings for each in proposed if each.helps or (each.gain is None and each.failed is None)]
-    advised = [each.settings for each in (recommended, *advice.proposed(config, measured)) if each is not None]
+    judged = verdict(measured, config.epochs)
+    recommended, proposed = advice.recommended(config, measured), advice.proposed(config, measured)
+    tried = [_advice(config, measured, candidate) for candidate in ([] if recommended is None else [recommended])]
+    changing = [_advice(config, measured, candidate) for candidate in proposed]
+    worth = [each.settings for each in changing if each.helps or (each.gain is None and each.failed is None)]
+    advised = [each.settings for each in (*tried, *changing)]
     return Diagnosis(
         format=FORMAT,
         version=__version__,
@@ -126,12 +102,18 @@ def of(
         config=config.model_dump(mode="json"),
         hosts=list(hosts),
         versions=dict(versions),
-        verdict=verdict(measured, config.epochs),
+        answer=answer(
+            judged.limit,
+            tried,
+            len(measured.seconds["full"]),
+            [*advice.notes(config, measured), *_failures(measured, advised)],
+            changing,
+            compare_command(config, worth) if worth else None,
+        ),
+        rows_per_second=judged.rows_per_second,
+        parts=judged.parts,
+        shares=judged.shares,
         readers=_readers(config, measured),
-        recommended=None if recommended is None else _advice(config, measured, recommended),
-        proposed=sorted(proposed, key=lambda each: -each.gain.mean if each.gain else 0.0),
-        compare=compare_command(config, worth) if worth else None,
-        notes=[*advice.notes(config, measured), *_failures(measured, advised)],
         measured=measured,
     )
 

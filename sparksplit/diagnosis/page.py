@@ -5,83 +5,96 @@ Every number comes from the record. If a part is missing, its section says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import yaml
 
-from sparksplit.base.yaml_edits import as_yaml
 from sparksplit.comparison.numbers import count, duration, size
 from sparksplit.diagnosis import pictures, tables
-from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis
-from sparksplit.pages import rendered, sentence
+from sparksplit.diagnosis.diagnosis_record import Diagnosis
+from sparksplit.diagnosis.words import words
+from sparksplit.pages import rendered
+from sparksplit.pages.drawing import Picture
+from sparksplit.pages.tables import Table
+
+if TYPE_CHECKING:
+    from sparksplit.diagnosis.preprocess.preprocess_record import PreprocessDiagnosis
 
 PAGE = "diagnosis.html"
+COMMAND = "sparksplit diagnose --config FILE"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the details. missing: the text in place of a missing table. commands: to be copied."""
+
+    key: str
+    title: str
+    picture: Picture | None = None
+    table: Table | None = None
+    missing: str = ""
+    commands: Sequence[str] = ()
 
 
 def render(record: Diagnosis) -> str:
-    """The page. The same record gives the same bytes."""
-    return rendered(
-        "sparksplit.diagnosis",
-        "diagnosis.html.jinja",
-        title="What limits training",
-        subtitle=list(_subtitle(record)),
-        said=sentence(record.verdict.sentence),
-        answers=list(_answers(record)),
-        shares=pictures.shares(record),
-        shares_table=tables.shares(record),
-        roofline=pictures.roofline(record),
-        parts_table=tables.parts(record),
-        readers=pictures.readers(record),
-        readers_table=tables.readers(record),
-        settings=pictures.settings(record),
-        settings_table=tables.settings(tables.advices(record)),
-        compare=record.compare,
-        variants_table=tables.variants(record),
-        command=f"sparksplit {record.command} --config FILE",
-        config=yaml.safe_dump(record.config, sort_keys=False, allow_unicode=True),
-        facts=list(_facts(record)),
+    """The page of a training run. The same record gives the same bytes."""
+    data = record.config.get("data")
+    return page(
+        record,
+        "What limits training",
+        f"data {', '.join(map(str, data)) if isinstance(data, list) else data}",
+        [(tables.SHARES.get(each.name, each.name), each.share) for each in record.shares],
+        [
+            Section("limits", "The limits", pictures.roofline(record), tables.parts(record)),
+            Section("sweep", "Readers", pictures.readers(record), tables.readers(record)),
+            Section(
+                "brings",
+                "What the settings bring",
+                pictures.settings(record.answer),
+                commands=[] if record.answer.next is None else [record.answer.next],
+            ),
+            Section("measured", "What was measured", table=tables.variants(record)),
+        ],
+        _facts(record),
     )
 
 
-def _subtitle(record: Diagnosis) -> Iterator[str]:
-    data = record.config.get("data")
-    yield f"data {', '.join(map(str, data)) if isinstance(data, list) else data}"
-    yield f"made {datetime.fromisoformat(record.made):%Y-%m-%d %H:%M %Z}".strip()
-    yield f"sparksplit {record.version}"
-
-
-def _answers(record: Diagnosis) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of the lines below the sentence."""
-    yield "The step", f"{count(record.verdict.rows_per_second)} rows/s over all nodes, as it is configured"
-    recommended = record.recommended
-    if recommended is None:
-        yield "Recommended", "nothing: no setting that leaves the trained weights the same is likely to help"
-    else:
-        yield "Recommended", _advised(recommended)
-    if record.proposed:
-        yield "Only proposed", "; ".join(map(_advised, record.proposed))
-    for index, note in enumerate(record.notes):
-        yield "" if index else "To know", note
-
-
-def _advised(advice: Advice) -> str:
-    settings = ", ".join(f"`{key}: {as_yaml(value)}`" for key, value in advice.settings.items())
-    if advice.failed is not None:
-        return f"{settings}, which could not be tried: {advice.failed}"
-    if advice.gain is None:
-        return f"{settings}, which was not measured"
-    interval = tables.span(advice.gain)
-    gained = f"{tables.times(advice.gain.mean)} times as fast{f' ({interval})' if interval else ''}"
-    if advice.computed:
-        return f"{settings}: {gained}, {tables.COMPUTED}"
-    return f"{settings}: {gained}{advice.doubt and '; '}{advice.doubt}"
+def page(
+    record: Diagnosis | PreprocessDiagnosis,
+    title: str,
+    of: str,
+    shares: Sequence[tuple[str, float]],
+    sections: Sequence[Section],
+    facts: Iterator[tuple[str, str]],
+) -> str:
+    """The page of a diagnosis. of: what was diagnosed. shares: of the time, (name, share). sections: of the details."""
+    return rendered(
+        "sparksplit.diagnosis",
+        "diagnosis.html.jinja",
+        title=title,
+        subtitle=[
+            of,
+            f"made {datetime.fromisoformat(record.made):%Y-%m-%d %H:%M %Z}".strip(),
+            f"sparksplit {record.version}",
+        ],
+        said=words(record.answer, "under Details"),
+        shares=pictures.shares(shares),
+        settings_table=tables.settings(record.answer),
+        sections=sections,
+        notes=record.answer.notes,
+        command=COMMAND,
+        config=yaml.safe_dump(record.config, sort_keys=False, allow_unicode=True),
+        facts=[("configuration", record.config_file or "from the command line alone"), *facts],
+    )
 
 
 def _facts(record: Diagnosis) -> Iterator[tuple[str, str]]:
     """Yield (name, value) of the facts that the numbers depend on."""
     facts = record.measured.facts
-    yield "configuration", record.config_file or "from the command line alone"
+    yield "throughput", f"{count(record.rows_per_second)} rows/s over all nodes, as it is configured"
     yield "nodes", f"{count(facts.nodes)} on {', '.join(dict.fromkeys(record.hosts))}"
     yield "devices", ", ".join(facts.devices)
     yield "cores", f"{count(facts.cores)} for each node, of which TensorFlow uses {count(facts.threads)}"

@@ -2,58 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 from matplotlib.patches import Patch
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from sparksplit.comparison.numbers import count, percent, usable
+from sparksplit.diagnosis.answer import Answer, Gain
 from sparksplit.diagnosis.diagnosis_record import Diagnosis, ReadersTable
-from sparksplit.diagnosis.tables import SHARES, advices, times, written
-from sparksplit.diagnosis.verdict import Gain
+from sparksplit.diagnosis.settings import written
+from sparksplit.diagnosis.tables import times
 from sparksplit.pages import drawing
 from sparksplit.pages.drawing import COLOURS, GREY, INK, Mark, Picture, canvas, legend
 
 _BLUE, _RED = COLOURS[0], COLOURS[1]
-_LOOKS = {
-    "rows": ("#56B4E9", ""),
-    "copy": ("#E69F00", "xx"),
-    "synchronise": ("#D55E00", "//"),
-    "forward and backward": ("#0072B2", ""),
-    "optimizer": ("#009E73", "\\\\\\\\"),
-    "hand-off": ("#CC79A7", ".."),
-}
-"""The colour and the hatches of each share."""
+_LOOKS = (
+    ("#56B4E9", ""), ("#E69F00", "xx"), ("#D55E00", "//"), ("#009E73", "\\\\"), ("#0072B2", ""), ("#CC79A7", ".."),
+    ("#bfbfbf", ""), ("#F0E442", "||"),
+)  # fmt: skip
+"""The colours and the hatches of the shares, in their order."""
 
 
-def shares(record: Diagnosis) -> Picture:
-    """One bar with the shares of the step's time."""
-    key, title = "shares", "Shares of the step"
-    shown = [each for each in record.verdict.shares if (usable(each.share) or 0) > 0]
+def shares(every: Sequence[tuple[str, float]]) -> Picture:
+    """One bar with the shares of the time: (name, share) pairs."""
+    key, title = "shares", "Where the time goes"
+    shown = [(name, share, look) for (name, share), look in zip(every, cycle(_LOOKS)) if (usable(share) or 0) > 0]
     if not shown:
         return Picture(key, title, note="No share could be measured.")
     with canvas(1.0) as (figure, axes):
         left, entries = 0.0, []
-        for each in shown:
-            colour, hatch = _LOOKS.get(each.name, ("#bfbfbf", ""))
-            axes.barh([0], [100 * each.share], left=left, color=colour, hatch=hatch, edgecolor="white", linewidth=0.8)
-            left += 100 * each.share
-            name = f"{percent(each.share)} {SHARES.get(each.name, each.name)}"
-            entries.append((name, Patch(facecolor=colour, hatch=hatch, edgecolor="white")))
+        for name, share, (colour, hatch) in shown:
+            axes.barh([0], [100 * share], left=left, color=colour, hatch=hatch, edgecolor="white", linewidth=0.8)
+            left += 100 * share
+            entries.append((f"{percent(share)} {name}", Patch(facecolor=colour, hatch=hatch, edgecolor="white")))
         axes.set_yticks([])
         axes.spines["left"].set_visible(False)
         axes.grid(False)
         axes.set_xlim(0, max(100.0, left))
-        axes.set_xlabel("% of the step")
+        axes.set_xlabel("% of the time")
         legend(figure, entries)
         svg = drawing.to_svg(figure, key, f"{title}: one bar of its shares")
-    return Picture(key, title, "What the step becomes faster by, where one thing after the other is left out.", svg)
+    rows = [(name, percent(share, 1)) for name, share in every]
+    return Picture(key, title, "They add up to all of the time.", svg, ("what", "share"), rows)
 
 
 def roofline(record: Diagnosis) -> Picture:
     """The throughput of the step as it is, without each part, and with each part alone."""
     key, title = "roofline", "How far the step is from each limit"
-    parts, rate = record.verdict.parts, record.verdict.rows_per_second
+    parts, rate = record.parts, record.rows_per_second
     if not parts:
         return Picture(key, title, note="No part of the step could be measured.")
     with canvas(drawing.bar_height(len(parts))) as (figure, axes):
@@ -129,19 +127,18 @@ def _readers_entries(sweep: ReadersTable, now: float | None) -> list[tuple[str, 
     return entries
 
 
-def settings(record: Diagnosis) -> Picture:
-    """The gains of the recommended and proposed settings."""
-    key, title = "gains", "What the settings bring"
-    every = advices(record)
+def settings(answer: Answer) -> Picture:
+    """The gains of the settings that may help."""
+    key, title, every = "gains", "What the settings bring", [*answer.keeping, *answer.changing]
     if not every:
         return Picture(key, title, note="No setting was likely to help, so none was tried.")
-    measured = [(kind, advice, advice.gain) for kind, advice in every if advice.gain is not None]
+    measured = [(advice, advice.gain) for advice in every if advice.gain is not None]
     if not measured:
-        return Picture(key, title, note="What is advised was not measured.")
+        return Picture(key, title, note="What may help was not measured.")
     with canvas(drawing.bar_height(len(measured))) as (figure, axes):
-        drawing.bar_rows(axes, [f"{kind}: {written(advice)}" for kind, advice, _ in measured])
+        drawing.bar_rows(axes, [written(advice.settings) for advice, _ in measured])
         axes.axvline(1, color=GREY, linewidth=1)
-        for row, (_, _, gain) in enumerate(measured):
+        for row, (_, gain) in enumerate(measured):
             _with_interval(axes, row, gain, 1.0)
         axes.margins(x=0.08)
         axes.autoscale_view(scaley=False)
@@ -149,9 +146,9 @@ def settings(record: Diagnosis) -> Picture:
         axes.set_xlabel("times as fast")
         svg = drawing.to_svg(figure, key, f"{title}: how many times as fast, with intervals")
     caption = "Dot: mean of the rounds. Line: its interval. Right of 1 it helps."
-    if any(usable(gain.low) is None and not advice.computed for _, advice, gain in measured):
+    if any(usable(gain.low) is None and not advice.computed for advice, gain in measured):
         caption += " Without a line: too few rounds for an interval."
-    if any(advice.computed for _, advice, _ in measured):
+    if any(advice.computed for advice, _ in measured):
         caption += " A computed gain has no line."
     return Picture(key, title, caption, svg)
 

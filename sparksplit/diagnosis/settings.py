@@ -9,7 +9,7 @@ from typing import Any
 from sparksplit.base.config import merged, nested, parse
 from sparksplit.base.keys import keys_of
 from sparksplit.base.records import Json
-from sparksplit.base.yaml_edits import set_word
+from sparksplit.base.yaml_edits import set_words
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.train_config import TrainConfig, Training
 
@@ -52,7 +52,7 @@ def compare_command(config: TrainConfig, proposals: Sequence[Mapping[str, Json]]
         "nodes": sorted({1, config.node_count}),
         "strategies": entries,
     }
-    return " ".join(["sparksplit compare", *(f"--set {set_word(key, value)}" for key, value in given.items())])
+    return f"sparksplit compare {set_words(given)}"
 
 
 def _entry(config: TrainConfig, shared: TrainConfig) -> dict[str, Any]:

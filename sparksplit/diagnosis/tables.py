@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from statistics import fmean
 
-from sparksplit.base.yaml_edits import as_yaml
+from rich.markup import escape
+from rich.table import Table as TerminalTable
+
 from sparksplit.comparison.intervals import interval
 from sparksplit.comparison.numbers import MISSING, count, duration, percent, usable
-from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis
+from sparksplit.diagnosis.answer import Advice, Answer, Gain
+from sparksplit.diagnosis.diagnosis_record import Diagnosis
 from sparksplit.diagnosis.measured import VARIANTS
-from sparksplit.diagnosis.verdict import Gain, Part
+from sparksplit.diagnosis.settings import written
+from sparksplit.diagnosis.verdict import Part
 from sparksplit.pages.tables import Cell, Table, number, text
 
 SHARES = {
@@ -24,11 +27,18 @@ SHARES = {
 """The shares of the step in words, by their name in the record."""
 
 
-COMPUTED = "computed from the time of one checkpoint"
-"""The words after a gain that no run with the settings has shown."""
-
 UNCERTAIN = "not certain"
 """The words in place of a gain whose interval contains 1."""
+
+
+def on_terminal(table: Table) -> TerminalTable:
+    """Return a table of the page for the terminal."""
+    shown = TerminalTable(box=None, pad_edge=False)
+    for (name, _), is_number in zip(table.columns, table.numeric, strict=True):
+        shown.add_column(name, justify="right" if is_number else "left")
+    for row in table.rows:
+        shown.add_row(*(escape(cell.text) for cell in row))
+    return shown
 
 
 def cost(gain: Gain) -> str:
@@ -54,15 +64,6 @@ def rates(part: Part) -> str:
     return "" if low is None or high is None else f"{count(low)} to {count(high)}"
 
 
-def shares(record: Diagnosis) -> Table:
-    """The shares of the step's time."""
-    rows = [
-        [text(SHARES.get(each.name, each.name)), number(each.share, percent(each.share, 1))]
-        for each in record.verdict.shares
-    ]
-    return Table("shares", "Shares of the step; they add up to all of it", [("what", ""), ("share", "")], rows)
-
-
 def parts(record: Diagnosis) -> Table:
     """The distance of the step from each of its parts alone."""
     columns = [
@@ -82,7 +83,7 @@ def parts(record: Diagnosis) -> Table:
             number(part.low, rates(part) or MISSING),
             number(part.reached, percent(part.reached)),
         ]
-        for part in record.verdict.parts
+        for part in record.parts
     ]
     return Table("parts", "The parts of the step, each left out and each alone", columns, rows)
 
@@ -112,44 +113,31 @@ def readers(record: Diagnosis) -> Table | None:
     return Table("readers", "The whole step by the number of readers per node", columns, rows)
 
 
-def settings(every: Sequence[tuple[str, Advice]], weights: bool = True) -> Table | None:
-    """The tried settings, as measured. every: (kind, advice) pairs. weights: whether the settings may change the
-    trained weights."""
-    if not every:
+def settings(answer: Answer) -> Table | None:
+    """The settings that may help, as measured."""
+    if not answer.keeping and not answer.changing:
         return None
     columns = [
         ("settings", ""),
-        ("", ""),
         ("times as fast", "the run with them as without; measured in rounds that alternate, or computed"),
         ("interval", "of that, 95 %"),
         ("it helps", "yes if the whole interval is above 1; if measured only once, from 1.1; if computed, above 1"),
-        *([("weights", "whether the trained weights stay the same")] if weights else []),
+        ("the result", "whether it stays the same: the trained weights, or the prepared rows"),
         ("because", ""),
     ]
     rows = [
         [
-            text(written(advice)),
-            text(kind),
+            text(written(advice.settings)),
             _times(advice.gain),
             _interval(advice.gain),
             text(_helps(advice)),
-            *([text("the same" if kind == "recommended" else "change")] if weights else []),
+            text(result),
             text(advice.why),
         ]
-        for kind, advice in every
+        for some, result in ((answer.keeping, "the same"), (answer.changing, "changes"))
+        for advice in some
     ]
-    return Table("settings", "What was tried", columns, rows)
-
-
-def advices(record: Diagnosis) -> list[tuple[str, Advice]]:
-    """(kind, advice) pairs, where the kind is recommended or proposed."""
-    recommended = [] if record.recommended is None else [("recommended", record.recommended)]
-    return [*recommended, *(("proposed", advice) for advice in record.proposed)]
-
-
-def written(advice: Advice) -> str:
-    """The settings as they stand in a configuration."""
-    return ", ".join(f"{key}: {as_yaml(value)}" for key, value in advice.settings.items())
+    return Table("settings", "What may help, as it was tried", columns, rows)
 
 
 def variants(record: Diagnosis) -> Table:
@@ -193,7 +181,7 @@ def _helps(advice: Advice) -> str:
     if advice.gain is None:
         return "not measured" if advice.failed is None else "could not be tried"
     if advice.computed:
-        return f"{'yes' if advice.helps else 'no'}, {COMPUTED}"
+        return f"{'yes' if advice.helps else 'no'}, computed"
     once = ", measured only once" if advice.gain.low is None else ""
     return ("yes" if advice.helps else "no, it is slower" if advice.gain.is_loss else "not for certain") + once
 

@@ -11,7 +11,7 @@ time belongs to synchronising.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sparksplit.comparison.intervals import interval
-from sparksplit.comparison.numbers import percent
+from sparksplit.diagnosis.answer import Cost, Gain, Limit
 from sparksplit.diagnosis.measured import Measured
 
 Array = npt.NDArray[np.float64]
@@ -43,29 +43,8 @@ cost 1.5 to 4 times as much as all others together were named in 100 % and 99.9 
 named wrongly."""
 
 _BESIDE = 1.5
-
-
-@dataclass(frozen=True)
-class Gain:
-    """How many times as fast: the mean over the rounds, and its 95 % confidence interval. low and high are None with
-    fewer than two rounds."""
-
-    mean: float
-    low: float | None
-    high: float | None
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether the step is certainly faster: the whole interval is above 1."""
-        return self.low is not None and self.low > 1
-
-    @property
-    def is_loss(self) -> bool:
-        """Whether the step is certainly slower.
-
-        A loss without a part means that the part costs nothing: measuring without the part costs more than the part.
-        """
-        return self.high is not None and self.high < 1
+_FULL = 0.8
+"""A part is about as slow as the step if the step reaches more than this share of the part's throughput."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,13 +79,12 @@ class Share:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """limit: one of PARTS; None if no single part limits the step. sentence: the limit in words.
+    """What limits the step, and the throughput over all nodes.
 
     parts: the parts that the run has, in the order of PARTS. shares: the shares of the step, which add up to 1.
     """
 
-    limit: str | None
-    sentence: str
+    limit: Limit
     rows_per_second: float
     parts: list[Part]
     shares: list[Share]
@@ -116,45 +94,44 @@ def verdict(measured: Measured, epochs: int) -> Verdict:
     """Return the verdict on a run. epochs: the number of epochs, which share the hand-off and the first reading."""
     step = _Step(measured, epochs)
     parts, shares = step.parts(), step.shares()
-    share_of = {share.name: share.share for share in shares}
-    limit = limit_of(parts, share_of)
-    return Verdict(
-        limit=limit,
-        sentence=_sentence(limit, parts, share_of, step),
-        rows_per_second=1 / typical(step.whole),
-        parts=parts,
-        shares=shares,
-    )
+    return Verdict(limit=_limit(parts, shares), rows_per_second=1 / typical(step.whole), parts=parts, shares=shares)
 
 
-def limit_of(parts: Sequence[Part], share_of: Mapping[str, float]) -> str | None:
-    """Return the part whose gain is certainly the largest; None if there is none, or if the shares point to another
-    part."""
-    first, *others = sorted(parts, key=lambda part: -part.gain.mean)
-    next_best = max((part.gain.mean for part in others), default=1.0)
-    low = first.gain.low
-    if low is None or low <= LEAST * max(1.0, next_best):
-        return None
-    return None if _larger(parts, share_of) else first.name
+def _limit(parts: Sequence[Part], shares: Sequence[Share]) -> Limit:
+    """Return the part whose gain is certainly the largest.
 
-
-def _larger(parts: Sequence[Part], share_of: Mapping[str, float]) -> Part | None:
-    """Return a part of training that takes more of the step than the part with the largest gain; None if there is none.
-
-    Both must be parts of training, and the returned part must not be hidden. Parts of training run one after the other,
-    so a part that takes more should also have more gain.
+    It has no name if there is none, or if the shares point to another part. Parts of training run one after the other,
+    so a part of training that takes more should also have more gain.
     """
     first, *others = sorted(parts, key=lambda part: -part.gain.mean)
-    training = {name: share_of[name] for name in (COPY, SYNCHRONISE)}
-    training[COMPUTE] = share_of["optimizer"] + share_of["forward and backward"]
-    if first.name not in training:
-        return None
-    larger = [
-        part
-        for part in others
-        if part.name in training and part.gain.mean > LEAST and training[part.name] > training[first.name]
-    ]
-    return max(larger, key=lambda part: training[part.name], default=None)
+    taken = taken_by(shares)
+
+    def costs(*named: Part) -> list[Cost]:
+        return [Cost(name=part.name, share=taken[part.name], gain=part.gain) for part in named]
+
+    low = first.gain.low
+    if low is None:
+        return Limit(name=None, costs=costs(first), unclear="one round")
+    training = [part for part in others if {part.name, first.name} <= {COPY, SYNCHRONISE, COMPUTE}]
+    larger = [part for part in training if part.gain.mean > LEAST and taken[part.name] > taken[first.name]]
+    if low > LEAST * max(1.0, *(part.gain.mean for part in others)):
+        if not larger:
+            alone = first.name == COMPUTE and all(part.gain.mean < LEAST for part in others)
+            return Limit(name=first.name, costs=costs(first), alone=alone)
+        return Limit(name=None, costs=costs(first, max(larger, key=lambda part: taken[part.name])), unclear="alike")
+    if low > LEAST:
+        return Limit(name=None, costs=costs(first, others[0]), unclear="alike")
+    full = [part for part in parts if part.reached is not None and part.reached > _FULL]
+    if len(full) > 1:
+        return Limit(name=None, costs=costs(*full), unclear="together")
+    return Limit(name=None, costs=costs(first), unclear="small" if low > 1 else "uncertain")
+
+
+def taken_by(shares: Sequence[Share]) -> dict[str, float]:
+    """Return the share of the step that each part takes. The transform and reading share the wait for rows."""
+    of = {share.name: share.share for share in shares}
+    computing = of["optimizer"] + of["forward and backward"]
+    return {**of, READING: of["rows"], TRANSFORM: of["rows"], COMPUTE: computing}
 
 
 def steady(seconds: Seconds) -> Array:
@@ -315,65 +292,3 @@ class _Step:
         if not seconds:
             return Part(name=HAND_OFF, gain=gained, rows_per_second=None, reached=None)
         return self._alone(HAND_OFF, gained, seconds, low, high)
-
-
-def _sentence(limit: str | None, parts: list[Part], shares: dict[str, float], step: _Step) -> str:
-    if limit is None:
-        return _undecided(parts, shares)
-    by_name = {part.name: part for part in parts}
-    whole = typical(step.whole)
-    of = "of the step" if step.handoff + step.first < 0.01 * whole else "of the run"
-    waiting = f"nodes wait {percent(shares['rows'])} {of} for rows"
-    if step.first > shares["rows"] * whole / 2:
-        waiting += ", more than half of that in the first pass, after which rows are kept"
-    computing = percent(shares["forward and backward"] + shares["optimizer"])
-    others = [part for part in parts if part.name != COMPUTE]
-    only = "only " if all(part.gain.mean < LEAST for part in others) else ""
-    texts = {
-        READING: waiting,
-        TRANSFORM: f"{waiting}; without the transform it would be {_times(by_name[limit])}",
-        COPY: f"{percent(shares[COPY])} {of} is copying rows to the device",
-        SYNCHRONISE: f"{percent(shares[SYNCHRONISE])} {of} is synchronising",
-        COMPUTE: f"{computing} {of} is the model's own arithmetic; {only}more nodes or a faster device would help, or "
-        "a larger mini-batch, which changes the weights",
-        HAND_OFF: f"{percent(shares.get(HAND_OFF))} {of} is Spark handing over the rows",
-    }
-    return f"{limit}: {texts[limit]}"
-
-
-def _undecided(parts: list[Part], shares: dict[str, float]) -> str:
-    first, *others = sorted(parts, key=lambda part: -part.gain.mean)
-    low, high = first.gain.low, first.gain.high
-    if low is None or high is None:
-        return "no single part can be named from fewer than two rounds"
-    full = [part.name for part in parts if part.reached is not None and part.reached > 0.8]
-    together = f"{' and '.join(full)} take about as long, at the same time" if len(full) > 1 else ""
-    if low <= 1:
-        return f"no single part: {together or 'of none it is certain that the step would be faster without it'}"
-    if low > LEAST * max(1.0, *(part.gain.mean for part in others)):
-        more = _larger(parts, shares)
-        assert more is not None
-        return (
-            f"no single part: without {first.name} the step would be {_times(first)}, without {more.name}, which takes "
-            f"more of it, {_times(more)}"
-        )
-    if low > LEAST:
-        second = others[0]
-        if not second.gain.is_certain:
-            return (
-                f"no single part: without {first.name} the step would be {_times(first)} ({low:.2f} to {high:.2f}), "
-                f"but how much {second.name} costs is not certain"
-            )
-        return (
-            f"no single part: {first.name} and {second.name} cost about as much (without the one the step would be "
-            f"{_times(first)}, without the other {_times(second)})"
-        )
-    text = (
-        f"no single part: {first.name} costs the most, and without it the step would be {_times(first)} "
-        f"({low:.2f} to {high:.2f})"
-    )
-    return f"{text}; {together}" if together else text
-
-
-def _times(part: Part) -> str:
-    return f"{part.gain.mean:.2f} times as fast"

@@ -45,6 +45,15 @@ def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
 
 
+def with_notes(lines: list[str], notes: list[str], elsewhere: str) -> list[str]:
+    """Return the lines of an answer, and the first note with the number of the other notes. elsewhere: where these are,
+    in words."""
+    if not notes:
+        return lines
+    more = f" ({len(notes) - 1} more {elsewhere}.)" if notes[1:] else ""
+    return [*lines, f"Note: {notes[0]}{more}"]
+
+
 def _names(text: str) -> Markup:
     """Return the escaped text, with each name in backticks and each option of a command as <code>.
 

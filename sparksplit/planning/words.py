@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from rich.table import Table
 
 from sparksplit.base.records import JsonObject
-from sparksplit.base.yaml_edits import set_word
+from sparksplit.base.yaml_edits import set_words
 from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import compact, duration, megabytes, node_time, size
 from sparksplit.planning.measured import Branched
@@ -72,7 +72,7 @@ def _network(plan: Plan) -> str:
 def _next(plan: Plan) -> str:
     unfit: JsonObject = {"sync": {}, "local_batch_size": None, "min_nodes": None}
     set_there = {key: value for key, value in unfit.items() if plan.config.get(key) not in (None, {}, _NO_SYNC)}
-    keys = " ".join(f"--set {set_word(key, value)}" for key, value in {**plan.answer.settings, **set_there}.items())
+    keys = set_words({**plan.answer.settings, **set_there})
     return f"Next: sparksplit train, with the same configuration and {keys}"
 
 

@@ -40,7 +40,7 @@ def test_two_slots_lose_so_many_times_what_the_next_limit_costs() -> None:
         config = PreprocessConfig.model_validate({"input": {"format": "csv", "path": "/raw"}, "output": "set"})
         setup = Setup(slots=2, config=config, prepared_bytes=rows * 240, files=None)
         troubles = troubles_of([parse, write], parts, setup)
-        assert limit_of(troubles) == "skew"
+        assert limit_of(troubles, parts).name == "skew"
         assert all((each.seconds or 0) * 1.49 <= lost.skew for each in troubles[1:])
 
 
@@ -49,9 +49,9 @@ def _advice(helps: bool, **settings: Any) -> dict[str, Any]:
     return {"settings": settings, "gain": gain, "helps": helps}
 
 
-def _found(limit: str | None, recommended: Any = None, proposed: Any = (), sentence: str = "") -> dict[str, Any]:
-    verdict = {"limit": limit, "sentence": sentence}
-    return {"verdict": verdict, "recommended": recommended, "proposed": list(proposed)}
+def _found(limit: str | None, keeping: Any = None, changing: Any = ()) -> dict[str, Any]:
+    kept = [] if keeping is None else [keeping]
+    return {"answer": {"limit": {"name": limit}, "keeping": kept, "changing": list(changing)}}
 
 
 def _judged(scenario: str, found: dict[str, Any]) -> plan.Outcome:
@@ -72,11 +72,10 @@ def test_what_is_recommended_counts_before_what_is_proposed_if_it_helps() -> Non
 
 
 def test_of_a_heavy_model_only_more_nodes_are_right() -> None:
-    sentence = f"compute: 98 % of the step; only {plan.ONLY_MORE} would help"
-    assert _judged("model", _found("compute", None, [_advice(True, batch_size=256)], sentence)).helped
-    assert not _judged("model", _found("compute", _advice(True, readers=4), [], sentence)).helped
-    assert _judged("model", _found("compute", _advice(False, readers=4), [], sentence)).helped
-    assert not _judged("model", _found("compute")).helped
+    assert _judged("model", _found("compute", None, [_advice(True, batch_size=256)])).helped
+    assert not _judged("model", _found("compute", _advice(True, readers=4))).helped
+    assert _judged("model", _found("compute", _advice(False, readers=4))).helped
+    assert not _judged("model", _found(None)).helped
 
 
 def test_with_nothing_planted_no_other_limit_than_computing_is_right() -> None:

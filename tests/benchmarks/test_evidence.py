@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks import evidence
+from benchmarks import evidence_truths as truths
 from sparksplit.collectives import Alone
 from sparksplit.training.node.jackknife import jackknife
 
@@ -16,18 +17,18 @@ from sparksplit.training.node.jackknife import jackknife
 @pytest.mark.parametrize("most", [None, 20])
 def test_large_effects_are_found_and_nothing_is_wrong(most: int | None) -> None:
     generator = np.random.default_rng(1)
-    strategy, other = evidence.STRATEGIES[1], evidence.STRATEGIES[2]
-    truth = evidence.Truth(
-        dict.fromkeys(evidence.STRATEGIES, 0.0) | {strategy: -3 * evidence.MARGIN},
-        dict.fromkeys(evidence.STRATEGIES, 0.0) | {other: 0.1},
-        dict.fromkeys(evidence.STRATEGIES, 0.01 * evidence.MARGIN),
+    strategy, other = truths.STRATEGIES[1], truths.STRATEGIES[2]
+    truth = truths.Truth(
+        dict.fromkeys(truths.STRATEGIES, 0.0) | {strategy: -3 * truths.MARGIN},
+        dict.fromkeys(truths.STRATEGIES, 0.0) | {other: 0.1},
+        dict.fromkeys(truths.STRATEGIES, 0.01 * truths.MARGIN),
         1e-4,
         rows=200,
-        by_row=0.01 * evidence.MARGIN,
-        run_by_row=0.01 * evidence.MARGIN,
+        by_row=0.01 * truths.MARGIN,
+        run_by_row=0.01 * truths.MARGIN,
     )
-    found = evidence.compared(generator, truth, most)
-    assert found.metric.margin == pytest.approx(evidence.MARGIN)
+    found = evidence.compared(generator, truth, evidence.Effort(most=most))
+    assert found.metric.margin == pytest.approx(truths.MARGIN)
     counts: Counter[str] = Counter()
     evidence.count(found, truth, counts)
     # The three on one node and, on two nodes, the three strategies that are compared with `batch` differ from it.
@@ -39,23 +40,50 @@ def test_large_effects_are_found_and_nothing_is_wrong(most: int | None) -> None:
 def test_what_is_wrong_is_counted() -> None:
     """Verdicts on one truth are held against another truth."""
     generator = np.random.default_rng(2)
-    truth = evidence.drawn(generator, effects=False, unequal=False)
-    sure = replace(truth, noise=dict.fromkeys(evidence.STRATEGIES, 1e-6), by_row=1e-6, run_by_row=1e-6)
-    found = evidence.compared(generator, sure, None)
+    truth = truths.drawn(generator, "noise", unequal=False)
+    sure = replace(truth, noise=dict.fromkeys(truths.STRATEGIES, 1e-6), by_row=1e-6, run_by_row=1e-6)
+    found = evidence.compared(generator, sure, evidence.Effort())
     counts: Counter[str] = Counter()
-    evidence.count(found, replace(sure, worse=dict.fromkeys(evidence.STRATEGIES, 0.0) | {("local", 2): 1.0}), counts)
+    evidence.count(found, replace(sure, worse=dict.fromkeys(truths.STRATEGIES, 0.0) | {("local", 2): 1.0}), counts)
     assert counts["wrong same"] == 1 and counts["covered"] < counts["of covered"]
 
 
 def test_its_runs_tell_of_the_rows_what_real_ones_do() -> None:
     generator = np.random.default_rng(3)
-    lane, values = generator.integers(0, evidence.LANES, 150), generator.exponential(size=150)
+    lane, values = generator.integers(0, truths.LANES, 150), generator.exponential(size=150)
     sums = {
         int(own): {"loss": [np.array(values[lane == own].sum()), np.array((lane == own).sum())]}
         for own in np.unique(lane)
     }
     found = jackknife(
-        sums.items(), {"loss": [np.zeros(()), np.zeros(())]}, evidence.LANES, lambda _, each: each[0] / each[1], Alone()
+        sums.items(), {"loss": [np.zeros(()), np.zeros(())]}, truths.LANES, lambda _, each: each[0] / each[1], Alone()
     )
-    made = evidence.jackknife(np.bincount(lane, values, evidence.LANES), np.bincount(lane, minlength=evidence.LANES))
+    made = truths.jackknife(np.bincount(lane, values, truths.LANES), np.bincount(lane, minlength=truths.LANES))
     assert found["loss"] == pytest.approx(made, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["one node best", "nodes best"])
+def test_which_rows_may_be_recommended_is_known(kind: str) -> None:
+    for seed in range(20):
+        truth = truths.drawn(np.random.default_rng(seed), kind, unequal=True)
+        several = [row for row in truth.worse if row[1] > 1]
+        best = min(truth.slower, key=lambda row: truth.slower[row])
+        assert (best[1] > 1) == any(map(truth.may_be_used, several)) == (kind == "nodes best")
+        assert kind == "nodes best" or all(truth.slower[row] < 0 for row in several)
+
+
+def test_a_recommendation_that_a_row_on_one_node_beats_is_wrong() -> None:
+    """The same clear comparison, held against its own truth and against one in which a control is as fast."""
+    sure = truths.drawn(np.random.default_rng(4), "nodes best", unequal=False)
+    tiny = dict.fromkeys(sure.worse, 1e-6)
+    sure = replace(sure, worse=dict.fromkeys(sure.worse, 0.0), noise=tiny, time=1e-4, by_row=1e-6, run_by_row=1e-6)
+    best = min(sure.slower, key=lambda row: sure.slower[row])
+    found = evidence.compared(np.random.default_rng(4), sure, evidence.Effort())
+    assert found.answer.decision == "use" and found.answer.choice is not None
+    assert (found.answer.choice.name, found.answer.choice.nodes) == best
+    counts: Counter[str] = Counter()
+    evidence.count(found, sure, counts)
+    assert (counts["used"], counts["of used"], counts["wrong use"]) == (1, 1, 0)
+    other = replace(sure, slower={**sure.slower, (truths.LARGE, 1): sure.slower[best]})
+    evidence.count(found, other, counts)
+    assert (counts["used"], counts["of used"], counts["wrong use"]) == (1, 1, 1)

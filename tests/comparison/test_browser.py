@@ -18,7 +18,7 @@ from sparksplit.diagnosis.page import render as diagnosis_page
 from sparksplit.diagnosis.preprocess.page import render as preparation_page
 from tests.comparison.report.pages import rendered
 from tests.comparison.sample import DELAYED, LOCAL, NASTY, results
-from tests.diagnosis.made_up import diagnosis
+from tests.diagnosis.made_up import answer, diagnosis
 from tests.diagnosis.preprocess.made_up import preparation
 
 pytestmark = pytest.mark.chromium
@@ -230,9 +230,11 @@ def test_long_and_hostile_names_stay_in_their_place(browser, hostile, size):
 def long_diagnosis(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A diagnosis with long names."""
     long = {f"a.very.long.key.of.a.setting.{index}": "a-value-without-any-place-to-break-it" for index in range(3)}
-    recommended = replace(diagnosis().recommended, settings=long)
+    advice = replace(answer().keeping[0], settings=long)
     file = tmp_path_factory.mktemp("diagnosis") / "diagnosis.html"
-    file.write_text(diagnosis_page(diagnosis(recommended=recommended, hosts=["a-host." * 40])), encoding="utf-8")
+    file.write_text(
+        diagnosis_page(diagnosis(answer=answer(keeping=[advice]), hosts=["a-host." * 40])), encoding="utf-8"
+    )
     return file
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis, ReadersRow, ReadersTable
+from sparksplit.diagnosis.answer import Advice, Answer, Cost, Gain, Limit
+from sparksplit.diagnosis.diagnosis_record import FORMAT, Diagnosis, ReadersRow, ReadersTable
 from sparksplit.diagnosis.measured import Facts, Measured, Readers
-from sparksplit.diagnosis.verdict import Gain, Part, Share, Verdict
+from sparksplit.diagnosis.verdict import Part, Share
 
 SECONDS = {
     "full": [1.02e-4, 1.0e-4, 0.98e-4],
@@ -21,8 +22,13 @@ def diagnosis(**changes: Any) -> Diagnosis:
     return replace(_RECORD, **changes)
 
 
+def answer(**changes: Any) -> Answer:
+    """The record's answer, with other parts."""
+    return replace(_RECORD.answer, **changes)
+
+
 _RECORD = Diagnosis(
-    format=1,
+    format=FORMAT,
     version="0.2.0",
     command="diagnose",
     made="2026-11-23T09:30:00+00:00",
@@ -31,31 +37,51 @@ _RECORD = Diagnosis(
     config={"data": "prepared/mnist", "model": {"build": "cnn", "params": {}}, "readers": 1},
     hosts=["worker-one", "worker-two", "worker-one"],
     versions={"tensorflow": "2.21.0"},
-    verdict=Verdict(
-        limit="reading",
-        sentence="reading: nodes wait 59 % of the step for rows",
-        rows_per_second=10_003.0,
-        parts=[
-            Part(
-                name="reading",
-                gain=Gain(2.51, 2.32, 2.71),
-                rows_per_second=12_345.0,
-                reached=0.81,
-                low=11_777.0,
-                high=12_888.0,
+    answer=Answer(
+        decision="set",
+        limit=Limit(name="reading", costs=[Cost(name="reading", share=0.591, gain=Gain(2.51, 2.32, 2.71))]),
+        keeping=[
+            Advice(
+                settings={"readers": 4, "checkpoint.seconds": 300},
+                why="4 readers per node, the fewest that are about as fast as any number",
+                gain=Gain(1.87, 1.79, 1.95),
+                helps=True,
+            )
+        ],
+        changing=[
+            Advice(
+                settings={"strategy": "local", "sync.every": 16},
+                why="nodes train on their own rows, and agree every 16 steps",
+                gain=Gain(1.07, 0.98, 1.17),
+                helps=False,
             ),
-            Part(name="copy", gain=Gain(1.01, 0.97, 1.06), rows_per_second=None, reached=None),
-            Part(name="synchronise", gain=Gain(1.09, 1.03, 1.14), rows_per_second=140_449.0, reached=0.0712),
-            Part(name="compute", gain=Gain(1.21, 1.17, 1.26), rows_per_second=31_250.0, reached=0.32),
+            Advice(settings={"batch_size": 256}, why="4 times the rows in each update", gain=None, helps=False),
         ],
-        shares=[
-            Share("rows", 0.591),
-            Share("copy", 0.0),
-            Share("synchronise", 0.083),
-            Share("optimizer", 0.044),
-            Share("forward and backward", 0.282),
-        ],
+        next='sparksplit compare --set data=prepared/mnist --set \'strategies=[{"strategy": "batch"}]\'',
+        rounds=3,
+        notes=["a faster `network` would help too"],
     ),
+    rows_per_second=10_003.0,
+    parts=[
+        Part(
+            name="reading",
+            gain=Gain(2.51, 2.32, 2.71),
+            rows_per_second=12_345.0,
+            reached=0.81,
+            low=11_777.0,
+            high=12_888.0,
+        ),
+        Part(name="copy", gain=Gain(1.01, 0.97, 1.06), rows_per_second=None, reached=None),
+        Part(name="synchronise", gain=Gain(1.09, 1.03, 1.14), rows_per_second=140_449.0, reached=0.0712),
+        Part(name="compute", gain=Gain(1.21, 1.17, 1.26), rows_per_second=31_250.0, reached=0.32),
+    ],
+    shares=[
+        Share("rows", 0.591),
+        Share("copy", 0.0),
+        Share("synchronise", 0.083),
+        Share("optimizer", 0.044),
+        Share("forward and backward", 0.282),
+    ],
     readers=ReadersTable(
         now=1,
         knee=4,
@@ -67,23 +93,6 @@ _RECORD = Diagnosis(
             ReadersRow(readers=8, rows_per_second=19_444.0, gain=Gain(1.94, 1.87, 2.01)),
         ],
     ),
-    recommended=Advice(
-        settings={"readers": 4, "checkpoint.seconds": 300},
-        why="4 readers per node, the fewest that are about as fast as any number",
-        gain=Gain(1.87, 1.79, 1.95),
-        helps=True,
-    ),
-    proposed=[
-        Advice(
-            settings={"strategy": "local", "sync.every": 16},
-            why="nodes train on their own rows, and agree every 16 steps",
-            gain=Gain(1.07, 0.98, 1.17),
-            helps=False,
-        ),
-        Advice(settings={"batch_size": 256}, why="4 times the rows in each update", gain=None, helps=False),
-    ],
-    compare='sparksplit compare --set data=prepared/mnist --set \'strategies=[{"strategy": "batch"}]\'',
-    notes=["a faster `network` would help too"],
     measured=Measured(
         facts=Facts(
             nodes=2,

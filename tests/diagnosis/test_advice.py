@@ -232,7 +232,7 @@ def test_rows_are_read_in_each_pass_where_training_hides_that() -> None:
     assert found is not None and found.settings == {"cache_mb": 0}
     tried = Tried(found.settings, kept.seconds["full"], kept.seconds["full"])
     whole = diagnosis_record.of(config(epochs=2), replace(kept, tried=[tried]), **MADE)
-    assert whole.recommended is not None and whole.recommended.gain.mean == pytest.approx(1.45, rel=0.02)
+    assert whole.answer.keeping[0].gain.mean == pytest.approx(1.45, rel=0.02)
     # Slower than training: it pays in a single pass alone.
     slow = measured_of(Pipeline(), facts=facts(first_reading=0.12))
     assert advice.recommended(config(epochs=2), slow) is None
@@ -247,8 +247,8 @@ def test_the_hand_off_is_left_out_where_rows_are_prepared() -> None:
     # 1 us a row, and half the hand-off of 20.
     tried = Tried({"input_mode": "tensorflow"}, fed.seconds["full"], fed.seconds["full"])
     whole = diagnosis_record.of(config(input_mode="spark", epochs=2), replace(fed, tried=[tried]), **MADE)
-    assert whole.recommended is not None and whole.recommended.helps
-    assert whole.recommended.gain.mean == pytest.approx(11, rel=0.02)
+    assert whole.answer.decision == "set" and whole.answer.keeping[0].helps
+    assert whole.answer.keeping[0].gain.mean == pytest.approx(11, rel=0.02)
 
 
 MADE = {"made": "2026-01-01T00:00:00Z", "seconds": 60.0, "hosts": ["a"], "versions": {}}
@@ -273,7 +273,7 @@ def test_checkpoints_that_cost_much_are_written_less_often(given, wanted) -> Non
     assert (found and found.settings) == wanted
     if found:
         assert not found.in_steps
-        advised = diagnosis_record.of(own, measured, **MADE).recommended
+        (advised,) = diagnosis_record.of(own, measured, **MADE).answer.keeping
         # By arithmetic: what it costs is known without steps, and no interval was measured.
         assert advised.computed and advised.helps and advised.gain.mean > 1.02
         assert (advised.gain.low, advised.gain.high) == (None, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 
 import pytest
@@ -9,13 +10,14 @@ import yaml
 
 from sparksplit.commands import cli
 from sparksplit.commands import diagnose as command
-from sparksplit.diagnosis.diagnosis_record import Advice, Diagnosis
+from sparksplit.diagnosis.answer import Advice, Gain
+from sparksplit.diagnosis.diagnosis_record import Diagnosis
 from sparksplit.diagnosis.measured import Facts, Measured, Readers, Tried
 from sparksplit.diagnosis.preprocess.preprocess_record import PreprocessDiagnosis
-from sparksplit.diagnosis.verdict import Gain
+from sparksplit.diagnosis.words import words
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.training.train_config import TrainConfig
-from tests.diagnosis.preprocess.made_up import preparation
+from tests.diagnosis.preprocess.made_up import answer, preparation
 
 FACTS = Facts(
     nodes=2,
@@ -63,7 +65,8 @@ def test_what_was_found_is_beside_the_output_and_replaced_as_a_whole(measured, f
         (tmp_path / "run-diagnosis" / ".diagnosis.json.0123abcd").touch()  # which a killed one has left
     record = Diagnosis.read(str(tmp_path / "run-diagnosis"))
     assert record.measured == MEASURED and record.hosts == ["host-0", "host-1"]
-    assert record.verdict.sentence[1:] in (tmp_path / "run-diagnosis" / "diagnosis.html").read_text()
+    page = (tmp_path / "run-diagnosis" / "diagnosis.html").read_text()
+    assert html.escape(words(record.answer)[0], quote=False) in html.unescape(page)
     assert {path.name for path in tmp_path.iterdir()} == {"run-diagnosis", "train.yaml"}
 
 
@@ -106,7 +109,7 @@ def test_a_configuration_of_compare_is_called_one(tmp_path, capsys):
 
 def prepared(helps: bool) -> PreprocessDiagnosis:
     tried = Advice(settings={"file_size": 4096}, why="", gain=Gain(2.0, None, None), helps=helps)
-    return preparation(tried=[tried], troubles=[], sentence="it is skewed")
+    return preparation(answer=answer(keeping=[tried]), troubles=[])
 
 
 @pytest.mark.parametrize("helps", [True, False])
@@ -117,8 +120,8 @@ def test_a_preparation_is_diagnosed_and_what_helps_applied(monkeypatch, tmp_path
     path.write_text(text)
     assert cli.main(["diagnose", "--config", str(path), "--apply"]) == 0
     out = capsys.readouterr().out
-    assert "it is skewed" in out and f"{tmp_path}/set-diagnosis/diagnosis.json" in out
-    assert "It is skewed." in (tmp_path / "set-diagnosis" / "diagnosis.html").read_text()
+    assert "What limits: skew." in out and f"{tmp_path}/set-diagnosis/diagnosis.json" in out
+    assert "What limits: skew." in (tmp_path / "set-diagnosis" / "diagnosis.html").read_text()
     found = (tmp_path / "set-diagnosis" / "diagnosis.json").read_text()
     assert PreprocessDiagnosis.parse(found, "it") == prepared(helps)
     assert path.read_text().startswith(text)
@@ -128,7 +131,7 @@ def test_a_preparation_is_diagnosed_and_what_helps_applied(monkeypatch, tmp_path
 
 def test_what_cannot_be_written_into_a_configuration_is_said(monkeypatch, tmp_path, capsys):
     found = prepared(True)
-    found = replace(found, tried=[replace(found.tried[0], settings={"spark.x": 1})])
+    found = replace(found, answer=answer(keeping=[replace(found.answer.keeping[0], settings={"spark.x": 1})]))
     monkeypatch.setattr(command, "diagnose_preprocess", lambda config: found)
     path = tmp_path / "preprocess.yaml"
     text = f"input: {{format: csv, path: {tmp_path}}}\noutput: {tmp_path / 'set'}\n"

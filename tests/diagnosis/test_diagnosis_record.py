@@ -1,4 +1,4 @@
-"""diagnosis.json, and what the terminal says of it."""
+"""diagnosis.json: the answer as data, and what it rests on."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from sparksplit.base.config import load, parse
-from sparksplit.diagnosis import advice, diagnosis_record, text
+from sparksplit.diagnosis import advice, diagnosis_record
 from sparksplit.diagnosis.diagnosis_record import Diagnosis
 from sparksplit.diagnosis.measured import Failed, Measured, Readers, Tried
+from sparksplit.diagnosis.settings import written
 from sparksplit.training.train_config import TrainConfig
 from tests.diagnosis.pipelines import Pipeline
 
@@ -43,43 +43,31 @@ def readers(pipeline: Pipeline) -> list[Readers]:
     return [Readers(number, (step * times * own).tolist()) for number, times, own in rows]
 
 
-def shown(diagnosis: Diagnosis) -> list[str]:
-    console = Console(width=120)
-    with console.capture() as capture:
-        text.show(diagnosis, console, ["out/diagnosis.html", "out/diagnosis.json"])
-    return [" ".join(line.split()) for line in capture.get().splitlines()]
-
-
 def test_it_is_read_as_it_was_written() -> None:
     diagnosis = made(SLOW, CONFIG, {"readers": 0.5}, readers=readers(SLOW), checkpoint=0.2, handoff=[1e-6, 2e-6])
     kept = json.loads(json.dumps(diagnosis.to_json()))
     assert Diagnosis.from_json(kept, "a test") == diagnosis
-    assert (kept["format"], kept["command"], kept["seconds"]) == (1, "diagnose", 83.2)
-    assert kept["verdict"]["limit"] == "reading"
+    assert (kept["format"], kept["command"], kept["seconds"]) == (2, "diagnose", 83.2)
+    assert kept["answer"]["limit"]["name"] == "reading"
     assert list(kept["measured"]["seconds"]) == list(diagnosis.measured.seconds)
     assert Measured.from_json(kept["measured"], "a test") == diagnosis.measured
 
 
-def test_the_terminal_says_what_limits_the_run_and_what_would_help() -> None:
-    lines = shown(made(SLOW, CONFIG, {"readers": 0.5}, readers=readers(SLOW)))
-    assert lines[0].startswith("reading: nodes wait 7") and lines[0].endswith(" % of the step for rows")
-    assert lines[3] == "part without it 95 % interval alone, rows/s the step reaches"
-    assert [line.split()[0] for line in lines[4:8]] == ["reading", "transform", "copy", "compute"]
-    assert "2 " in lines[12] and lines[11].endswith("– – now") and lines[12].endswith(" knee")
-    (advised,) = (line for line in lines if line.startswith("recommended"))
-    assert "readers=2 (2 readers per node, the fewest that are about as fast as any number): 2.0" in advised
-    assert "does not help" not in advised
-    assert lines[-1] == "out/diagnosis.html, out/diagnosis.json"
+def test_what_helps_is_to_be_set() -> None:
+    answer = made(SLOW, CONFIG, {"readers": 0.5}, readers=readers(SLOW)).answer
+    assert (answer.decision, answer.limit.name, answer.rounds) == ("set", "reading", 10)
+    (advised,) = answer.keeping
+    assert advised.settings == {"readers": 2} and advised.helps
+    assert advised.gain is not None and advised.gain.mean == pytest.approx(2, rel=0.1)
+    assert advised.why == "2 readers per node, the fewest that are about as fast as any number"
 
 
-@pytest.mark.parametrize(
-    ("times", "said"), [(1.0, "it is not certain that it helps at all"), (1.2, "it is slower with it")]
-)
-def test_what_does_not_help_is_said_not_to(times, said) -> None:
-    diagnosis = made(SLOW, CONFIG, {"readers": times}, readers=readers(SLOW))
-    assert diagnosis.recommended is not None and not diagnosis.recommended.helps
-    (advised,) = (line for line in shown(diagnosis) if line.startswith("recommended"))
-    assert advised.endswith(f"; {said}")
+@pytest.mark.parametrize(("times", "is_loss"), [(1.0, False), (1.2, True)])
+def test_what_does_not_help_is_not_to_be_set(times, is_loss) -> None:
+    answer = made(SLOW, CONFIG, {"readers": times}, readers=readers(SLOW)).answer
+    assert answer.decision == "nothing"
+    (advised,) = answer.keeping
+    assert not advised.helps and advised.gain is not None and advised.gain.is_loss == is_loss
 
 
 def test_what_could_not_be_tried_is_said_with_the_first_cause() -> None:
@@ -93,14 +81,12 @@ def test_what_could_not_be_tried_is_said_with_the_first_cause() -> None:
     ]
     given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
     diagnosis = diagnosis_record.of(CONFIG, replace(measured, failed=failed), **given)
-    assert diagnosis.recommended is not None and diagnosis.recommended.failed == "node 0: out of memory"
-    assert not diagnosis.recommended.helps and diagnosis.recommended.gain is None
-    assert diagnosis.notes[-2:] == [
+    (advised,) = diagnosis.answer.keeping
+    assert (advised.failed, advised.helps, advised.gain) == ("node 0: out of memory", False, None)
+    assert diagnosis.answer.notes[-2:] == [
         "readers=8 could not be tried: no threads",
         "what else there was to try could not be tried: x",
     ]
-    (advised,) = (line for line in shown(diagnosis) if line.startswith("recommended"))
-    assert advised.endswith("): could not be tried: node 0: out of memory")
     assert Diagnosis.from_json(json.loads(json.dumps(diagnosis.to_json())), "a test") == diagnosis
 
 
@@ -109,27 +95,10 @@ def test_a_gain_that_no_run_has_shown_is_said_to_be_computed() -> None:
     config = parse(TrainConfig, {"data": "d", "output": "o", "checkpoint": {"seconds": 5}})
     measured = Pipeline(compute=1000).measured(np.random.default_rng(5), noise=0.01, checkpoint=0.5)
     diagnosis = diagnosis_record.of(config, measured, made="", seconds=1.0, hosts=[], versions={})
-    (advised,) = (line for line in shown(diagnosis) if line.startswith("recommended"))
-    assert "checkpoint.seconds=60" in advised
-    assert advised.endswith(": 1.09 times as fast, computed from the time of one checkpoint")
+    (advised,) = diagnosis.answer.keeping
+    assert (advised.settings["checkpoint.seconds"], advised.computed, advised.helps) == (60, True, True)
+    assert advised.gain is not None and advised.gain.mean == pytest.approx(1.09, abs=0.005)
     assert Diagnosis.from_json(json.loads(json.dumps(diagnosis.to_json())), "a test") == diagnosis
-
-
-def test_a_gain_that_is_not_certain_is_neither_shown_nor_named() -> None:
-    quiet = Pipeline(reading=1, compute=1, copy=0.02)
-    random = np.random.default_rng(3)
-    measured = quiet.measured(random, rounds=4, noise=0.2)
-    # What is left out costs nothing, and the other measurement costs more.
-    seconds = {**measured.seconds, "no_copy": [each * 1.5 for each in measured.seconds["no_copy"]]}
-    given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
-    diagnosis = diagnosis_record.of(CONFIG, replace(measured, seconds=seconds), **given)
-    lines = [line for line in shown(diagnosis) if line.startswith(("reading ", "copy ", "compute "))]
-    gains = {part.name: part.gain for part in diagnosis.verdict.parts}
-    assert gains["copy"].mean < 1
-    for line in lines:
-        name, *rest = line.split()
-        assert (rest[0] == "x") == (gains[name].low > 1), line
-    assert diagnosis.verdict.limit is None and "0." not in diagnosis.verdict.sentence.split(":")[1]
 
 
 def test_proposals_come_by_what_they_bring_and_with_the_comparison_that_decides() -> None:
@@ -145,20 +114,18 @@ def test_proposals_come_by_what_they_bring_and_with_the_comparison_that_decides(
     ]
     given = {"made": "", "seconds": 1.0, "hosts": [], "versions": {}}
     diagnosis = diagnosis_record.of(config, replace(measured, tried=tried), **given)
-    assert [own.settings.get("batch_size") for own in diagnosis.proposed] == [256, None, 128]
-    assert [own.helps for own in diagnosis.proposed] == [True, True, False]
+    found = diagnosis.answer
+    assert found.decision == "compare" and found.keeping == []
+    assert [own.settings.get("batch_size") for own in found.changing] == [256, None, 128]
+    assert [own.helps for own in found.changing] == [True, True, False]
     # What did not help needs no comparison.
-    assert diagnosis.compare is not None and "batch_size: 256" in diagnosis.compare
-    assert "every: " in diagnosis.compare and "batch_size: 128" not in diagnosis.compare
-    lines = shown(diagnosis)
-    assert any(line == diagnosis.compare for line in lines)  # in one line, to be copied
-    assert any("strategy=local, sync.every=128" in line for line in lines)
-    assert not any("None" in line for line in lines)
+    assert found.next is not None and "batch_size: 256" in found.next and "\n" not in found.next
+    assert "every: " in found.next and "batch_size: 128" not in found.next
 
 
 def test_settings_are_written_as_they_are_given(tmp_path) -> None:
     settings = {"readers": 2, "checkpoint.every": None, "input_mode": "tensorflow", "tls": True}
-    words = text.written(settings).split(", ")
+    words = written(settings).split(", ")
     assert words == ["readers=2", "checkpoint.every=null", "input_mode=tensorflow", "tls=true"]
     config = load(TrainConfig, None, ["data=d", "output=o", *words])
     assert config.readers == 2 and config.checkpoint.every is None and config.tls
@@ -173,7 +140,7 @@ def test_a_damaged_file_is_named(tmp_path) -> None:
 
 
 def test_one_that_found_nothing_to_do_says_so() -> None:
-    lines = shown(made(Pipeline(compute=10), parse(TrainConfig, {"data": "d", "output": "o", "batch_size": 4096}), {}))
-    assert "only more nodes or a faster device would help" in lines[0]
-    assert "recommended, and the trained weights stay the same: nothing" in lines
-    assert not any(line.startswith(("proposed", "which")) for line in lines)
+    config = parse(TrainConfig, {"data": "d", "output": "o", "batch_size": 4096})
+    answer = made(Pipeline(compute=10), config, {}).answer
+    assert (answer.decision, answer.limit.name, answer.limit.alone) == ("nothing", "compute", True)
+    assert (answer.keeping, answer.changing, answer.next) == ([], [], None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -10,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparksplit.base.config import parse
+from sparksplit.diagnosis.advice import notes
+from sparksplit.diagnosis.answer import Limit
 from sparksplit.diagnosis.measured import VARIANTS, Measured
 from sparksplit.diagnosis.verdict import PARTS, Part, verdict
+from sparksplit.training.train_config import TrainConfig
 from tests.diagnosis.pipelines import PARTS as COSTS
 from tests.diagnosis.pipelines import Pipeline, facts
 
@@ -45,8 +48,7 @@ def test_a_part_that_costs_more_than_all_else_is_named() -> None:
         pipeline = replace(pipeline, **{planted: float(rest * random.uniform(1.5, 4))})
         noise = float(random.uniform(0.05, 0.15))
         found = verdict(pipeline.measured(random, rounds=10, noise=noise), epochs=3)
-        assert found.limit == planted, (pipeline, noise, found.sentence)
-        assert found.sentence.startswith(f"{planted}: ")
+        assert found.limit.name == planted, (pipeline, noise, found.limit)
 
 
 def test_a_host_that_stops_for_a_moment_hides_no_limit() -> None:
@@ -59,7 +61,7 @@ def test_a_host_that_stops_for_a_moment_hides_no_limit() -> None:
             name: [each * (3 if random.random() < 0.05 else 1) for each in values]
             for name, values in measured.seconds.items()
         }
-        limit = verdict(replace(measured, seconds=seconds), epochs=1).limit
+        limit = verdict(replace(measured, seconds=seconds), epochs=1).limit.name
         assert limit in ("reading", None)
         named += limit is not None
     assert named >= 97
@@ -75,7 +77,7 @@ def test_no_part_is_named_that_others_equal() -> None:
         if gains[-1] <= 1.1 or gains[-1] <= 1.001 * gains[-2]:
             count += 1
             noise = float(random.uniform(0.05, 0.15))
-            named += verdict(pipeline.measured(random, rounds=10, noise=noise), epochs=3).limit is not None
+            named += verdict(pipeline.measured(random, rounds=10, noise=noise), epochs=3).limit.name is not None
     assert named <= 4
 
 
@@ -121,8 +123,8 @@ def test_whatever_was_measured_shares_add_up_and_gains_lie_in_their_intervals(se
         assert (part.low is None) == (part.high is None)
         if part.name in ("compute", "hand-off") and part.low is not None and part.high is not None:
             assert part.low <= part.rows_per_second * 1.000001 and part.rows_per_second <= part.high * 1.000001
-    if found.limit is not None:
-        limit = part_of(found.parts, found.limit)
+    if found.limit.name is not None:
+        limit = part_of(found.parts, found.limit.name)
         assert limit.gain.mean == max(part.gain.mean for part in found.parts)
         assert limit.gain.low is not None and limit.gain.low > 1.1
         follows_from_its_table(found)
@@ -137,11 +139,11 @@ def follows_from_its_table(found) -> None:
         "synchronise": shares["synchronise"],
         "compute": shares["optimizer"] + shares["forward and backward"],
     }
-    limit = part_of(found.parts, found.limit)
+    limit = part_of(found.parts, found.limit.name)
     for part in found.parts:
         if part is not limit:
             assert part.gain.mean * 1.1 < limit.gain.mean
-            if {part.name, found.limit} <= set(training) and training[part.name] > training[found.limit]:
+            if {part.name, limit.name} <= set(training) and training[part.name] > training[limit.name]:
                 assert part.gain.mean <= 1.1, "hidden: it takes time that something else takes, too"
 
 
@@ -164,7 +166,7 @@ WAITS = {
 
 def test_time_that_nodes_wait_for_one_another_is_synchronising() -> None:
     found = verdict(table(**WAITS), epochs=3)
-    assert re.fullmatch(r"synchronise: 6\d % of the step is synchronising", found.sentence)
+    assert found.limit.name == "synchronise" and found.limit.costs[0].share == pytest.approx(0.65, abs=0.05)
     gains = {part.name: part.gain.mean for part in found.parts}
     assert gains["synchronise"] == pytest.approx(4, rel=0.1)
     assert gains["compute"] == pytest.approx(1 / 0.7, rel=0.1), "no more than what it takes"
@@ -173,11 +175,8 @@ def test_time_that_nodes_wait_for_one_another_is_synchronising() -> None:
 def test_shares_and_gains_that_speak_for_different_parts_name_none() -> None:
     """Without an exchange, computing takes longer, say."""
     found = verdict(table(**{**WAITS, "no_sync": 850}), epochs=3)
-    assert re.fullmatch(
-        r"no single part: without compute the step would be 1\.\d\d times as fast, without synchronise, which takes "
-        r"more of it, 1\.\d\d times as fast",
-        found.sentence,
-    )
+    assert (found.limit.name, found.limit.unclear) == (None, "alike")
+    assert [cost.name for cost in found.limit.costs] == ["compute", "synchronise"]
     numbers_are_true(found)
 
 
@@ -200,7 +199,7 @@ def test_the_verdict_follows_from_tables_of_every_shape(shape, lacks, noise, see
     seconds = {name: (value * np.exp(noise * random.standard_normal(10))).tolist() for name, value in order.items()}
     found = verdict(Measured(facts=facts(), seconds=seconds), epochs=2)
     numbers_are_true(found)
-    if found.limit is not None:
+    if found.limit.name is not None:
         follows_from_its_table(found)
 
 
@@ -213,37 +212,50 @@ WITHIN = {
 
 
 def numbers_are_true(found) -> None:
-    """Every percentage in the sentence is a share's, every `times as fast` a part's gain."""
+    """Each cost is a part's: its gain, and its share of the step."""
     shares = {share.name: share.share for share in found.shares}
-    known = [*shares.values(), shares["forward and backward"] + shares["optimizer"]]
-    for text in re.findall(r"(\d+) %", found.sentence):
-        assert int(text) in {round(100 * share) for share in known}
-    for text in re.findall(r"(\d+\.\d\d) times", found.sentence):
-        assert text in {f"{part.gain.mean:.2f}" for part in found.parts}
-    assert found.sentence.partition(":")[0] in {found.limit, "no single part"} or "two rounds" in found.sentence
+    known = {"reading": shares["rows"], "transform": shares["rows"], "copy": shares["copy"]}
+    known |= {"compute": shares["forward and backward"] + shares["optimizer"], **shares}
+    assert found.limit.costs and (found.limit.name is None) == (found.limit.unclear is not None)
+    for cost in found.limit.costs:
+        assert cost.gain == part_of(found.parts, cost.name).gain
+        assert cost.share == pytest.approx(known[cost.name])
+    assert found.limit.name in (None, found.limit.costs[0].name)
 
 
 def part_of(parts: list[Part], name: str) -> Part:
     return next(part for part in parts if part.name == name)
 
 
-def sentence(pipeline: Pipeline, **more: object) -> str:
-    return verdict(pipeline.measured(np.random.default_rng(0), noise=0.02, **more), epochs=4).sentence
+def limit(pipeline: Pipeline, **more: object) -> Limit:
+    return verdict(pipeline.measured(np.random.default_rng(0), noise=0.02, **more), epochs=4).limit
 
 
-def test_what_it_says() -> None:
-    assert re.fullmatch(r"reading: nodes wait 6\d % of the step for rows", sentence(Pipeline(reading=3)))
-    assert re.fullmatch(
-        r"transform: nodes wait 6\d % of the step for rows; without the transform it would be [23]\.\d\d times as fast",
-        sentence(Pipeline(transform=3)),
+@pytest.mark.parametrize(
+    ("pipeline", "name", "share"),
+    [
+        (Pipeline(reading=3), "reading", 0.66),
+        (Pipeline(transform=3), "transform", 0.66),
+        (Pipeline(copy=3), "copy", 0.75),
+        (Pipeline(synchronise=3), "synchronise", 0.75),
+        (Pipeline(), "compute", 1.0),
+        (Pipeline(reading=0.5, overlap=0), "compute", 0.66),
+    ],
+)
+def test_a_limit_has_its_share(pipeline: Pipeline, name: str, share: float) -> None:
+    found = limit(pipeline)
+    assert found.name == name and found.costs[0].share == pytest.approx(share, abs=0.04)
+    assert found.alone == (pipeline == Pipeline())
+
+
+def test_parts_that_are_alike_have_no_limit_among_them() -> None:
+    assert (limit(Pipeline(reading=1, overlap=0)).name, limit(Pipeline(reading=1, overlap=0)).unclear) == (
+        None,
+        "alike",
     )
-    assert re.fullmatch(r"copy: 7\d % of the step is copying rows to the device", sentence(Pipeline(copy=3)))
-    assert re.fullmatch(r"synchronise: 7\d % of the step is synchronising", sentence(Pipeline(synchronise=3)))
-    assert "the model's own arithmetic; only more nodes or a faster device would help" in sentence(Pipeline())
-    spoken = sentence(Pipeline(reading=0.5, overlap=0))
-    assert spoken.startswith("compute: 6") and "only" not in spoken
-    assert sentence(Pipeline(reading=1, overlap=0)).startswith("no single part: ")
-    assert "take about as long, at the same time" in sentence(Pipeline(reading=1))
+    found = limit(Pipeline(reading=1))
+    assert (found.name, found.unclear) == (None, "together")
+    assert [cost.name for cost in found.costs] == ["reading", "compute"]
 
 
 def test_the_hand_off_is_dealt_to_the_epochs() -> None:
@@ -251,13 +263,13 @@ def test_the_hand_off_is_dealt_to_the_epochs() -> None:
     random = np.random.default_rng(0)
     feed = [11.9e-6, 12e-6, 12.1e-6, 12e-6]
     found = verdict(Pipeline().measured(random, handoff=feed), epochs=4)
-    assert found.sentence == "hand-off: 75 % of the run is Spark handing over the rows"
+    assert found.limit.name == "hand-off" and found.limit.costs[0].share == pytest.approx(0.75)
     part = part_of(found.parts, "hand-off")
     assert part.gain.mean == pytest.approx(4) and part.reached == pytest.approx(0.75)
     assert part.rows_per_second == pytest.approx(1e6 / 3)
     assert part_of(found.parts, "compute").gain.mean == pytest.approx(4 / 3, rel=1e-3)
     short = verdict(Pipeline().measured(random, handoff=[0.1e-6, 0.1e-6]), epochs=4)
-    assert short.limit == "compute" and "only more nodes" in short.sentence
+    assert short.limit.name == "compute" and short.limit.alone
 
 
 def test_a_part_too_cheap_to_be_seen_has_no_rate() -> None:
@@ -280,7 +292,7 @@ def test_a_rate_alone_has_an_interval_that_narrows_with_the_noise() -> None:
 def test_one_round_names_nothing() -> None:
     found = verdict(Pipeline(reading=9).measured(np.random.default_rng(0), rounds=1), epochs=1)
     assert {part.low for part in found.parts} == {None}
-    assert found.limit is None and found.sentence == "no single part can be named from fewer than two rounds"
+    assert (found.limit.name, found.limit.unclear) == (None, "one round")
 
 
 def test_the_first_reading_of_rows_that_are_kept_is_dealt_to_the_epochs() -> None:
@@ -288,10 +300,13 @@ def test_the_first_reading_of_rows_that_are_kept_is_dealt_to_the_epochs() -> Non
     pipeline, random = Pipeline(), np.random.default_rng(0)
     measured = pipeline.measured(random, noise=0.01, facts=facts(first_reading=0.6))
     few, many = verdict(measured, epochs=5), verdict(measured, epochs=1000)
-    assert few.limit == "reading" and part_of(few.parts, "reading").gain.mean == pytest.approx(3, rel=0.02)
-    words = r"reading: nodes wait 6\d % of the run for rows, more than half of that in the first pass, after which .*"
-    assert re.fullmatch(words, few.sentence)
-    assert many.limit == "compute"
+    assert few.limit.name == "reading" and part_of(few.parts, "reading").gain.mean == pytest.approx(3, rel=0.02)
+    assert many.limit.name == "compute"
+    config = parse(TrainConfig, {"data": "d", "output": "o", "epochs": 5})
+    assert "more than half of the wait for rows is in the first pass, after which rows are kept" in notes(
+        config, measured
+    )
+    assert notes(config.model_copy(update={"epochs": 1000}), measured) == []
 
 
 @pytest.mark.parametrize("kept", [True, False])

@@ -3,6 +3,10 @@
 Each strategy is compared with `single`. A strategy on several real nodes is also compared with all strategies on one
 node. The metric is also compared with `batch` on as many nodes. All verdicts about real nodes are decided together, and
 so are all verdicts about virtual nodes.
+
+A recommendation is decided apart from the verdicts. It needs several differences of one row at once, so a false one
+needs a difference that is wrong by chance where all others hold, too: each may spend the whole chance of its row
+(Berger, "Multiparameter Hypothesis Testing and Acceptance Sampling", 1982). The rows share the 5 %.
 """
 
 from __future__ import annotations
@@ -75,13 +79,32 @@ def compared(
         # Less time is better.
         questions += [Question(_signed(one.estimate, -1)) for _, one in took]
         decided = verdicts(questions, level)
-        pairs += [_pair(one, metric, verdict) for one, verdict in zip(learnt, decided[: len(learnt)], strict=True)]
+        chance = level / max(1, len(some) - 1)
+        enough = [
+            not virtual and _is_enough(one, question, chance)
+            for one, question in zip([*learnt, *(one for _, one in took)], questions, strict=True)
+        ]
+        judged = list(zip(decided, enough, strict=True))
+        pairs += [_pair(one, metric, *both) for one, both in zip(learnt, judged[: len(learnt)], strict=True)]
         many = {what: sum(kind == what for kind, _ in took) for what in (TO_TARGET, IN_ALL)}
         times += [
-            _time_pair(what, one, verdict, level / many[what])
-            for (what, one), verdict in zip(took, decided[len(learnt) :], strict=True)
+            _time_pair(what, one, *both, level / many[what])
+            for (what, one), both in zip(took, judged[len(learnt) :], strict=True)
         ]
     return pairs, times
+
+
+def _is_enough(one: _Versus, question: Question, chance: float) -> bool:
+    """Whether the difference is decided well enough to recommend the row. chance: that the row is recommended wrongly.
+
+    Against `single` the row must be faster, and must not learn worse by more than the margin. Against another row on
+    one node it must be faster or learn better, so each of the two has half of the chance.
+    """
+    if question.estimate is None or one.other[1] > 1:
+        return False
+    if one.other == BASE:
+        return question.estimate.p_above(-(question.margin or 0.0)) <= chance
+    return question.estimate.p_above(0.0) <= chance / 2
 
 
 def _signed(estimate: Estimate | None, sign: int) -> Estimate | None:
@@ -171,7 +194,7 @@ def _took(
     return versus
 
 
-def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:
+def _pair(one: _Versus, metric: Metric, verdict: str, enough: bool) -> Pair:
     low, high = (None, None) if one.estimate is None else one.estimate.interval()
     return Pair(
         name=one.group[0],
@@ -189,10 +212,11 @@ def _pair(one: _Versus, metric: Metric, verdict: str) -> Pair:
         verdict=verdict,
         error=None if one.estimate is None else one.estimate.whole_error,
         rows_error=None if one.estimate is None or one.estimate.rows is None else one.estimate.rows.error,
+        enough=enough,
     )
 
 
-def _time_pair(what: str, one: _Versus, verdict: str, level: float) -> TimePair:
+def _time_pair(what: str, one: _Versus, verdict: str, enough: bool, level: float) -> TimePair:
     """Make a TimePair. level: the chance that the bound `at_least` is wrong, a share of the chance of all bounds."""
     low, high, least = None, None, None
     if one.estimate is not None:
@@ -215,4 +239,5 @@ def _time_pair(what: str, one: _Versus, verdict: str, level: float) -> TimePair:
         pooled=one.estimate is not None and one.estimate.pooled,
         verdict=_TIMES.get(verdict, UNDECIDED),
         error=None if one.estimate is None else one.estimate.whole_error,
+        enough=enough,
     )

@@ -12,7 +12,7 @@ from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
-from sparksplit.comparison.plan import REFERENCES
+from sparksplit.comparison.plan import REFERENCES, SINGLE
 
 _MOST = 1000
 """The largest number of seeds, and the largest multiple of the rows, that is estimated."""
@@ -29,13 +29,16 @@ def undecided(results: Results) -> int:
 def to_decide(results: Results, one: Pair | TimePair | None) -> tuple[int | None, int | None]:
     """Return (seeds, rows): how many of which would decide a difference; (None, None) if that is unknown.
 
-    The estimates take means, standard deviations, and the share of seeds with values for both rows as constant. All
-    differences on real nodes are judged together, and so are the times to the target and in all.
+    The estimates take means, standard deviations, and the share of seeds with values for both rows as constant. The
+    rows that may be recommended share the 5 %. Against another row on one node, speed and quality have half of a row's
+    part each.
     """
-    if one is None or one.error is None or one.verdict == "faster":  # then faster seed by seed, but not over all runs
+    # A decided speed-up is asked about where the row is faster seed by seed, but not over all runs.
+    if one is None or one.error is None or one.enough or one.verdict == "faster":
         return None, None
     gap, of_rows, step = _parts(one, results.metric)
-    judged = sum(not pair.virtual for pair in results.pairs) + len(results.times)
+    others = sum(not row.virtual for row in results.table) - 1
+    judged = others / 2 if one.against == SINGLE else others
     errors = Errors(sqrt(max(0.0, one.error**2 - of_rows**2)), of_rows, one.seeds, judged)
     if takes_rows(one, results.metric):
         rows, times = results.data.rows.get(results.metric.split, 0), rows_to_decide(errors, gap, step, _MOST)

@@ -83,13 +83,13 @@ def _chance(question: Question, value: float, up: bool) -> float:
 class Errors:
     """The parts of the standard error of a mean difference: of_seeds, over `seeds` seeds, and of_rows.
 
-    questions: the number of differences that are judged together. Each gets its part of the 5 %.
+    questions: the number of parts into which the 2.5 % on each side is divided. A half: all 5 % are on one side.
     """
 
     of_seeds: float
     of_rows: float
     seeds: int
-    questions: int
+    questions: float
 
     def reaches(self, seeds: Numbers, rows: Numbers) -> Numbers:
         """Return how far intervals would reach to each side, for these numbers of seeds and multiples of the rows.

@@ -1,7 +1,7 @@
 """Make the answer: the recommendation, its gain, the open questions, and the next command.
 
-The decision relies on the verdicts of all differences together. A choice by the means alone has the decision
-`undecided`.
+A row is recommended if each of its differences is `enough`, or has the verdict. All else relies on the verdicts of all
+differences together. A choice by the means alone has the decision `undecided`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRIES = 8
 """Learning rates to try where none was tuned."""
 _LAST_LOOK = 1.3
 """Factor on the seeds of a question, for the last of several looks. This look adds half of the seeds, so it may spend
-half of the 5 %: (2.24 / 1.96)^2 of the normal distribution's quantiles."""
+half of the 5 %. Where two rows share these: (2.24 / 1.96)^2 of the normal distribution's quantiles."""
 _FEWER = 1.05
 """A row is named for a slow network if it sends at least this many times fewer bytes than `batch`."""
 
@@ -88,14 +88,14 @@ class _Evidence:
         return self._times.get((row.name, row.nodes, against))
 
     def learns(self, row: Row, *verdicts: str, against: str = SINGLE) -> bool:
-        """Whether the difference of the metric has one of these verdicts."""
+        """Whether the difference of the metric has one of these verdicts. `enough` counts as better."""
         pair = self.pair(row, against)
-        return pair is not None and pair.verdict in verdicts
+        return pair is not None and (pair.verdict in verdicts or (pair.enough and BETTER in verdicts))
 
     def is_faster(self, row: Row, against: str = SINGLE) -> bool:
         """Whether it is decided that the row is faster than `against`. The table must not show the opposite."""
         speed, is_shown = self.speed(row, against), self.seconds(row) < self.seconds(self._on_one[against])
-        return is_shown and speed is not None and speed.verdict == "faster"
+        return is_shown and speed is not None and (speed.enough or speed.verdict == "faster")
 
     def is_slower(self, row: Row, against: str) -> bool:
         """Whether it is decided that the row is slower than `against`, in the seconds that count."""

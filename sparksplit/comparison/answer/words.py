@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sparksplit.base.records import JsonObject
-from sparksplit.base.yaml_edits import set_word
+from sparksplit.base.yaml_edits import set_words
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of
 from sparksplit.comparison.answer.content import Note, Question
 from sparksplit.comparison.content import Results
@@ -13,6 +12,7 @@ from sparksplit.comparison.content_table import TO_TARGET
 from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
 from sparksplit.comparison.plan import SINGLE
+from sparksplit.pages import with_notes
 
 _NOTES = {
     "no single": "add `single` to `strategies`, and 1 to `nodes`.",
@@ -36,10 +36,14 @@ _LEARNS = {
     "better": "better {metric} ({difference})",
     "no difference": "same {metric} (tolerance {margin})",
     "not worse": "no worse {metric} (tolerance {margin})",
+    "undecided": "no worse {metric} (tolerance {margin})",
+    "worse": "worse {metric} ({difference}, tolerance {margin})",
 }
+"""How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
 _SURE = (
-    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} claim a difference in time or {metric} that is "
-    "not there, and at most {most} more call values of {metric} the same that differ by more than {margin}."
+    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend a row that is not faster, or learns "
+    "worse by more than {margin}. At most {most} more claim a difference in time or {metric} that is not there. "
+    "At most {most} more call values of {metric} the same that differ by more than {margin}."
 )
 _VERBS = {"speed": ("is faster than", "are faster than"), "quality": ("learns as well as", "learn as well as")}
 
@@ -52,9 +56,7 @@ def words(results: Results, within: str = "", elsewhere: str = "in report.html")
     """
     lines = [_headline(results), *_figures(results), *_how_sure(results), *_next(results, within)]
     notes = [noted(note, results, within) for note in results.answer.notes]
-    first, *rest = [note for note in notes if note not in lines[0]] or [""]
-    more = f" ({len(rest)} more {elsewhere}.)" if rest else ""
-    return [*lines, f"Note: {first}{more}"] if first else lines
+    return with_notes(lines, [note for note in notes if note not in lines[0]], elsewhere)
 
 
 def _headline(results: Results) -> str:
@@ -66,8 +68,9 @@ def _headline(results: Results) -> str:
         return _why_open(results) + (f" For now, use {named(until.name, until.nodes)}." if until else "")
     if choice is None or gain is None:
         return "Stay on 1 node as configured: nothing else is shown to be faster without learning worse."
-    least = f" (at least {bound(gain.speed.at_least)})" if gain.speed.at_least else ""
-    fast = f"{compact(gain.speed.times)} times as fast as 1 node as configured{least}"
+    speed = gain.speed
+    least = f"at least {bound(speed.at_least)}" if speed.at_least else f"{compact(speed.low)} to {compact(speed.high)}"
+    fast = f"{compact(speed.times)} times as fast as 1 node as configured ({least})"
     learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))
     return f"Use {named(choice.name, choice.nodes)}: {fast}, {learns}."
 
@@ -99,7 +102,7 @@ def _figures(results: Results) -> Iterator[str]:
             yield " ".join(told[1:])
     else:
         yield " ".join(told)
-        yield f"Train with: {_sets(answer.choice.settings)}"
+        yield f"Train with: {set_words(answer.choice.settings)}"
 
 
 def _how_sure(results: Results) -> Iterator[str]:
@@ -117,12 +120,8 @@ def _next(results: Results, within: str) -> Iterator[str]:
         told = [f"{seeds} seeds ({duration(more)} more)" for seeds, more in looks]
         ends = f"stops when it is decided, after {told[0]} at the earliest, or undecided after {told[-1]}"
         ends = ends if told[1:] else f"goes on to {told[0]}"
-        keys = _sets(after.settings, within)
+        keys = set_words(after.settings, within)
         yield f"{begin}, to be surer: the same command with {keys}. It keeps the finished runs and {ends}."
-
-
-def _sets(settings: JsonObject, within: str = "") -> str:
-    return " ".join(f"--set {set_word(within + key, value)}" for key, value in settings.items())
 
 
 def _facts(results: Results, number: float | None = None) -> dict[str, str]:

@@ -176,7 +176,7 @@ def _shown(name: str) -> str:
 def _times(speed: TimePair | None) -> Cell:
     if speed is None:
         return number(None, MISSING)
-    decided = "not decided" if speed.verdict == UNDECIDED else speed.verdict
+    decided = "faster" if speed.enough else "not decided" if speed.verdict == UNDECIDED else speed.verdict
     if speed.at_least is not None:
         decided = f"at least {bound(speed.at_least)}"
     return number(speed.times, f"{compact(speed.times)} ({decided})")

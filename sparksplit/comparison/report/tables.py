@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
+from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_costs import HandOffCheck
-from sparksplit.comparison.content_table import OnHosts, Row
+from sparksplit.comparison.content_table import OnHosts, Pair, Row, TimePair
 from sparksplit.comparison.numbers import (
     MISSING,
     Quantity,
@@ -38,6 +39,10 @@ def called(item: OnHosts) -> str:
     return item.name + (f", {item.diverged} of {item.runs + item.diverged} diverged" if item.diverged else "")
 
 
+def _verdict(pair: Pair | TimePair) -> str:
+    return f"{pair.verdict}, enough to recommend" if pair.enough and pair.verdict == UNDECIDED else pair.verdict
+
+
 def pairs(results: Results) -> Table | None:
     """The paired differences."""
     pairs = results.pairs
@@ -54,7 +59,7 @@ def pairs(results: Results) -> Table | None:
                 number(pair.mean, quantity.difference(pair.mean)),
                 number(pair.low, quantity.interval(pair.low, pair.high)),
                 number(pair.seeds, part(pair.seeds, pair.of)),
-                text(pair.verdict),
+                text(_verdict(pair)),
             ]
         )
     names = ("strategy", "against", "in", "difference", "own interval", "seeds", "verdict")
@@ -81,7 +86,7 @@ def times(results: Results) -> Table | None:
             number(pair.low, MISSING if pair.low is None else f"{compact(pair.low)} to {compact(pair.high)}"),
             number(pair.at_least, bound(pair.at_least)),
             number(pair.seeds, part(pair.seeds, pair.of)),
-            text(pair.verdict),
+            text(_verdict(pair)),
         ]
         for pair in results.times
     ]

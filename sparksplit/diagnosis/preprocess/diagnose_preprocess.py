@@ -18,12 +18,12 @@ from sparksplit.base.progress import say
 from sparksplit.base.records import Json
 from sparksplit.base.version import __version__
 from sparksplit.dataset.manifest import Manifest
-from sparksplit.diagnosis.diagnosis_record import Advice
+from sparksplit.diagnosis.answer import Advice, answer
 from sparksplit.diagnosis.preprocess.files import files_of
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, parts_of
 from sparksplit.diagnosis.preprocess.preprocess_record import KINDS, PreprocessDiagnosis, Trouble
 from sparksplit.diagnosis.preprocess.stages import Metrics, Stage
-from sparksplit.diagnosis.preprocess.verdict import NAMED_OF, Setup, limit_of, sentence, troubles_of
+from sparksplit.diagnosis.preprocess.verdict import NAMED_OF, Setup, limit_of, notes_of, troubles_of
 from sparksplit.diagnosis.settings import written
 from sparksplit.diagnosis.verdict import LEAST, gain
 from sparksplit.prepare import config_checks
@@ -84,8 +84,7 @@ def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> Preproc
         master=master,
         application_id=application,
         output=config.output,
-        limit=limit_of(troubles),
-        sentence=sentence(parts, troubles, setup),
+        answer=answer(limit_of(troubles, parts), tried, max(1, pairs) if tried else 0, notes_of(troubles)),
         config=config.model_dump(mode="json"),
         config_file=config.origin.file,
         versions={"sparksplit": __version__, "pyspark": version("pyspark"), "pyarrow": version("pyarrow")},
@@ -96,7 +95,6 @@ def diagnose_preprocess(config: PreprocessConfig, pairs: int = PAIRS) -> Preproc
         files=files,
         parts=parts,
         troubles=troubles,
-        tried=tried,
     )
 
 

@@ -6,16 +6,11 @@ Every number comes from the record.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
-
-import yaml
 
 from sparksplit.comparison.numbers import count, duration, percent, size
-from sparksplit.diagnosis import tables
+from sparksplit.diagnosis.page import Section, page
 from sparksplit.diagnosis.preprocess.preprocess_record import KINDS, PreprocessDiagnosis
 from sparksplit.diagnosis.preprocess.stages import OTHER
-from sparksplit.diagnosis.text import advised
-from sparksplit.pages import rendered, sentence
 from sparksplit.pages.tables import Table, number, text
 from sparksplit.spark.job_names import PARTS
 
@@ -30,32 +25,23 @@ PART_NAMES = {
 
 def render(record: PreprocessDiagnosis) -> str:
     """The page. The same record gives the same bytes."""
-    return rendered(
-        "sparksplit.diagnosis.preprocess",
-        "preparation.html.jinja",
-        title="What limits the preparation",
-        subtitle=[
-            f"output {record.output}",
-            f"made {datetime.fromisoformat(record.made):%Y-%m-%d %H:%M %Z}".strip(),
-            f"sparksplit {record.version}",
+    troubles = _troubles_table(record) if record.troubles else None
+    nothing = "Nothing that costs a tenth of the time."
+    return page(
+        record,
+        "What limits the preparation",
+        f"output {record.output}",
+        [(part.name, part.seconds / record.seconds) for part in record.parts],
+        [
+            Section("time", "The parts of the time", table=parts_table(record)),
+            Section("wrong", "What takes longer than it has to", table=troubles, missing=nothing),
         ],
-        said=sentence(record.sentence),
-        answers=[
-            ("The preparation", f"{count(record.rows)} rows in {duration(record.seconds)}"),
-            *(("Not tried", advised(advice)) for advice in record.tried if advice.failed is not None),
-        ],
-        parts_table=_parts_table(record),
-        troubles_table=_troubles_table(record) if record.troubles else None,
-        tried_table=tables.settings(
-            [("recommended" if advice.helps else "not recommended", advice) for advice in record.tried], weights=False
-        ),
-        facts=list(_facts(record)),
-        command="sparksplit diagnose --config FILE",
-        config=yaml.safe_dump(record.config, sort_keys=False, allow_unicode=True),
+        _facts(record),
     )
 
 
-def _parts_table(record: PreprocessDiagnosis) -> Table:
+def parts_table(record: PreprocessDiagnosis) -> Table:
+    """The parts of the time."""
     columns = [
         ("part", ""),
         ("what it is", ""),
@@ -102,12 +88,11 @@ def _troubles_table(record: PreprocessDiagnosis) -> Table:
 
 
 def _facts(record: PreprocessDiagnosis) -> Iterator[tuple[str, str]]:
-    yield "configuration", record.config_file or "from the command line alone"
     yield "master", record.master
     yield "application", record.application_id
     yield "tasks at the same time", count(record.slots)
     if (files := record.files) is not None:
         yield "input", f"{count(files.files)} files, {size(files.bytes)}; {count(files.whole)} of them one task's each"
         yield "largest file", f"{files.largest}, {size(files.largest_bytes)}"
-    yield "prepared", f"{count(record.rows)} rows, {size(record.prepared_bytes)}"
+    yield "prepared", f"{count(record.rows)} rows in {duration(record.seconds)}, {size(record.prepared_bytes)}"
     yield "versions", ", ".join(f"{name} {known}" for name, known in record.versions.items())

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from sparksplit.base.records import Json, JsonObject, Record
-from sparksplit.diagnosis.diagnosis_record import Advice
+from sparksplit.diagnosis.answer import Answer
 
 Kind = Literal["skew", "few", "many", "slow", "failed", "gc", "spill", "driver", "work"]
 KINDS: dict[str, str] = {
@@ -82,7 +82,7 @@ class PreprocessDiagnosis(Record):
 
     kind: Literal["preprocess"] = "preprocess"
     """The kind of diagnosis."""
-    format: int = 1
+    format: int = 2
     """The version of the format."""
     version: str
     """The version of sparksplit."""
@@ -94,10 +94,8 @@ class PreprocessDiagnosis(Record):
     """The id of the Spark application."""
     output: str
     """The folder that the configuration names as its output."""
-    limit: Kind
-    """The kind of the trouble that costs most; `work` where no trouble has a known cost."""
-    sentence: str
-    """The limit, in one sentence."""
+    answer: Answer
+    """What limits the preparation, what to set, and what that brings."""
     config: JsonObject
     """The configuration, with every key."""
     config_file: str | None
@@ -118,5 +116,3 @@ class PreprocessDiagnosis(Record):
     """The parts of the wall time."""
     troubles: list[Trouble]
     """The troubles; the most expensive comes first."""
-    tried: list[Advice] = field(default_factory=list)
-    """The settings that were tried against the troubles, with their gain."""

@@ -14,8 +14,9 @@ from statistics import median
 
 from sparksplit.base.records import Json
 from sparksplit.comparison.numbers import percent, size
+from sparksplit.diagnosis.answer import Cost, Gain, Limit
 from sparksplit.diagnosis.preprocess.parts import DRIVERS, kept_bytes, loss
-from sparksplit.diagnosis.preprocess.preprocess_record import KINDS, Files, Kind, Part, Trouble
+from sparksplit.diagnosis.preprocess.preprocess_record import Files, Kind, Part, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage
 from sparksplit.prepare.formats import format_of
 from sparksplit.prepare.preprocess_config import PreprocessConfig
@@ -106,23 +107,26 @@ def troubles_of(stages: Sequence[Stage], parts: Sequence[Part], setup: Setup) ->
     return sorted(named, key=lambda one: -(one.seconds or 0.0))
 
 
-def limit_of(troubles: Sequence[Trouble]) -> Kind:
-    """The kind of the most expensive trouble; work where no trouble has a known cost."""
-    return next((one.kind for one in troubles if one.seconds is not None), "work")
-
-
-def sentence(parts: Sequence[Part], troubles: Sequence[Trouble], setup: Setup) -> str:
-    """The limit, in one sentence."""
+def limit_of(troubles: Sequence[Trouble], parts: Sequence[Part]) -> Limit:
+    """The most expensive trouble. Without a trouble of a known cost: `work`, with the longest of the parts that have
+    tasks."""
     wall = sum(part.seconds for part in parts)
     for one in troubles:
         if one.seconds is not None:
-            return f"{KINDS[one.kind]}: it costs {one.seconds:.1f} of {wall:.1f} s in {', '.join(one.parts)}"
+            return _limit(one.kind, one.seconds, wall, one.parts, alone=False)
     most = max([part for part in parts if part.name not in DRIVERS] or parts, key=lambda part: part.seconds)
-    return (
-        f"{KINDS['work']}: no trouble costs a tenth of the {wall:.1f} s, and of the parts with tasks {most.name} takes "
-        f"most ({percent(most.seconds / wall if wall else None)}). Only more or faster slots would help "
-        f"({setup.slots} now)"
-    )
+    return _limit("work", most.seconds, wall, [most.name], alone=True)
+
+
+def _limit(name: Kind, seconds: float, wall: float, places: list[str], alone: bool) -> Limit:
+    gained = None if alone or seconds >= wall else Gain(wall / (wall - seconds), None, None)
+    cost = Cost(name=name, share=seconds / wall if wall else None, gain=gained)
+    return Limit(name=name, costs=[cost], alone=alone, places=places)
+
+
+def notes_of(troubles: Sequence[Trouble]) -> list[str]:
+    """What helps against the troubles and cannot be tried, the most expensive trouble first."""
+    return [help_ for trouble in troubles for help_ in trouble.help if not trouble.settings]
 
 
 def _findings(stage: Stage, slots: int, kept: dict[int, int]) -> Iterator[tuple[Kind, float, str]]:

@@ -52,7 +52,8 @@ def test_a_decided_answer_has_the_figures_of_its_data():
     assert numbers(head) == ["2", "1.6", "1", "1.36", "0.26"]
     assert numbers(figures) == ["2", "47.5", "95.00", "0.0950", "97.72", "1", "76.0", "0.0760", "96.97"]
     assert train == "Train with: --set strategy=batch --set nodes=2"
-    assert numbers(sure) == ["5", "100", "5", "5", "0.26"]
+    # A wrong recommendation, a false difference, and a false `same`.
+    assert numbers(sure) == ["5", "100", "5", "0.26", "5", "5", "0.26"]
     # Where `single` misses the target, the seconds of all passes count.
     missed = replace(SINGLE, to_target=replace(SINGLE.to_target, reached=4))
     assert numbers(said(USE, single=missed)[1])[:2] == ["2", "95.0"]
@@ -64,11 +65,19 @@ def test_a_decided_answer_has_the_figures_of_its_data():
         ("no difference", "(tolerance 0.26 points)."),
         ("not worse", "(tolerance 0.26 points)."),
         ("better", "(+0.75 points)."),
+        ("undecided", "no worse test accuracy (tolerance 0.26 points)."),
+        ("worse", "worse test accuracy (+0.75 points, tolerance 0.26 points)."),
     ],
 )
 def test_how_well_the_choice_learns_is_within_the_margin_or_better_by_a_difference(verdict, end):
     gain = replace(FASTER, quality=replace(FASTER.quality, verdict=verdict))
     assert said(replace(USE, gain=gain))[0].endswith(end)
+
+
+def test_a_speed_up_that_is_enough_but_not_decided_with_all_others_has_its_own_interval():
+    near = replace(FASTER.speed, at_least=None, verdict="undecided", low=1.1, high=2.3, enough=True)
+    head = said(replace(USE, gain=replace(FASTER, speed=near)))[0]
+    assert "1.6 times as fast as 1 node as configured (1.1 to 2.3)" in head
 
 
 def test_each_decision_begins_with_what_to_do():

@@ -123,7 +123,8 @@ def check_open(truth, said, seeds):
         if truth.diverged(group) or truth.seconds(group, truth.goal()) is None:
             assert (one.seeds, one.rows) == (None, None) and not truth.is_ruled_out(group)
         elif one.about == "speed" and one.against == "single" and one.seeds:
-            assert truth.speed[(*group, truth.goal())].verdict == "undecided"
+            speed = truth.speed[(*group, truth.goal())]
+            assert speed.verdict == "undecided" and not speed.enough
         assert one.seeds is None or one.seeds > seeds
         assert one.rows is None or one.rows > TEST_ROWS
     if said.next is not None:

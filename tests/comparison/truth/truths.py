@@ -14,6 +14,11 @@ def geometric(seconds):
     return exp(fmean(map(log, [first, *more]))) if set(more) - {first} else first
 
 
+def is_so(pair, *verdicts):
+    """Whether a difference is decided so, or well enough for a recommendation."""
+    return pair is not None and (pair.enough or pair.verdict in verdicts)
+
+
 class Truth:
     """What the runs say, worked out anew."""
 
@@ -52,7 +57,7 @@ class Truth:
 
     def is_good(self, group, against="single"):
         pair = self.verdict.get((*group, against))
-        return pair is not None and pair.verdict in ("better", "no difference", "not worse")
+        return is_so(pair, "better", "no difference", "not worse")
 
     def controls(self, group):
         """All others on one node of which no run diverged, for a strategy on several."""
@@ -65,8 +70,7 @@ class Truth:
         speed = both[0] or both[1]
         own, alone = self.seconds(group, self.goal()), self.seconds(control, self.goal())
         shown = alone is None or (own is not None and own < alone)
-        is_faster = speed is not None and speed.verdict == "faster" and shown
-        return is_faster or (pair is not None and pair.verdict == "better")
+        return (is_so(speed, "faster") and shown) or is_so(pair, "better")
 
     def is_beaten(self, group, control):
         pair, speed = self.verdict.get((*group, control[0])), self.beside.get((*group, self.goal(), control[0]))
@@ -93,8 +97,7 @@ class Truth:
         return [
             group for group in self.groups
             if (group[1] > 1) == several and not self.diverged(group) and self.is_good(group)
-            and (speed := self.speed.get((*group, goal))) is not None and speed.verdict == "faster"
-            and self.seconds(group, goal) < alone
+            and is_so(self.speed.get((*group, goal)), "faster") and self.seconds(group, goal) < alone
         ]  # fmt: skip
 
     def mean(self, group):

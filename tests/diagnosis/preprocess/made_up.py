@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from sparksplit.diagnosis.diagnosis_record import Advice
+from sparksplit.diagnosis.answer import Advice, Answer, Cost, Gain, Limit
 from sparksplit.diagnosis.preprocess.preprocess_record import Files, Part, PreprocessDiagnosis, Trouble
-from sparksplit.diagnosis.verdict import Gain
 
 
 def preparation(**changes: Any) -> PreprocessDiagnosis:
     """The record, with other parts."""
     return replace(_RECORD, **changes)
+
+
+def answer(**changes: Any) -> Answer:
+    """The record's answer, with other parts."""
+    return replace(_RECORD.answer, **changes)
 
 
 _RECORD = PreprocessDiagnosis(
@@ -21,8 +25,25 @@ _RECORD = PreprocessDiagnosis(
     master="spark://driver:7077",
     application_id="app-7",
     output="prepared/clients",
-    limit="skew",
-    sentence="one task has more rows than the others, which wait for it: it costs 6.1 of 21.5 s in parse and count",
+    answer=Answer(
+        decision="set",
+        limit=Limit(
+            name="skew",
+            costs=[Cost(name="skew", share=6.1 / 21.5, gain=Gain(21.5 / 15.4, None, None))],
+            places=["parse", "count"],
+        ),
+        keeping=[
+            Advice(
+                settings={"spark.sql.files.maxPartitionBytes": 1048576},
+                why="one task has more rows than the others",
+                gain=Gain(1.37, 1.31, 1.43),
+                helps=True,
+            )
+        ],
+        changing=[],
+        rounds=3,
+        notes=["more memory", "disks"],
+    ),
     config={"input": {"format": "csv", "path": "clients"}, "output": "prepared/clients"},
     config_file="conf/mine.yaml",
     versions={"sparksplit": "0.2.0", "pyspark": "3.5.9"},
@@ -47,13 +68,5 @@ _RECORD = PreprocessDiagnosis(
             settings={"spark.sql.files.maxPartitionBytes": 1048576},
         ),
         Trouble(kind="spill", parts=["write"], seconds=None, why="3.3 MB on disks", help=["more memory", "disks"]),
-    ],
-    tried=[
-        Advice(
-            settings={"spark.sql.files.maxPartitionBytes": 1048576},
-            why="one task has more rows than the others",
-            gain=Gain(1.37, 1.31, 1.43),
-            helps=True,
-        )
     ],
 )

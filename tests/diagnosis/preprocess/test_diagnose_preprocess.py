@@ -62,7 +62,7 @@ def test_a_skewed_input_is_told_from_an_even_one(
     # What a busy machine makes of so small an input is not sure, but for the advice.
     trouble = next(each for each in found.troubles if "such as by Spark's repartition(4)" in each.help[0])
     assert trouble.kind in ("skew", "few") and trouble.settings == {}
-    assert all(each.gain is not None and each.gain.low is None for each in found.tried)
+    assert all(each.gain is not None and each.gain.low is None for each in found.answer.keeping)
     assert PreprocessDiagnosis.from_json(found.to_json(), "a test") == found
 
     control = diagnose_preprocess(configured(even, output), 0)

@@ -14,7 +14,7 @@ from sparksplit.diagnosis.preprocess.files import files_of
 from sparksplit.diagnosis.preprocess.parts import parts_of
 from sparksplit.diagnosis.preprocess.preprocess_record import Files, Trouble
 from sparksplit.diagnosis.preprocess.stages import Stage, Task
-from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, sentence, troubles_of
+from sparksplit.diagnosis.preprocess.verdict import Setup, limit_of, notes_of, troubles_of
 from sparksplit.prepare.preprocess_config import InputConfig, PreprocessConfig
 from tests.diagnosis.preprocess.tables import after, stage
 
@@ -50,8 +50,8 @@ def test_even_work_has_no_trouble(noise: list[float], seconds: float) -> None:
     troubles = found(stages)
     assert [one.kind for one in troubles] == []
     parts = parts_of(stages, 99.9, stages[-1].completed + 0.1, 4)
-    assert sentence(parts, troubles, SETUP).startswith("the work itself, which all slots share")
-    assert limit_of(troubles) == "work"
+    limit = limit_of(troubles, parts)
+    assert (limit.name, limit.alone) == ("work", True) and limit.costs[0].gain is None
 
 
 @given(st.floats(6, 60), st.integers(3, 20), st.floats(1, 60))
@@ -61,30 +61,31 @@ def test_skew_is_named_however_strong(times: float, tasks: int, seconds: float) 
     whole = stages[-1].completed - stages[0].submitted + 0.5
     troubles = found(stages)
     if lost > max(0.3, whole * 0.1) * 1.01:
-        assert limit_of(troubles) == "skew"
+        assert limit_of(troubles, []).name == "skew"
         assert troubles[0].seconds == pytest.approx(lost)
         assert troubles[0].parts == ["parse", "count"]
         assert "/raw/large.csv.gz" in troubles[0].help[0]
 
 
-def test_a_sentence_says_what_it_costs() -> None:
+def test_a_limit_says_what_it_costs() -> None:
     stages = skewed(20.0)
     troubles = found(stages)
     parts = parts_of(stages, 99.75, stages[-1].completed + 0.25, 4)
-    assert sentence(parts, troubles, SETUP) == (
-        "one task has more rows than the others, which wait for it: it costs 34.4 of 55.7 s in parse, count"
-    )
+    limit = limit_of(troubles, parts)
+    assert (limit.name, limit.places, limit.alone) == ("skew", ["parse", "count"], False)
+    (cost,) = limit.costs
+    assert cost.share == pytest.approx(34.4 / 55.7, rel=1e-2) and cost.gain is not None
+    assert (cost.gain.mean, cost.gain.low) == (pytest.approx(55.7 / (55.7 - 34.4), rel=1e-2), None)
     assert "the slowest of 6 tasks took 40.0 s, the median of the other 5 2.0 s, with 4.8 times" in troubles[0].why
 
 
-def test_a_sentence_on_the_work_names_a_part_with_tasks() -> None:
+def test_without_a_trouble_the_longest_part_with_tasks_is_named() -> None:
     stages = after(("parse", EVEN, None), ("write", [3.0] * 4, None))
     parts = parts_of(stages, 94.5, stages[-1].completed + 0.1, 4)
     assert max(parts, key=lambda part: part.seconds).name == "open"
-    assert sentence(parts, [], SETUP) == (
-        "the work itself, which all slots share: no trouble costs a tenth of the 13.7 s, and of the parts with tasks "
-        "parse takes most (36 %). Only more or faster slots would help (4 now)"
-    )
+    limit = limit_of([], parts)
+    assert (limit.name, limit.places) == ("work", ["parse"])
+    assert limit.costs[0].share == pytest.approx(0.36, abs=0.01)
 
 
 def test_what_helps_against_skew() -> None:
@@ -140,9 +141,11 @@ def test_garbage_and_spills() -> None:
     assert (collects.kind, spills.kind) == ("gc", "spill")
     assert collects.seconds == pytest.approx(0.4 * 5, abs=0.01)
     assert spills.seconds is None
-    assert limit_of([collects, spills]) == "gc"
+    parts = parts_of([full], full.submitted, full.completed, 4)
+    assert limit_of([collects, spills], parts).name == "gc"
     # What nobody can put a figure to is no limit.
-    assert limit_of([spills]) == "work"
+    assert limit_of([spills], parts).name == "work"
+    assert notes_of([collects, spills]) == [*collects.help, *spills.help]
 
 
 def test_the_part_that_spilled_most_is_described() -> None:
