@@ -117,7 +117,7 @@ def test_the_first_picture_has_a_point_and_both_intervals_for_each_row_and_says_
     rows = [row for row in sample.results(3)["table"] if not row["virtual"]]
     (svg,) = pictures(picture.svg)
     texts = [element.text for element in svg.iter() if element.tag.endswith("}text")]
-    assert {"1 node as configured", "batch", "local, sync every 32 steps, nesterov", "time, s"} <= set(texts)
+    assert {"1 node as configured", "batch", "local (sync every 32 steps, nesterov)", "time, s"} <= set(texts)
     assert sum(text.startswith("N = ") for text in texts) == len(rows)
     assert picture.caption == "N: nodes. Left and higher is better. Lines: 95 % interval of each point by itself."
     # What learns best is slower now: nothing beats it either.
@@ -130,10 +130,10 @@ def test_a_row_that_misses_the_target_has_no_point_and_is_the_last_of_the_table(
     table = sample.results(3)["table"]
     row = next(row for row in table if row["name"] == sample.LOCAL)
     row["to_target"].update(seconds=0.1, low=None, high=None, reached=2)
-    assert "Without a time, for the reason in the table: 2 nodes with local, sync" in overview_of(table=table).caption
+    assert "Without a time, for the reason in the table: 2 nodes with local (sync" in overview_of(table=table).caption
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
     assert [last[0].text, last[1].text] == [
-        "2 nodes with local, sync every 32 steps, nesterov", "not reached with 1 of 3 seeds"
+        "2 nodes with local (sync every 32 steps, nesterov)", "not reached with 1 of 3 seeds"
     ]  # fmt: skip
     row.update(runs=0, diverged=3, seconds=None, metric=dict.fromkeys(("mean", "low", "high")))
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
@@ -146,7 +146,7 @@ def test_the_first_table_says_of_each_speed_up_what_is_decided():
     told = {cells[0].text: cells[3].text for cells in table.rows}
     assert told["1 node as configured"] == "1" and told["2 nodes with batch"] == "1.05 (not decided)"
     least = bound(next(time["at_least"] for time in sample.results(3)["times"] if time["name"] == sample.LOCAL))
-    assert told["2 nodes with local, sync every 32 steps, nesterov"] == f"1.9 (at least {least})"
+    assert told["2 nodes with local (sync every 32 steps, nesterov)"] == f"1.9 (at least {least})"
     assert told["2 nodes with epoch-delayed"] == "0.8 (slower)"
 
 
