@@ -22,7 +22,8 @@ def join(channel: Channel, rank: int, size: int = 2) -> NodeMember:
     return NodeMember(Start(post(channel, rank), size, "", {"a": rank}, {}, "", os.getpid()))
 
 
-def until(condition: Callable[[], Any], seconds: float = 5) -> None:
+def until(condition: Callable[[], Any], seconds: float = 30) -> None:
+    """Wait until the condition is true, which it must become in time, however busy the machine."""
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
