@@ -3,7 +3,8 @@
 Every step is on the rows of the same mini-batch. On one node, the first node makes the step without exchanges, while
 the others wait. On n nodes, the first n nodes have equal shares of the rows, and the others have none. So nodes that
 share a host slow each other down as they will in training. All nodes exchange, which takes longer than an exchange of
-n nodes: a ring of n nodes sends (n - 1) / n of its bytes twice, in 2 (n - 1) turns. The difference is taken off.
+n nodes: a ring of n nodes sends (n - 1) / n of its bytes twice, in 2 (n - 1) turns. The difference is taken off, unless
+the collective does not count its seconds in graphs (TensorFlow's).
 
 Rows come from memory. If a run reads its rows again in each epoch, or transforms them, a step takes at least as long
 as a node needs to read its share. Without readers, a step takes both times.
@@ -40,6 +41,8 @@ _BLOCK, _BLOCKS = 0.2, 3
 """Seconds of a block of steps, and the number of blocks. Their median counts."""
 _SLOW = 2.0
 """Seconds of a first step that is not repeated: what only a first step does takes little of them."""
+_READING = 2.0
+"""Seconds after which a pass over the sample ends."""
 _SAMPLED, _SAMPLED_BYTES = 4, 64 << 20
 """The mini-batches in the sample of the rows, and the most bytes of these, but always one mini-batch."""
 _NO_LIMIT = 1 << 20
@@ -229,12 +232,16 @@ class _Rows:
             feeds.close()
 
     def _measured(self, is_kept: bool) -> float:
-        """Return the seconds of a row in the second pass over the sample."""
+        """Return the seconds of a row in the second pass over the sample. A pass of a slow transform ends early."""
         feed = self._feed if is_kept else self._opened(keeps=False)
         for number in range(2):
-            began = time.perf_counter()
-            rows = sum(chunk.seen.rows for chunk in feed.epoch(number))
-        return (time.perf_counter() - began) / max(1, rows)
+            began, rows, took = time.perf_counter(), 0, 0.0
+            for chunk in feed.epoch(number):
+                rows, took = rows + chunk.seen.rows, time.perf_counter() - began
+                if took > _READING:
+                    break
+            feed.rest()
+        return took / max(1, rows)
 
     def _opened(self, keeps: bool) -> Feed:
         config = self._process.config.model_copy(update={"cache_mb": _NO_LIMIT if keeps else 0})

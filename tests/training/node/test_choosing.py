@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -147,6 +148,15 @@ def test_a_step_takes_as_long_as_a_node_transforms_its_rows(data, monkeypatch, c
 def test_a_row_takes_as_long_as_in_the_second_pass(data, monkeypatch):
     first, _ = measured(data, 2, monkeypatch, transform="mine.py:read")
     assert first[1] == pytest.approx(BASE + PER_ROW * BATCH + PER_READ * BATCH)
+
+
+def test_a_slow_transform_is_not_measured_for_long(data, monkeypatch):
+    """A mini-batch takes 6.4 s. One is read for the steps, and one in each of two passes."""
+    monkeypatch.setattr(sys.modules[__name__], "PER_READ", 0.1)
+    ends, close = [], choosing._Rows.close
+    monkeypatch.setattr(choosing._Rows, "close", lambda rows: [ends.append(CLOCK.now), close(rows)])
+    first, _ = measured(data, 2, monkeypatch, transform="mine.py:read")
+    assert first[1] == pytest.approx(BASE + PER_ROW * BATCH + 6.4) and 18 < max(ends) < 24
 
 
 @pytest.mark.parametrize(
