@@ -18,6 +18,7 @@ from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
 from sparksplit.comparison import compare as comparison
+from sparksplit.comparison.answer.followed import followed
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import predict as inference
@@ -97,6 +98,7 @@ def train(
     config = parse(TrainConfig, values)
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
+    config = followed(config, frame is not None)
     training.train(config, Options(overwrite, resume, restart), None if frame is None else _frame(frame, "frame"))
     return TrainedRun.open(output)
 

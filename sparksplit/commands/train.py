@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
+from sparksplit.comparison.answer.followed import followed
 from sparksplit.training.report import summary
 from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
@@ -14,6 +15,7 @@ from sparksplit.training.train_config import TrainConfig
 
 def run(config: TrainConfig, options: Options) -> None:
     """Train, and print the summary on standard output."""
+    config = followed(config)
     result = train(config, options)
     for line in summary(result, config.output):
         print(line, file=OUT)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Annotated
+
+import pydantic
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
@@ -13,6 +16,8 @@ from sparksplit.base.records import Record
 LEAST = 0.05
 """The share of the time that a further node must save."""
 _FILE = "_CHOICE"
+_Number = Annotated[str, pydantic.StringConstraints(pattern=r"^[1-9][0-9]*$")]
+"""A number of nodes, as a key in JSON."""
 
 
 def last_worth(seconds: Mapping[int, float], least: float = LEAST) -> int:
@@ -33,9 +38,9 @@ def last_worth(seconds: Mapping[int, float], least: float = LEAST) -> int:
 class Choice(Record):
     """The number of nodes that `strategy: auto` has chosen before the first update."""
 
-    nodes: int
+    nodes: pydantic.PositiveInt
     """The chosen number of nodes."""
-    seconds: dict[str, float]
+    seconds: dict[_Number, pydantic.PositiveFloat]
     """Seconds of a step by number of nodes. Empty if a node ran out of memory while it measured."""
 
     @classmethod
@@ -53,9 +58,19 @@ class Choice(Record):
         )
         if self.nodes == 1:
             return f"auto: 1 node; {further}"
-        times = self.seconds["1"] / self.seconds[str(self.nodes)]
-        chosen = f"auto: batch on {self.nodes} nodes, {times:.1f} times as fast as 1"
-        return chosen if self.nodes == most else f"{chosen}; {further}"
+        one, chosen = self.seconds.get("1"), self.seconds.get(str(self.nodes))
+        times = f", {one / chosen:.1f} times as fast as 1" if one and chosen else ""
+        return f"{_called(self.nodes)}{times}" + (f"; {further}" if self.nodes < most else "")
+
+    def told_again(self, most: int) -> str:
+        """Return the choice of an earlier command in a line. most: the number of nodes that there are now."""
+        if self.nodes > most:
+            return f"{_called(most)}, as there are no more; an earlier command chose {self.nodes}"
+        return f"{self.told()} (chosen by an earlier command; --restart measures again)"
+
+
+def _called(nodes: int) -> str:
+    return "auto: 1 node" if nodes == 1 else f"auto: batch on {nodes} nodes"
 
 
 def note(run: Fence, choice: Choice) -> None:
@@ -63,12 +78,11 @@ def note(run: Fence, choice: Choice) -> None:
     run.write_json(filesystem.join(run.folder, _FILE), choice.to_json())
 
 
-def noted(run: str, most: int) -> Choice | None:
-    """Return the choice that `note` has written into the folder `run`, with at most `most` nodes; None if there is
-    none."""
+def noted(run: str) -> Choice | None:
+    """Return the choice that `note` has written into the folder `run`; None if there is none, or if it is damaged. The
+    nodes then measure again, which changes no result."""
     try:
         file = filesystem.join(run, _FILE)
-        choice = Choice.parse(filesystem.read_bytes(file), file)
+        return Choice.parse(filesystem.read_bytes(file), file)
     except InputError:
         return None
-    return replace(choice, nodes=min(choice.nodes, most))

@@ -76,7 +76,7 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             say(f"data: {len(data.paths)} prepared data sets as one, {rows:,} training rows")
         if inputs.initial is not None and (warning := inputs.initial.warning(data.description)):
             say(warning)
-        checkpoint, earlier, choice = None, attempts.Attempts(), None
+        checkpoint, earlier, chosen = None, attempts.Attempts(), None
         if decision == "resume":
             output.go_on()
             if (record := completed(output)) is not None:
@@ -86,16 +86,17 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"going on from {checkpoint}; --restart would start from the beginning")
-            if inputs.strategy.chooses:
-                choice = choices.noted(output.folder, config.processes)
+            if inputs.strategy.chooses and (chosen := choices.noted(output.folder)) is not None:
+                say(chosen.told_again(config.processes))
+        choice = None if chosen is None else replace(chosen, nodes=min(chosen.nodes, config.processes))
         waits: list[float] = []
         executors = config.feeders + (config.processes if choice is None else choice.nodes)
         with spark_session(called("train", config.output), executors, waited=waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
-                if choice is not None:
-                    choices.note(output.fence, choice)
+                if chosen is not None:
+                    choices.note(output.fence, chosen)
             # The run did not cost the seconds that it has waited for another call.
             one = _Run(spark, inputs, output, frame, began + sum(waits), earlier, choice)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):

@@ -182,3 +182,8 @@ def test_rows_of_a_users_own_function(spark: SparkSession, tmp_path: Path) -> No
     assert again.manifest == data.manifest
     with pytest.raises(ConfigError, match=r"input\.format: .*mine\.py:wrong returned str, not a DataFrame"):
         sparksplit.preprocess("x", f"{tmp_path}/no", input={**section, "format": f"{tmp_path}/mine.py:wrong"})
+
+
+def test_the_answer_of_a_comparison_is_looked_at_before_spark_starts() -> None:
+    with pytest.raises(ConfigError, match="comparison: needs strategy: auto"):
+        sparksplit.train("none", "none", comparison="none")

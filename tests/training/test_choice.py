@@ -66,15 +66,36 @@ def test_a_line_says_what_was_chosen_and_why(seconds, said):
     assert Choice.of({str(nodes): value for nodes, value in seconds.items()}).told() == said
 
 
-def test_the_record_is_read_back_with_at_most_the_nodes_that_there_are(tmp_path):
-    assert choices.noted(str(tmp_path), 4) is None
+def test_the_record_is_read_back_unless_it_is_damaged(tmp_path):
+    assert choices.noted(str(tmp_path)) is None
     choice = Choice(4, {"1": 2.0, "4": 0.5})
     with fenced(tmp_path) as run:
         choices.note(run, choice)
-    assert choices.noted(str(tmp_path), 8) == choice
-    assert choices.noted(str(tmp_path), 3) == Choice(3, choice.seconds)
-    (tmp_path / "_CHOICE").write_text("{")
-    assert choices.noted(str(tmp_path), 8) is None
+    assert choices.noted(str(tmp_path)) == choice
+    for damaged in ("{", '{"nodes": 0, "seconds": {}}', '{"nodes": 2, "seconds": {"1": 1.0, "two": 0.5}}',
+                    '{"nodes": 2, "seconds": {"1": 1.0, "2": 0.0}}', '{"nodes": 2}'):  # fmt: skip
+        (tmp_path / "_CHOICE").write_text(damaged)
+        assert choices.noted(str(tmp_path)) is None
+
+
+BY_EARLIER = "(chosen by an earlier command; --restart measures again)"
+OF_FOUR = {"1": 2.0, "4": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("choice", "most", "said"),
+    [
+        (Choice(4, OF_FOUR), 4, f"batch on 4 nodes, 4.0 times as fast as 1 {BY_EARLIER}"),
+        (Choice(4, OF_FOUR), 8, f"batch on 4 nodes, 4.0 times as fast as 1 {BY_EARLIER}"),
+        (Choice(4, OF_FOUR), 3, "batch on 3 nodes, as there are no more; an earlier command chose 4"),
+        (Choice(4, OF_FOUR), 1, "1 node, as there are no more; an earlier command chose 4"),
+        (Choice(1, {"1": 2.0, "2": 2.0}), 2, f"1 node; a second one would save less than 5 % {BY_EARLIER}"),
+        (Choice(3, OF_FOUR), 4, f"batch on 3 nodes; each further one would save less than 5 % {BY_EARLIER}"),
+        (Choice(3, {}), 4, f"batch on all 3 nodes; a node ran out of memory while it measured {BY_EARLIER}"),
+    ],
+)
+def test_a_later_command_says_the_choice_again(choice, most, said):
+    assert choice.told_again(most) == f"auto: {said}"
 
 
 @pytest.fixture
@@ -137,7 +158,7 @@ def test_an_attempt_with_fewer_nodes_counts_as_no_restart(made):
     assert given == [(True, 3, 3), (True, 3, 3), (False, 1, 1)] and one.restarts == 1
     story = attempts.noted(one.output.folder).story
     assert [(each.how, each.nodes) for each in story] == [("start", 3), ("restart", 3), ("chosen", 1)]
-    assert choices.noted(one.output.folder, 3) == Choice(1, {"1": 1.0, "3": 2.0})
+    assert choices.noted(one.output.folder) == Choice(1, {"1": 1.0, "3": 2.0})
 
 
 def test_a_run_that_goes_on_measures_nothing(made):

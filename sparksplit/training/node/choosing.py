@@ -3,10 +3,11 @@
 Every step is on the rows of the same mini-batch. On one node, the first node makes the step without exchanges, while
 the others wait. On n nodes, the first n nodes have equal shares of the rows, and the others have none. So nodes that
 share a host slow each other down as they will in training. All nodes exchange, which takes longer than an exchange of
-n nodes: a ring of n nodes sends (n - 1) / n of its bytes twice. The difference is taken off.
+n nodes: a ring of n nodes sends (n - 1) / n of its bytes twice, in 2 (n - 1) turns. The difference is taken off, unless
+the collective does not count its seconds in graphs (TensorFlow's).
 
 Rows come from memory. If a run reads its rows again in each epoch, or transforms them, a step takes at least as long
-as a node needs to read its share.
+as a node needs to read its share. Without readers, a step takes both times.
 """
 
 from __future__ import annotations
@@ -33,10 +34,15 @@ if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.training.node.compiled.step import Step
 
-SECONDS = 6.0
-"""Seconds after which no further number of nodes between one and all is measured. Graphs are made before."""
+SECONDS = 20.0
+"""The most seconds of all measurements: a number of nodes between one and all that would take longer is left out.
+Graphs are made before."""
 _BLOCK, _BLOCKS = 0.2, 3
 """Seconds of a block of steps, and the number of blocks. Their median counts."""
+_SLOW = 2.0
+"""Seconds of a first step that is not repeated: what only a first step does takes little of them."""
+_READING = 2.0
+"""Seconds after which a pass over the sample ends."""
 _SAMPLED, _SAMPLED_BYTES = 4, 64 << 20
 """The mini-batches in the sample of the rows, and the most bytes of these, but always one mini-batch."""
 _NO_LIMIT = 1 << 20
@@ -63,24 +69,34 @@ def measured(process: Process, member: Member, collective: Collective, step: Ste
     """Return the seconds of a step by number of nodes; empty on all nodes but the first."""
     size = collective.size
     seconds: dict[int, float] = {}
+    compiles = process.config.jit_compile
+    began = 0.0
     with closing(_Rows(process, member)) as rows, _unchanged(process, step, batch := rows.first()):
         if member.rank == 0:
             alone = Alone()
             plain = process.step(process.strategy.sync(alone, process.config.sync), alone)
             plain.train(part(batch, 0))  # makes its graph
-            seconds[1] = max(_timed(plain, batch, alone).step, rows.seconds(batch, 1))
+            began = time.perf_counter()
+            seconds[1] = rows.with_reading(_timed(plain, batch, alone, compiles).step, batch, 1)
         member.gather("one node is measured", None)
-        whole = _timed(step, _share(batch, member.rank, size), collective)
+        before = time.perf_counter()
+        whole = _timed(step, _share(batch, member.rank, size), collective, compiles)
         if member.rank == 0:
-            seconds[size] = max(whole.step, rows.seconds(batch, size))
-        began = time.perf_counter()
+            seconds[size] = rows.with_reading(whole.step, batch, size)
+        latency = _latency(collective)
         for nodes in fewer(size):
-            if _longest(collective, time.perf_counter() - began) > SECONDS:
+            now = time.perf_counter()
+            # Half the nodes take at most twice the time. Other nodes than the first have also waited for graphs.
+            planned = now - began + 2 * (now - before) if member.rank == 0 else 0.0
+            if _longest(collective, planned) > SECONDS:
                 break
-            found = _timed(step, _share(batch, member.rank, nodes), collective).step
+            before = now
+            found = _timed(step, _share(batch, member.rank, nodes), collective, compiles)
             if member.rank == 0:
-                found = without_further(found, whole.exchange, nodes, size)
-                seconds[nodes] = max(found, rows.seconds(batch, nodes))
+                # A single exchange may have been disturbed, and no step is shorter than its own exchange.
+                exchange = min(whole.exchange, found.exchange)
+                one = without_further(found.step, exchange, latency, nodes, size)
+                seconds[nodes] = rows.with_reading(one, batch, nodes)
     return seconds
 
 
@@ -89,10 +105,14 @@ def fewer(size: int) -> list[int]:
     return [1 << power for power in reversed(range(1, size.bit_length())) if 1 << power < size]
 
 
-def without_further(seconds: float, exchange: float, nodes: int, size: int) -> float:
-    """Return the seconds of a step on `nodes` nodes, where `size` nodes exchanged. exchange: the seconds of that
-    exchange."""
-    return max(0.0, seconds - exchange * (1 - (nodes - 1) / nodes / ((size - 1) / size)))
+def without_further(seconds: float, exchange: float, latency: float, nodes: int, size: int) -> float:
+    """Return the seconds of a step on `nodes` nodes, where `size` nodes exchanged.
+
+    exchange: the seconds of that exchange, a part of `seconds`. latency: the seconds of an exchange of a single number.
+    """
+    latency = min(latency, exchange)
+    turns, sent = (nodes - 1) / (size - 1), (nodes - 1) / nodes / ((size - 1) / size)
+    return seconds - latency * (1 - turns) - (exchange - latency) * (1 - sent)
 
 
 @dataclass(frozen=True)
@@ -103,8 +123,9 @@ class _Timed:
     exchange: float
 
 
-def _timed(step: Step, batch: Chunk, collective: Collective) -> _Timed:
-    """Measure steps on `batch`, again and again. Every node of `collective` must call this."""
+def _timed(step: Step, batch: Chunk, collective: Collective, compiles: bool) -> _Timed:
+    """Measure steps on `batch`, again and again. Every node of `collective` must call this. compiles: whether XLA
+    compiles code for the first step."""
     again = Again(batch)
     again.max_updates = -round(_longest(collective, -again.max_updates))  # equally many in each call
 
@@ -118,8 +139,9 @@ def _timed(step: Step, batch: Chunk, collective: Collective) -> _Timed:
         exchanged = collective.seconds - collective.waited - exchanged
         return _Timed(_longest(collective, took) / count, exchanged / count)
 
-    block(1)
     count, first = 1, block(1)
+    if compiles or first.step < _SLOW:
+        first = block(1)
     while (took := first.step * count) < _BLOCK / 2:
         count = min(4 * count, int(count * _BLOCK / took) + 1)
         first = block(count)
@@ -127,6 +149,16 @@ def _timed(step: Step, batch: Chunk, collective: Collective) -> _Timed:
     return _Timed(
         float(np.median([each.step for each in blocks])), float(np.median([each.exchange for each in blocks]))
     )
+
+
+def _latency(collective: Collective) -> float:
+    """Return the seconds of an exchange of a single number. Every node must call this."""
+    one = np.zeros(1)
+    collective.sum([one])
+    began = time.perf_counter()
+    for _ in range(_BLOCKS):
+        collective.sum([one])
+    return (time.perf_counter() - began) / _BLOCKS
 
 
 def _longest(collective: Collective, value: float) -> float:
@@ -173,15 +205,26 @@ class _Rows:
         one = part(chunk, 1)
         return share_of(one, 0, int(one.offsets[1]), int(one.rows[0]))
 
-    def seconds(self, batch: Chunk, nodes: int) -> float:
-        """Return the seconds in which a node has its share of `batch`, on `nodes` nodes."""
-        config, rows = self._process.config, sum(self._source.lane_rows)
-        is_kept = rows * self._feed.row_bytes <= (config.cache_mb << 20) * nodes
+    def with_reading(self, step: float, batch: Chunk, nodes: int) -> float:
+        """Return the seconds of a step of `step` seconds on `nodes` nodes, if each node must read its share of `batch`
+        for it."""
+        config, is_kept = self._process.config, self._is_kept(nodes)
         if is_kept and config.transform is None:
-            return 0.0
+            return step
         if is_kept not in self._per_row:
             self._per_row[is_kept] = self._measured(is_kept)
-        return self._per_row[is_kept] * int(batch.offsets[1]) / nodes
+        reading = self._per_row[is_kept] * int(batch.offsets[1]) / nodes
+        return max(step, reading) if config.readers else step + reading
+
+    def _is_kept(self, nodes: int) -> bool:
+        """Whether the rows are in memory in most epochs on `nodes` nodes."""
+        process, config = self._process, self._process.config
+        if config.input_mode == "spark":
+            return True  # in mapped files
+        held = sum(process.data.manifest.splits[name].rows for name in process.held_out)
+        held *= sum(spec.row_bytes for spec in self._source.tensors)
+        whole = held + sum(self._source.lane_rows) * self._feed.row_bytes
+        return config.epochs > 1 and whole <= (config.cache_mb << 20) * nodes
 
     def close(self) -> None:
         """Close the feeds."""
@@ -189,12 +232,16 @@ class _Rows:
             feeds.close()
 
     def _measured(self, is_kept: bool) -> float:
-        """Return the seconds of a row in the second pass over the sample."""
+        """Return the seconds of a row in the second pass over the sample. A pass of a slow transform ends early."""
         feed = self._feed if is_kept else self._opened(keeps=False)
         for number in range(2):
-            began = time.perf_counter()
-            rows = sum(chunk.seen.rows for chunk in feed.epoch(number))
-        return (time.perf_counter() - began) / max(1, rows)
+            began, rows, took = time.perf_counter(), 0, 0.0
+            for chunk in feed.epoch(number):
+                rows, took = rows + chunk.seen.rows, time.perf_counter() - began
+                if took > _READING:
+                    break
+            feed.rest()
+        return took / max(1, rows)
 
     def _opened(self, keeps: bool) -> Feed:
         config = self._process.config.model_copy(update={"cache_mb": _NO_LIMIT if keeps else 0})
