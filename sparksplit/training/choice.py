@@ -34,6 +34,11 @@ def last_worth(seconds: Mapping[int, float], least: float = LEAST) -> int:
     return best
 
 
+def between(size: int) -> list[int]:
+    """Return the numbers of nodes to measure between 1 and `size`: powers of two, the largest one first."""
+    return [1 << power for power in reversed(range(1, size.bit_length())) if 1 << power < size]
+
+
 @dataclass(frozen=True)
 class Choice(Record):
     """The number of nodes that `strategy: auto` has chosen before the first update."""
@@ -52,20 +57,21 @@ class Choice(Record):
         """Return what was chosen and why, in a line."""
         if not self.seconds:
             return f"auto: batch on all {self.nodes} nodes; a node ran out of memory while it measured"
-        most = max(map(int, self.seconds))
-        further = f"{'a second one' if most == 2 else 'each further one'} would save less than {LEAST:.0%}".replace(
-            "%", " %"
-        )
-        if self.nodes == 1:
-            return f"auto: 1 node; {further}"
-        one, chosen = self.seconds.get("1"), self.seconds.get(str(self.nodes))
-        times = f", {one / chosen:.1f} times as fast as 1" if one and chosen else ""
-        return f"{_called(self.nodes)}{times}" + (f"; {further}" if self.nodes < most else "")
+        most, one, chosen = max(map(int, self.seconds)), self.seconds.get("1"), self.seconds.get(str(self.nodes))
+        times = f", {one / chosen:.1f} times as fast as 1" if one and chosen and self.nodes > 1 else ""
+        why = ""
+        if len(self.seconds) < len({1, most, *between(most)}):
+            numbers = " and ".join(sorted(self.seconds, key=int))
+            why = f"; only {numbers} nodes were measured, because more would take too long"
+        elif self.nodes < most:
+            why = f"; {'a second one' if most == 2 else 'each further one'} would save less than {100 * LEAST:g} %"
+        return f"{_called(self.nodes)}{times}{why}"
 
     def told_again(self, most: int) -> str:
         """Return the choice of an earlier command in a line. most: the number of nodes that there are now."""
         if self.nodes > most:
-            return f"{_called(most)}, as there are no more; an earlier command chose {self.nodes}"
+            few = f"{_called(most)}, as there are no more; an earlier command chose {self.nodes}"
+            return f"{few}; --restart measures again"
         return f"{self.told()} (chosen by an earlier command; --restart measures again)"
 
 

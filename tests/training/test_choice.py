@@ -15,7 +15,7 @@ from sparksplit.base.errors import NodeFailed
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import choice as choices
 from sparksplit.training import train as train_module
-from sparksplit.training.choice import LEAST, Choice, last_worth
+from sparksplit.training.choice import LEAST, Choice, between, last_worth
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.recovery import attempts
 from sparksplit.training.train import _Run
@@ -50,6 +50,11 @@ def test_the_chosen_nodes_save_enough_and_no_more_nodes_do(one, others):
     assert all(times[nodes] > times[chosen] * (1 - LEAST) ** (nodes - chosen) for nodes in further)
 
 
+@given(st.integers(2, 70))
+def test_powers_of_two_are_between_one_node_and_all(size):
+    assert between(size) == sorted((power for power in (2, 4, 8, 16, 32, 64) if power < size), reverse=True)
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
@@ -59,6 +64,15 @@ def test_the_chosen_nodes_save_enough_and_no_more_nodes_do(one, others):
         (
             {1: 2.0, 4: 0.99, 2: 1.0},
             "auto: batch on 2 nodes, 2.0 times as fast as 1; each further one would save less than 5 %",
+        ),
+        (
+            {1: 9.0, 8: 9.0},
+            "auto: 1 node; only 1 and 8 nodes were measured, because more would take too long",
+        ),
+        (
+            {1: 9.0, 8: 3.0, 4: 4.0},
+            "auto: batch on 8 nodes, 3.0 times as fast as 1; only 1 and 4 and 8 nodes were measured, because more "
+            "would take too long",
         ),
     ],
 )
@@ -78,8 +92,9 @@ def test_the_record_is_read_back_unless_it_is_damaged(tmp_path):
         assert choices.noted(str(tmp_path)) is None
 
 
+NO_MORE = "as there are no more; an earlier command chose 4; --restart measures again"
 BY_EARLIER = "(chosen by an earlier command; --restart measures again)"
-OF_FOUR = {"1": 2.0, "4": 0.5}
+OF_FOUR = {"1": 2.0, "4": 0.5, "2": 1.0}
 
 
 @pytest.mark.parametrize(
@@ -87,8 +102,8 @@ OF_FOUR = {"1": 2.0, "4": 0.5}
     [
         (Choice(4, OF_FOUR), 4, f"batch on 4 nodes, 4.0 times as fast as 1 {BY_EARLIER}"),
         (Choice(4, OF_FOUR), 8, f"batch on 4 nodes, 4.0 times as fast as 1 {BY_EARLIER}"),
-        (Choice(4, OF_FOUR), 3, "batch on 3 nodes, as there are no more; an earlier command chose 4"),
-        (Choice(4, OF_FOUR), 1, "1 node, as there are no more; an earlier command chose 4"),
+        (Choice(4, OF_FOUR), 3, f"batch on 3 nodes, {NO_MORE}"),
+        (Choice(4, OF_FOUR), 1, f"1 node, {NO_MORE}"),
         (Choice(1, {"1": 2.0, "2": 2.0}), 2, f"1 node; a second one would save less than 5 % {BY_EARLIER}"),
         (Choice(3, OF_FOUR), 4, f"batch on 3 nodes; each further one would save less than 5 % {BY_EARLIER}"),
         (Choice(3, {}), 4, f"batch on all 3 nodes; a node ran out of memory while it measured {BY_EARLIER}"),
