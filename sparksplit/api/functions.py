@@ -98,8 +98,8 @@ def train(
     config = parse(TrainConfig, values)
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
-    config = followed(config, frame is not None)
-    training.train(config, Options(overwrite, resume, restart), None if frame is None else _frame(frame, "frame"))
+    rows = None if frame is None else _frame(frame, "frame")
+    training.train(config, Options(overwrite, resume, restart), rows, followed)
     return TrainedRun.open(output)
 
 

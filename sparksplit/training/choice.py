@@ -1,4 +1,4 @@
-"""The number of nodes that a run with `strategy: auto` trains on: the rule, and its record in the run's folder."""
+"""What a run with `strategy: auto` chooses: the rule for the number of nodes, and the record in the run's folder."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pydantic
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
+from sparksplit.base.config import merged, nested, parse
 from sparksplit.base.errors import InputError
-from sparksplit.base.records import Record
+from sparksplit.base.records import JsonObject, Record
+from sparksplit.training.train_config import TrainConfig
 
 LEAST = 0.05
 """The share of the time that a further node must save."""
@@ -41,12 +43,14 @@ def between(size: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Choice(Record):
-    """The number of nodes that `strategy: auto` has chosen before the first update."""
+    """What `strategy: auto` has chosen before the first update."""
 
     nodes: pydantic.PositiveInt
     """The chosen number of nodes."""
     seconds: dict[_Number, pydantic.PositiveFloat]
-    """Seconds of a step by number of nodes. Empty if a node ran out of memory while it measured."""
+    """Seconds of a step by number of nodes. Empty if a node ran out of memory while it measured, or with `settings`."""
+    settings: JsonObject | None = None
+    """The keys that come from a comparison, by dotted key. None if the nodes have measured."""
 
     @classmethod
     def of(cls, seconds: Mapping[str, float]) -> Choice:
@@ -55,6 +59,8 @@ class Choice(Record):
 
     def told(self) -> str:
         """Return what was chosen and why, in a line."""
+        if self.settings is not None:
+            return f"{_called(self.nodes, str(self.settings['strategy']))}, by a comparison"
         if not self.seconds:
             return f"auto: batch on all {self.nodes} nodes; a node ran out of memory while it measured"
         most, one, chosen = max(map(int, self.seconds)), self.seconds.get("1"), self.seconds.get(str(self.nodes))
@@ -71,12 +77,20 @@ class Choice(Record):
         """Return the choice of an earlier command in a line. most: the number of nodes that there are now."""
         if self.nodes > most:
             few = f"{_called(most)}, as there are no more; an earlier command chose {self.nodes}"
-            return f"{few}; --restart measures again"
-        return f"{self.told()} (chosen by an earlier command; --restart measures again)"
+            return f"{few}; --restart chooses again"
+        return f"{self.told()} (chosen by an earlier command; --restart chooses again)"
+
+    def taken(self, config: TrainConfig) -> TrainConfig:
+        """Return `config` with `settings`. Raise ConfigError if they do not fit its other keys."""
+        if self.nodes > config.node_count:
+            why = f"must be at least {self.nodes} (is {config.node_count}), as the comparison recommends"
+            raise config.error("nodes", why)
+        values = merged(config.model_dump(mode="json", exclude_unset=True), nested(self.settings or {}))
+        return parse(TrainConfig, values, config.origin)
 
 
-def _called(nodes: int) -> str:
-    return "auto: 1 node" if nodes == 1 else f"auto: batch on {nodes} nodes"
+def _called(nodes: int, strategy: str = "batch") -> str:
+    return "auto: 1 node" if nodes == 1 else f"auto: {strategy} on {nodes} nodes"
 
 
 def note(run: Fence, choice: Choice) -> None:
@@ -86,7 +100,7 @@ def note(run: Fence, choice: Choice) -> None:
 
 def noted(run: str) -> Choice | None:
     """Return the choice that `note` has written into the folder `run`; None if there is none, or if it is damaged. The
-    nodes then measure again, which changes no result."""
+    run then chooses again."""
     try:
         file = filesystem.join(run, _FILE)
         return Choice.parse(filesystem.read_bytes(file), file)

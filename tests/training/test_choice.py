@@ -92,8 +92,8 @@ def test_the_record_is_read_back_unless_it_is_damaged(tmp_path):
         assert choices.noted(str(tmp_path)) is None
 
 
-NO_MORE = "as there are no more; an earlier command chose 4; --restart measures again"
-BY_EARLIER = "(chosen by an earlier command; --restart measures again)"
+NO_MORE = "as there are no more; an earlier command chose 4; --restart chooses again"
+BY_EARLIER = "(chosen by an earlier command; --restart chooses again)"
 OF_FOUR = {"1": 2.0, "4": 0.5, "2": 1.0}
 
 

@@ -1,41 +1,38 @@
-"""The answer of a finished comparison as the configuration of a run with `strategy: auto`."""
+"""The answer of a finished comparison as the choice of a run with `strategy: auto`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from dataclasses import replace
 
 from hdfs_io import filesystem
 from hdfs_io.differences import content, differences, said
 from hdfs_io.marks import SUCCESS
-from sparksplit.base.config import merged, nested, parse
-from sparksplit.base.errors import InputError
-from sparksplit.base.keys import unhashed
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError, InputError, UsageError
+from sparksplit.base.keys import keys_of, unhashed
 from sparksplit.base.progress import say
 from sparksplit.comparison.answer.words import called, headline
 from sparksplit.comparison.content import Results, record_hash
-from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.strategies import STRATEGIES
-from sparksplit.training.inputs import RunInputs, open_data
-from sparksplit.training.train_config import TrainConfig, Training
+from sparksplit.training.choice import Choice
+from sparksplit.training.inputs import RunInputs
+from sparksplit.training.report import versions
+from sparksplit.training.train_config import TrainConfig
 
 _FREE = ("seed", "metrics")
 """Keys in which a run may differ from the comparison: no answer depends on them."""
 
 
-def followed(config: TrainConfig, has_frame: bool = False) -> TrainConfig:
-    """Return `config` with the strategy, the number of nodes and the other keys that its `comparison` recommends. Say
-    the recommendation in a line. Without the key `comparison`, return `config`.
+def followed(inputs: RunInputs) -> Choice:
+    """Return what the comparison of a run recommends. Say the recommendation in a line, with what differs.
 
-    has_frame: whether a DataFrame replaces the training rows. Raise ConfigError if the comparison has no answer, or if
-    its answer is not about this run.
+    Raise ConfigError if the comparison has no answer, or if its answer is not about this run.
     """
-    if config.comparison is None:
-        return config
-    strategy, path = STRATEGIES.get(config.strategy), filesystem.absolute(config.comparison)
-    if strategy is None or not strategy.chooses:
+    config = inputs.config
+    assert config.comparison is not None
+    path = filesystem.absolute(config.comparison)
+    if not inputs.strategy.chooses:
         raise config.error("comparison", f"needs strategy: auto (is {config.strategy})")
-    if has_frame:
+    if inputs.has_frame:
         raise config.error("comparison", "is about the rows of the data set, not about those of a DataFrame")
     try:
         if not filesystem.exists(filesystem.join(path, SUCCESS)):
@@ -43,42 +40,49 @@ def followed(config: TrainConfig, has_frame: bool = False) -> TrainConfig:
         results = Results.read(path)
     except InputError as error:
         raise config.error("comparison", str(error)) from error
-    data = open_data(config)
-    then = {**_shared(results.config), "data": content(results.data.digest)}
-    now = {**_shared(config.model_dump(mode="json")), "data": content(data.digest)}
-    if found := differences(then, {key: now[key] for key in then}):
+    option = results.answer.choice
+    if option is None or results.answer.decision not in ("use", "stay"):
+        raise config.error("comparison", f"{path} has decided nothing: {headline(results.answer)}")
+    choice = Choice(option.nodes, {}, option.settings)
+    try:
+        run = RunInputs.of(choice.taken(config), inputs.data)
+    except UsageError as error:
+        raise config.error("comparison", f"{path} recommends {called(option)}: {error}") from error
+    before = _compared(results, run, path)
+    asked, then, now = (each.model_dump(mode="json") for each in (config, before, run.config))
+    free = {"nodes", *unhashed(TrainConfig)}
+    replaced = [key for key in asked if key in results.config and key not in free and asked[key] != now[key]]
+    if found := differences(*({key: each[key] for key in replaced} for each in (results.config, asked))):
         raise config.error("comparison", f"{path} is not about this run{said(found)}")
-    answer = results.answer
-    if answer.choice is None or answer.decision not in ("use", "stay"):
-        raise config.error("comparison", f"{path} has decided nothing: {headline(answer)}")
-    if answer.choice.nodes > config.node_count:
-        needs = f"{path} recommends {called(answer.choice)}"
-        raise config.error("nodes", f"must be at least {answer.choice.nodes} (is {config.node_count}): {needs}")
-    values = merged(config.model_dump(mode="json", exclude_unset=True), nested(answer.choice.settings))
-    run = parse(TrainConfig, values, config.origin)
-    if not _was_compared(run, data, results):
-        others = "other files of functions, other initial weights (init), or another version of sparksplit"
-        raise config.error("comparison", f"{path} is not about this run: its runs had {others}")
-    say(f"auto, by {path}: {headline(answer)}")
-    return run
+    timed = keys_of(TrainConfig, lambda mark: mark.timed)
+    told = {
+        "It changes": differences(asked, {**now, "strategy": asked["strategy"], "nodes": asked["nodes"]}),
+        "Its times are with other keys": differences(*({key: each[key] for key in timed} for each in (then, now))),
+        "It was made with other versions": differences(results.versions, versions()),
+    }
+    sentences = (f" {what}: {'; '.join(found)}." for what, found in told.items() if found)
+    say(f"auto, by {path}: {headline(results.answer)}{''.join(sentences)}")
+    return choice
 
 
-def _shared(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of the keys that all runs of a comparison share, and that can change what is learnt."""
-    keys = [key for key in Training.model_fields if key not in {*unhashed(Training), *_FREE}]
-    return {key: values[key] for key in keys if key in values}
-
-
-def _was_compared(run: TrainConfig, data: PreparedDataSet, results: Results) -> bool:
-    """Whether the runs of the chosen row had the keys of `run`, its files of functions and its initial weights."""
-    choice = results.answer.choice
-    assert choice is not None
-    row = (choice.name, choice.nodes)
+def _compared(results: Results, run: RunInputs, path: str) -> TrainConfig:
+    """Return the configuration of the runs of the chosen row. Raise ConfigError if `run` does not learn as they did."""
+    option, config = results.answer.choice, run.config
+    assert option is not None
+    row = (option.name, option.nodes)
     record = next((each for each in results.runs if (each.name, each.nodes) == row), None)
     if record is None:
-        return False
-    then = parse(TrainConfig, record.config)
+        raise config.error("comparison", f"{path} has no run of {called(option)}, which it recommends")
+    try:
+        then = parse(TrainConfig, record.config)
+    except ConfigError as error:
+        raise config.error("comparison", f"{path} was made by another version of sparksplit: {error}") from error
     # No run of a comparison has the last two keys: runs are compared by their last weights.
     free = {**{key: getattr(then, key) for key in _FREE}, "early_stop": None, "keep_best": None}
-    alike = RunInputs.of(run.model_copy(update=free), data)
-    return record_hash(alike.hash(), then.timing) == record.config_hash
+    alike = replace(run, config=config.model_copy(update=free))
+    if record_hash(alike.hash(), then.timing) != record.config_hash:
+        before = {**replace(alike, config=then).keys, "data": content(results.data.digest)}
+        others = ": its runs had other files of functions or initial weights, or another version of sparksplit"
+        found = said(differences(before, alike.keys)) or others
+        raise config.error("comparison", f"{path} is not about this run{found}")
+    return then
