@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import NodeFailed
+from sparksplit.base.errors import NodeFailed, RunError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import choice as choices
 from sparksplit.training import train as train_module
@@ -201,3 +206,27 @@ def test_where_a_node_has_no_memory_to_measure_all_nodes_train(made, capsys):
     assert made(attempt)._train(None) == "results"
     assert given == [(True, 3), (False, 3)]
     assert "auto: batch on all 3 nodes; a node ran out of memory while it measured" in capsys.readouterr().err
+
+
+def test_a_comparison_chooses_once(tmp_path, monkeypatch):
+    """The choice is in the folder before the nodes start. Later commands have its keys, and the hash of `auto`."""
+    x = np.arange(90).reshape(-1, 1)
+    from_arrays(str(tmp_path / "data"), {"train": (x, x[:, 0] % 3)}, lanes=8)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1", master="local"))
+    monkeypatch.setattr(train_module, "spark_session", lambda *_, **__: nullcontext(spark))
+    choice, followed, began = Choice(2, {}, {"strategy": "epoch", "nodes": 2}), [], []
+
+    def to_end(one, checkpoint):
+        keys = one.inputs.config
+        began.append((keys.strategy, keys.nodes, one.present, one.is_choosing, choices.noted(one.output.folder)))
+        raise RunError("killed")
+
+    monkeypatch.setattr(_Run, "to_end", to_end)
+    values = {"data": str(tmp_path / "data"), "output": str(tmp_path / "run"), "strategy": "auto", "nodes": 4}
+    for comparison in ("compared", "extended", None):
+        config = parse(TrainConfig, {**values, "comparison": comparison})
+        with pytest.raises(RunError, match="killed"):
+            train_module.train(config, Options(), follow=lambda inputs: followed.append(inputs) or choice)
+    assert began == [("epoch", 2, 2, False, choice)] * 3 and len(followed) == 1
+    mark = json.loads((tmp_path / "run" / "_CONFIG").read_text())
+    assert mark["config_hash"] == followed[0].hash() and mark["keys"]["strategy"] == "auto"
