@@ -50,6 +50,7 @@ def followed(inputs: RunInputs) -> Choice:
         raise config.error("comparison", f"{path} recommends {called(option)}: {error}") from error
     before = _compared(results, run, path)
     asked, then, now = (each.model_dump(mode="json") for each in (config, before, run.config))
+    # The answer may replace a value of the comparison itself, but no other value that the user has set.
     free = {"nodes", *unhashed(TrainConfig)}
     replaced = [key for key in asked if key in results.config and key not in free and asked[key] != now[key]]
     if found := differences(*({key: each[key] for key in replaced} for each in (results.config, asked))):
