@@ -18,6 +18,7 @@ from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
 from sparksplit.comparison import compare as comparison
+from sparksplit.comparison.answer.followed import followed
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import predict as inference
@@ -97,7 +98,8 @@ def train(
     config = parse(TrainConfig, values)
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
-    training.train(config, Options(overwrite, resume, restart), None if frame is None else _frame(frame, "frame"))
+    rows = None if frame is None else _frame(frame, "frame")
+    training.train(config, Options(overwrite, resume, restart), rows, followed)
     return TrainedRun.open(output)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
+from sparksplit.training.choice import Choice
+from sparksplit.training.inputs import RunInputs
 from sparksplit.training.report import summary
 from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
@@ -14,9 +16,15 @@ from sparksplit.training.train_config import TrainConfig
 
 def run(config: TrainConfig, options: Options) -> None:
     """Train, and print the summary on standard output."""
-    result = train(config, options)
-    for line in summary(result, config.output):
+    for line in summary(train(config, options, follow=_followed), config.output):
         print(line, file=OUT)
+
+
+def _followed(inputs: RunInputs) -> Choice:
+    # Only a run that names a comparison imports the code of answers.
+    from sparksplit.comparison.answer.followed import followed
+
+    return followed(inputs)
 
 
 COMMAND = Command(

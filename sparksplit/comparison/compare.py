@@ -29,7 +29,7 @@ from sparksplit.comparison.comparison_record import (
     RunPayload,
     read_run,
 )
-from sparksplit.comparison.content import FORMAT_VERSION, RESULTS, Results
+from sparksplit.comparison.content import RESULTS, Results, record_hash
 from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_plan
@@ -206,10 +206,7 @@ class _Work:
     @classmethod
     def of(cls, run: Run, data: PreparedDataSet) -> _Work:
         inputs = RunInputs.of(run.config, data)
-        # Default values are left out, so runs from before a timed key keep their hash.
-        timing = {"timing": run.timing} if run.timing else {}
-        run_hash = digest({"run": inputs.hash(), "format_version": FORMAT_VERSION, **timing})
-        return cls(run, inputs, run_hash, Restarts(run.config.max_restarts))
+        return cls(run, inputs, record_hash(inputs.hash(), run.timing), Restarts(run.config.max_restarts))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Self
 
 from hdfs_io import filesystem
+from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
 from sparksplit.comparison.answer.content import Answer
@@ -17,6 +18,13 @@ from sparksplit.comparison.tuning.tuning_record import Tuning
 RESULTS = "results.json"
 FORMAT_VERSION = 9
 """The version of results.json and of the records in runs/. Files of another version are not used."""
+
+
+def record_hash(run: str, timing: JsonObject) -> str:
+    """Return the hash of everything that can change the record of a run, times included. run: the run's own hash.
+    timing: as Run.timing."""
+    # Default values are left out, so runs from before a timed key keep their hash.
+    return digest({"run": run, "format_version": FORMAT_VERSION, **({"timing": timing} if timing else {})})
 
 
 @dataclass(frozen=True)

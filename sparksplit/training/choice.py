@@ -1,18 +1,25 @@
-"""The number of nodes that a run with `strategy: auto` trains on: the rule, and its record in the run's folder."""
+"""What a run with `strategy: auto` chooses: the rule for the number of nodes, and the record in the run's folder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Annotated
+
+import pydantic
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
+from sparksplit.base.config import merged, nested, parse
 from sparksplit.base.errors import InputError
-from sparksplit.base.records import Record
+from sparksplit.base.records import JsonObject, Record
+from sparksplit.training.train_config import TrainConfig
 
 LEAST = 0.05
 """The share of the time that a further node must save."""
 _FILE = "_CHOICE"
+_Number = Annotated[str, pydantic.StringConstraints(pattern=r"^[1-9][0-9]*$")]
+"""A number of nodes, as a key in JSON."""
 
 
 def last_worth(seconds: Mapping[int, float], least: float = LEAST) -> int:
@@ -29,14 +36,21 @@ def last_worth(seconds: Mapping[int, float], least: float = LEAST) -> int:
     return best
 
 
+def between(size: int) -> list[int]:
+    """Return the numbers of nodes to measure between 1 and `size`: powers of two, the largest one first."""
+    return [1 << power for power in reversed(range(1, size.bit_length())) if 1 << power < size]
+
+
 @dataclass(frozen=True)
 class Choice(Record):
-    """The number of nodes that `strategy: auto` has chosen before the first update."""
+    """What `strategy: auto` has chosen before the first update."""
 
-    nodes: int
+    nodes: pydantic.PositiveInt
     """The chosen number of nodes."""
-    seconds: dict[str, float]
-    """Seconds of a step by number of nodes. Empty if a node ran out of memory while it measured."""
+    seconds: dict[_Number, pydantic.PositiveFloat]
+    """Seconds of a step by number of nodes. Empty if a node ran out of memory while it measured, or with `settings`."""
+    settings: JsonObject | None = None
+    """The keys that come from a comparison, by dotted key. None if the nodes have measured."""
 
     @classmethod
     def of(cls, seconds: Mapping[str, float]) -> Choice:
@@ -45,17 +59,38 @@ class Choice(Record):
 
     def told(self) -> str:
         """Return what was chosen and why, in a line."""
+        if self.settings is not None:
+            return f"{_called(self.nodes, str(self.settings['strategy']))}, by a comparison"
         if not self.seconds:
             return f"auto: batch on all {self.nodes} nodes; a node ran out of memory while it measured"
-        most = max(map(int, self.seconds))
-        further = f"{'a second one' if most == 2 else 'each further one'} would save less than {LEAST:.0%}".replace(
-            "%", " %"
-        )
-        if self.nodes == 1:
-            return f"auto: 1 node; {further}"
-        times = self.seconds["1"] / self.seconds[str(self.nodes)]
-        chosen = f"auto: batch on {self.nodes} nodes, {times:.1f} times as fast as 1"
-        return chosen if self.nodes == most else f"{chosen}; {further}"
+        most, one, chosen = max(map(int, self.seconds)), self.seconds.get("1"), self.seconds.get(str(self.nodes))
+        times = f", {one / chosen:.1f} times as fast as 1" if one and chosen and self.nodes > 1 else ""
+        why = ""
+        if len(self.seconds) < len({1, most, *between(most)}):
+            numbers = " and ".join(sorted(self.seconds, key=int))
+            why = f"; only {numbers} nodes were measured, because more would take too long"
+        elif self.nodes < most:
+            why = f"; {'a second one' if most == 2 else 'each further one'} would save less than {100 * LEAST:g} %"
+        return f"{_called(self.nodes)}{times}{why}"
+
+    def told_again(self, most: int) -> str:
+        """Return the choice of an earlier command in a line. most: the number of nodes that there are now."""
+        if self.nodes > most:
+            few = f"{_called(most)}, as there are no more; an earlier command chose {self.nodes}"
+            return f"{few}; --restart chooses again"
+        return f"{self.told()} (chosen by an earlier command; --restart chooses again)"
+
+    def taken(self, config: TrainConfig) -> TrainConfig:
+        """Return `config` with `settings`. Raise ConfigError if they do not fit its other keys."""
+        if self.nodes > config.node_count:
+            why = f"must be at least {self.nodes} (is {config.node_count}), as the comparison recommends"
+            raise config.error("nodes", why)
+        values = merged(config.model_dump(mode="json", exclude_unset=True), nested(self.settings or {}))
+        return parse(TrainConfig, values, config.origin)
+
+
+def _called(nodes: int, strategy: str = "batch") -> str:
+    return "auto: 1 node" if nodes == 1 else f"auto: {strategy} on {nodes} nodes"
 
 
 def note(run: Fence, choice: Choice) -> None:
@@ -63,12 +98,11 @@ def note(run: Fence, choice: Choice) -> None:
     run.write_json(filesystem.join(run.folder, _FILE), choice.to_json())
 
 
-def noted(run: str, most: int) -> Choice | None:
-    """Return the choice that `note` has written into the folder `run`, with at most `most` nodes; None if there is
-    none."""
+def noted(run: str) -> Choice | None:
+    """Return the choice that `note` has written into the folder `run`; None if there is none, or if it is damaged. The
+    run then chooses again."""
     try:
         file = filesystem.join(run, _FILE)
-        choice = Choice.parse(filesystem.read_bytes(file), file)
+        return Choice.parse(filesystem.read_bytes(file), file)
     except InputError:
         return None
-    return replace(choice, nodes=min(choice.nodes, most))

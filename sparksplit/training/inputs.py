@@ -70,8 +70,9 @@ class RunInputs:
         files = {key: split_name(functions[key])[0] for key in self.sources}
         paths = self.data.paths
         data = {"data" if len(paths) == 1 else f"data.{place}": path for place, path in enumerate(paths)}
-        init = {} if self.config.init is None else {"init": self.config.init}
-        return {**data, **init, **files, **self.config.own_file}
+        named = {"init": self.config.init, "comparison": self.config.comparison}
+        given = {key: path for key, path in named.items() if path is not None}
+        return {**data, **given, **files, **self.config.own_file}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""

@@ -307,7 +307,7 @@ class RunRecord(Record):
     collective: RunCollective | None = None
     """The collective that summed over the nodes; None for a single real node."""
     choice: Choice | None = None
-    """The number of nodes that `strategy: auto` has chosen; None for other strategies, and where `nodes` is 1."""
+    """What `strategy: auto` has chosen; None for other strategies, and where `nodes` is 1 without a comparison."""
 
     @classmethod
     def read(cls, folder: str) -> Self:

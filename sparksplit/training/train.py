@@ -24,6 +24,7 @@ from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import checkpoints, report
 from sparksplit.training import choice as choices
 from sparksplit.training.choice import Choice
+from sparksplit.training.decided import Follow, decided
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
@@ -45,13 +46,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def train(config: TrainConfig, options: Options, frame: DataFrame | None = None) -> RunRecord:
+def train(
+    config: TrainConfig, options: Options, frame: DataFrame | None = None, follow: Follow | None = None
+) -> RunRecord:
     """Train as `config` says. Return run.json, which is an earlier identical run's if there is one.
 
     frame: rows to train on instead of the data set's training split, with `input_mode: spark`. It has a binary column
         for each tensor of the data set (row-major, little-endian), its label, and `row_id` (bigint, unique; computed if
         missing). Shapes, preprocessing, validation and test come from the data set. Another frame does not count as
         another configuration: use `options.overwrite` to train anew.
+    follow: chooses by `config.comparison`, unless an earlier command has chosen.
 
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
@@ -76,26 +80,28 @@ def train(config: TrainConfig, options: Options, frame: DataFrame | None = None)
             say(f"data: {len(data.paths)} prepared data sets as one, {rows:,} training rows")
         if inputs.initial is not None and (warning := inputs.initial.warning(data.description)):
             say(warning)
-        checkpoint, earlier, choice = None, attempts.Attempts(), None
-        if decision == "resume":
+        checkpoint, earlier, is_resumed = None, attempts.Attempts(), decision == "resume"
+        if is_resumed:
             output.go_on()
             if (record := completed(output)) is not None:
                 say(f"{output.path}: the last command was killed before it wrote the marker; now the run is complete")
                 return record
             earlier = attempts.noted(output.folder)
+        inputs, chosen = decided(inputs, output.folder if is_resumed else None, follow)
+        config = inputs.config
+        if is_resumed:
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"going on from {checkpoint}; --restart would start from the beginning")
-            if inputs.strategy.chooses:
-                choice = choices.noted(output.folder, config.processes)
+        choice = None if chosen is None else replace(chosen, nodes=min(chosen.nodes, config.processes))
         waits: list[float] = []
         executors = config.feeders + (config.processes if choice is None else choice.nodes)
         with spark_session(called("train", config.output), executors, waited=waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
-                if choice is not None:
-                    choices.note(output.fence, choice)
+                if chosen is not None:
+                    choices.note(output.fence, chosen)
             # The run did not cost the seconds that it has waited for another call.
             one = _Run(spark, inputs, output, frame, began + sum(waits), earlier, choice)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):

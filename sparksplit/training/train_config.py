@@ -23,6 +23,7 @@ from sparksplit.strategies.sync_config import SyncConfig
 
 _EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 _ALL_NODES = "is for train: a run of a comparison always has all of its nodes"
+_OWN_RUNS = "is for train: a comparison decides by its own runs"
 _NO_CHECKPOINTS = "is for train: a run of a comparison writes no checkpoints, and restarts from its beginning"
 
 
@@ -235,6 +236,12 @@ class TrainConfig(Training):
     are averaged every `sync.every` steps and at the end of each epoch. auto: measures a step before the first update,
     and then trains as `single`, or as `batch` on as many of the `nodes` as pay. Your own: `package.module:function` or
     `path/to/file.py:function` that returns a sparksplit.strategies.Strategy."""
+    comparison: Annotated[
+        Annotated[str, pydantic.Field(min_length=1)] | None, Mark(hashed=False, refused=_OWN_RUNS)
+    ] = None
+    """With `strategy: auto`: output folder of a finished `compare` of this data set and model. The run takes the
+    strategy, the number of nodes and the other keys that its answer recommends, and measures nothing. An undecided
+    answer, or an answer about other keys, is refused. null: auto measures, and chooses between `single` and `batch`."""
     local_batch_size: Annotated[pydantic.PositiveInt | None, Mark(within=True)] = None
     """Rows of each node's own mini-batches with `strategy: local`. null: `batch_size` divided by the number of nodes,
     rounded down, at least 1."""

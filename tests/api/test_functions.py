@@ -13,6 +13,7 @@ from sklearn.datasets import load_digits
 
 import sparksplit
 from sparksplit import ConfigError, RunError, UsageError
+from sparksplit.dataset.arrays import from_arrays
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -182,3 +183,12 @@ def test_rows_of_a_users_own_function(spark: SparkSession, tmp_path: Path) -> No
     assert again.manifest == data.manifest
     with pytest.raises(ConfigError, match=r"input\.format: .*mine\.py:wrong returned str, not a DataFrame"):
         sparksplit.preprocess("x", f"{tmp_path}/no", input={**section, "format": f"{tmp_path}/mine.py:wrong"})
+
+
+def test_the_answer_of_a_comparison_is_looked_at_before_spark_starts(tmp_path: Path) -> None:
+    x = np.arange(40).reshape(-1, 1)
+    data = from_arrays(f"{tmp_path}/data", {"train": (x, x[:, 0] % 2)}, lanes=4)
+    for keys, problem in (({}, "needs strategy: auto"), ({"strategy": "auto"}, "not a complete comparison")):
+        with pytest.raises(ConfigError, match=f"comparison: .*{problem}"):
+            sparksplit.train(data, f"{tmp_path}/run", comparison=f"{tmp_path}/none", **keys)
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]

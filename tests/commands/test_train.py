@@ -57,6 +57,10 @@ BEFORE_SPARK = {
         "/train.yaml:2: strategy: must be one of single, batch, epoch, epoch-delayed, local, auto, or a function "
         "that returns a strategy (is 'bach'); did you mean 'batch'?",
     ),
+    "a comparison for a strategy that chooses nothing": (
+        {"comparison": "/none"},
+        "/train.yaml:2: comparison: needs strategy: auto (is single)",
+    ),
     "single on two nodes": ({"nodes": 2}, "nodes must be 1 with strategy: single (is 2)"),
     "more nodes than lanes": (
         {"nodes": 5, "strategy": "batch"},

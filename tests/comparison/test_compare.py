@@ -235,7 +235,7 @@ def test_what_another_command_has_finished_meanwhile_is_not_replaced_by_more_see
 
 def test_a_finished_comparison_of_another_format_is_not_extended(small, monkeypatch):
     small(seeds=1)
-    monkeypatch.setattr("sparksplit.comparison.compare.FORMAT_VERSION", 0)
+    monkeypatch.setattr("sparksplit.comparison.content.FORMAT_VERSION", 0)
     with pytest.raises(UsageError, match="another configuration"):
         small(seeds=2)
 

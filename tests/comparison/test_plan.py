@@ -294,6 +294,7 @@ def test_what_all_runs_share_and_what_a_strategy_says():
         ("seeds: 0", "seeds: must be"),
         ("margin: 1", "margin: must be below 1"),
         ("seeds: 5\nmax_seeds: 4", ":4: max_seeds: must be at least seeds, 5 (is 4)"),
+        ("comparison: other", ":3: comparison: is for train: a comparison decides by its own runs"),
         ("collective: auto", ":3: collective: belongs to one strategy: give it within `strategies`"),
         ("input_mode: flight", ":3: input_mode: must be"),
         (

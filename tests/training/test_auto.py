@@ -52,4 +52,5 @@ def test_the_run_is_that_of_batch_on_the_chosen_nodes(forked, zygote, digits, tm
         without_end(tmp_path / "run", tmp_path / "resumed", keep=4)
         resumed = run(digits, tmp_path / "resumed", strategy="auto", nodes=2, **SETTINGS)
         assert len(told) == 1 and resumed["choice"] == result["choice"]
+        assert Choice(chosen, seconds).told_again(2) in capsys.readouterr().err
         assert [resumed[key] for key in SAME] == [plain[key] for key in SAME]

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import NodeFailed
+from sparksplit.base.errors import NodeFailed, RunError
+from sparksplit.base.options import Options
+from sparksplit.dataset.arrays import from_arrays
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import choice as choices
 from sparksplit.training import train as train_module
-from sparksplit.training.choice import LEAST, Choice, last_worth
+from sparksplit.training.choice import LEAST, Choice, between, last_worth
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.recovery import attempts
 from sparksplit.training.train import _Run
@@ -50,6 +55,11 @@ def test_the_chosen_nodes_save_enough_and_no_more_nodes_do(one, others):
     assert all(times[nodes] > times[chosen] * (1 - LEAST) ** (nodes - chosen) for nodes in further)
 
 
+@given(st.integers(2, 70))
+def test_powers_of_two_are_between_one_node_and_all(size):
+    assert between(size) == sorted((power for power in (2, 4, 8, 16, 32, 64) if power < size), reverse=True)
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"),
     [
@@ -60,21 +70,52 @@ def test_the_chosen_nodes_save_enough_and_no_more_nodes_do(one, others):
             {1: 2.0, 4: 0.99, 2: 1.0},
             "auto: batch on 2 nodes, 2.0 times as fast as 1; each further one would save less than 5 %",
         ),
+        (
+            {1: 9.0, 8: 9.0},
+            "auto: 1 node; only 1 and 8 nodes were measured, because more would take too long",
+        ),
+        (
+            {1: 9.0, 8: 3.0, 4: 4.0},
+            "auto: batch on 8 nodes, 3.0 times as fast as 1; only 1 and 4 and 8 nodes were measured, because more "
+            "would take too long",
+        ),
     ],
 )
 def test_a_line_says_what_was_chosen_and_why(seconds, said):
     assert Choice.of({str(nodes): value for nodes, value in seconds.items()}).told() == said
 
 
-def test_the_record_is_read_back_with_at_most_the_nodes_that_there_are(tmp_path):
-    assert choices.noted(str(tmp_path), 4) is None
+def test_the_record_is_read_back_unless_it_is_damaged(tmp_path):
+    assert choices.noted(str(tmp_path)) is None
     choice = Choice(4, {"1": 2.0, "4": 0.5})
     with fenced(tmp_path) as run:
         choices.note(run, choice)
-    assert choices.noted(str(tmp_path), 8) == choice
-    assert choices.noted(str(tmp_path), 3) == Choice(3, choice.seconds)
-    (tmp_path / "_CHOICE").write_text("{")
-    assert choices.noted(str(tmp_path), 8) is None
+    assert choices.noted(str(tmp_path)) == choice
+    for damaged in ("{", '{"nodes": 0, "seconds": {}}', '{"nodes": 2, "seconds": {"1": 1.0, "two": 0.5}}',
+                    '{"nodes": 2, "seconds": {"1": 1.0, "2": 0.0}}', '{"nodes": 2}'):  # fmt: skip
+        (tmp_path / "_CHOICE").write_text(damaged)
+        assert choices.noted(str(tmp_path)) is None
+
+
+NO_MORE = "as there are no more; an earlier command chose 4; --restart chooses again"
+BY_EARLIER = "(chosen by an earlier command; --restart chooses again)"
+OF_FOUR = {"1": 2.0, "4": 0.5, "2": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("choice", "most", "said"),
+    [
+        (Choice(4, OF_FOUR), 4, f"batch on 4 nodes, 4.0 times as fast as 1 {BY_EARLIER}"),
+        (Choice(4, OF_FOUR), 8, f"batch on 4 nodes, 4.0 times as fast as 1 {BY_EARLIER}"),
+        (Choice(4, OF_FOUR), 3, f"batch on 3 nodes, {NO_MORE}"),
+        (Choice(4, OF_FOUR), 1, f"1 node, {NO_MORE}"),
+        (Choice(1, {"1": 2.0, "2": 2.0}), 2, f"1 node; a second one would save less than 5 % {BY_EARLIER}"),
+        (Choice(3, OF_FOUR), 4, f"batch on 3 nodes; each further one would save less than 5 % {BY_EARLIER}"),
+        (Choice(3, {}), 4, f"batch on all 3 nodes; a node ran out of memory while it measured {BY_EARLIER}"),
+    ],
+)
+def test_a_later_command_says_the_choice_again(choice, most, said):
+    assert choice.told_again(most) == f"auto: {said}"
 
 
 @pytest.fixture
@@ -137,7 +178,7 @@ def test_an_attempt_with_fewer_nodes_counts_as_no_restart(made):
     assert given == [(True, 3, 3), (True, 3, 3), (False, 1, 1)] and one.restarts == 1
     story = attempts.noted(one.output.folder).story
     assert [(each.how, each.nodes) for each in story] == [("start", 3), ("restart", 3), ("chosen", 1)]
-    assert choices.noted(one.output.folder, 3) == Choice(1, {"1": 1.0, "3": 2.0})
+    assert choices.noted(one.output.folder) == Choice(1, {"1": 1.0, "3": 2.0})
 
 
 def test_a_run_that_goes_on_measures_nothing(made):
@@ -165,3 +206,27 @@ def test_where_a_node_has_no_memory_to_measure_all_nodes_train(made, capsys):
     assert made(attempt)._train(None) == "results"
     assert given == [(True, 3), (False, 3)]
     assert "auto: batch on all 3 nodes; a node ran out of memory while it measured" in capsys.readouterr().err
+
+
+def test_a_comparison_chooses_once(tmp_path, monkeypatch):
+    """The choice is in the folder before the nodes start. Later commands have its keys, and the hash of `auto`."""
+    x = np.arange(90).reshape(-1, 1)
+    from_arrays(str(tmp_path / "data"), {"train": (x, x[:, 0] % 3)}, lanes=8)
+    spark = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1", master="local"))
+    monkeypatch.setattr(train_module, "spark_session", lambda *_, **__: nullcontext(spark))
+    choice, followed, began = Choice(2, {}, {"strategy": "epoch", "nodes": 2}), [], []
+
+    def to_end(one, checkpoint):
+        keys = one.inputs.config
+        began.append((keys.strategy, keys.nodes, one.present, one.is_choosing, choices.noted(one.output.folder)))
+        raise RunError("killed")
+
+    monkeypatch.setattr(_Run, "to_end", to_end)
+    values = {"data": str(tmp_path / "data"), "output": str(tmp_path / "run"), "strategy": "auto", "nodes": 4}
+    for comparison in ("compared", "extended", None):
+        config = parse(TrainConfig, {**values, "comparison": comparison})
+        with pytest.raises(RunError, match="killed"):
+            train_module.train(config, Options(), follow=lambda inputs: followed.append(inputs) or choice)
+    assert began == [("epoch", 2, 2, False, choice)] * 3 and len(followed) == 1
+    mark = json.loads((tmp_path / "run" / "_CONFIG").read_text())
+    assert mark["config_hash"] == followed[0].hash() and mark["keys"]["strategy"] == "auto"

@@ -54,12 +54,12 @@ def words(results: Results, within: str = "", elsewhere: str = "in report.html")
     within: prefix for keys in the commands that the text suggests. With `compare.`, as quickstart needs it, a command
     has `--set compare.seeds=5`. elsewhere: the words for where the notes are that do not fit.
     """
-    lines = [_headline(results), *_figures(results), *_how_sure(results), *_next(results, within)]
+    lines = [headline(results), *_figures(results), *_how_sure(results), *_next(results, within)]
     notes = [noted(note, results, within) for note in results.answer.notes]
     return with_notes(lines, [note for note in notes if note not in lines[0]], elsewhere)
 
 
-def _headline(results: Results) -> str:
+def headline(results: Results) -> str:
     """Return the recommendation, in a sentence. Without a winner, a second sentence says what to use for now."""
     answer, choice, gain, until = results.answer, results.answer.choice, results.answer.gain, results.answer.until
     if answer.decision == "nothing to compare":

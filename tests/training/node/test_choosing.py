@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from sparksplit.training.train_config import TrainConfig
 from tests.nodes import in_threads
 from tests.training.node.stand_ins import Member, Rows, Together, Variable
 
-BATCH, BASE, PER_ROW, EXCHANGE, PER_READ = 64, 1e-3, 1e-4, 5e-4, 1e-3
+BATCH, BASE, PER_ROW, EXCHANGE, PER_READ, LATENCY = 64, 1e-3, 1e-4, 5e-4, 1e-3, 2e-4
 CLOCK = threading.local()
 
 
@@ -29,27 +30,38 @@ def passes(seconds):
 
 
 def read(tensors, label, seeds):
-    """A transform whose time is that of its rows."""
-    passes(PER_READ * len(seeds))
+    """A transform whose time is that of its rows. A node takes longer for rows that it has never seen."""
+    if hasattr(CLOCK, "seen"):  # not in a reader's thread
+        (x,), before = tensors.values(), len(CLOCK.seen)
+        CLOCK.seen.update(x.ravel().tolist())
+        passes(PER_READ * CLOCK.slowness * len(seeds) + 2e-3 * (len(CLOCK.seen) - before))
     return tensors, label
 
 
 class Step:
-    """A step that takes a time by its rows, and changes the weights, the metric and the optimizer's count."""
+    """A step that takes a time by its rows, and changes the weights, the metric and the optimizer's count.
 
-    def __init__(self, collective, variables):
-        self._collective, self._variables = collective, variables
+    exchange: returns the seconds of an exchange, for the rows of a node's share. first: what the first
+    step with so many rows takes besides.
+    """
+
+    def __init__(self, collective, variables, exchange=lambda rows: EXCHANGE, first=0.0):
+        self._collective, self._variables, self._exchange = collective, variables, exchange
+        self._first, self._made = first, set()
 
     def variables(self):
         return self._variables
 
     def train(self, chunk):
         shares = np.diff(chunk.offsets)
+        passes(self._first * (shares.max(initial=0) not in {0, *self._made}))
+        self._made.update(shares.tolist())
         assert chunk.share is None and set(chunk.rows.tolist()) <= {BATCH} and len(chunk.rows) == len(shares)
         passes(sum(BASE + PER_ROW * rows for rows in shares.tolist()))
         if self._collective.size > 1:
-            passes(EXCHANGE * len(shares))
-            self._collective.seconds += (EXCHANGE + 1.0) * len(shares)
+            exchange = sum(map(self._exchange, shares.tolist()))
+            passes(exchange)
+            self._collective.seconds += exchange + 1.0 * len(shares)
             self._collective.waited += 1.0 * len(shares)
         for variable in self._variables:
             variable.assign(variable.numpy() + len(shares))
@@ -62,8 +74,17 @@ def data(tmp_path_factory):
     return from_arrays(folder, {"train": (x, np.arange(900) % 7)}, lanes=12)
 
 
-def measured(data, size, monkeypatch, **keys):
-    """What the nodes measure, by rank; no node's variables have changed."""
+class Slow(Together):
+    """Sums that take a time even if they are of one number."""
+
+    def sum(self, arrays):
+        passes(LATENCY)
+        return super().sum(arrays)
+
+
+def measured(data, size, monkeypatch, exchange=lambda rows: EXCHANGE, together=Together, held_out=(), first=0.0,
+             slowness=(1, 1, 1, 1), **keys):  # fmt: skip
+    """What the nodes measure, by rank; no node's variables have changed. slowness: of each node's transform."""
     monkeypatch.setattr(choosing, "time", SimpleNamespace(perf_counter=lambda: getattr(CLOCK, "now", 0.0)))
     values = {"data": "d", "output": "o", "strategy": "auto", "nodes": size, "batch_size": BATCH, "readers": 0}
     config = parse(TrainConfig, {**values, **keys})
@@ -79,11 +100,13 @@ def measured(data, size, monkeypatch, **keys):
             prepared_rows=lambda: data.split("train"),
             transform=lambda: read,
             metrics={"accuracy": metric},
-            step=lambda sync, collective: Step(collective, variables),
+            held_out=list(held_out),
+            step=lambda sync, collective: Step(collective, variables, first=first),
         )
-        collective = Together(rank, size, gather)
+        collective = together(rank, size, gather)
         member = Member(rank, size, gather)
-        found = choosing.measured(process, member, collective, Step(collective, variables))
+        CLOCK.now, CLOCK.seen, CLOCK.slowness = 0.0, set(), slowness[rank % 4]
+        found = choosing.measured(process, member, collective, Step(collective, variables, exchange, first))
         assert metric.resets == 1 and variables[0].numpy().tolist() == [1.0, rank] and variables[1].numpy() == 7
         return found
 
@@ -92,22 +115,119 @@ def measured(data, size, monkeypatch, **keys):
 
 def test_fewer_nodes_take_the_exchange_of_fewer(data, monkeypatch):
     """The exchange of two nodes takes 2/3 of the time of the exchange of four."""
-    first, *others = measured(data, 4, monkeypatch)
-    assert list(first) == [1, 4, 2] and others == [{}] * 3
+    first, *_ = measured(data, 4, monkeypatch)
+    assert list(first) == [1, 4, 2]
     assert first[1] == pytest.approx(BASE + PER_ROW * BATCH)
     assert first[4] == pytest.approx(BASE + PER_ROW * BATCH / 4 + EXCHANGE)
     assert first[2] == pytest.approx(BASE + PER_ROW * BATCH / 2 + EXCHANGE * (1 / 2) / (3 / 4))
 
 
-@pytest.mark.parametrize("cache_mb", [512, 0])
-def test_a_step_takes_as_long_as_a_node_transforms_its_rows(data, monkeypatch, cache_mb):
-    first, _ = measured(data, 2, monkeypatch, transform="mine.py:read", cache_mb=cache_mb)
-    assert first == {nodes: pytest.approx(PER_READ * BATCH / nodes) for nodes in (1, 2)}
+def test_an_exchange_of_fewer_has_fewer_turns(data, monkeypatch):
+    """Of the exchange, LATENCY is for its turns: two nodes have a third of the turns of four."""
+    first, *_ = measured(data, 4, monkeypatch, together=Slow)
+    exchange = LATENCY / 3 + (EXCHANGE - LATENCY) * (1 / 2) / (3 / 4)
+    assert first[2] == pytest.approx(BASE + PER_ROW * BATCH / 2 + exchange)
 
 
-def test_where_steps_are_slow_fewer_numbers_of_nodes_are_measured(data, monkeypatch):
-    monkeypatch.setattr(choosing, "SECONDS", 0.1)
-    assert measured(data, 8, monkeypatch)[0].keys() == {1, 8, 4}
+def test_an_exchange_that_was_disturbed_makes_no_step_free(data, monkeypatch):
+    """The exchanges of all nodes were disturbed, those of two nodes were not."""
+    first, *_ = measured(data, 4, monkeypatch, exchange=lambda rows: 1.0 if rows == BATCH / 4 else EXCHANGE)
+    assert first[2] == pytest.approx(BASE + PER_ROW * BATCH / 2 + EXCHANGE * (1 / 2) / (3 / 4))
+
+
+@given(st.floats(1e-6, 1e3), st.floats(0, 1), st.floats(0, 1e3), st.integers(2, 64), st.data())
+def test_a_step_on_fewer_nodes_takes_time_and_no_longer_exchange(step, share, latency, size, draw):
+    nodes = draw.draw(st.integers(2, size))
+    found = choosing.without_further(step, share * step, latency, nodes, size)
+    assert 0 < found <= step * (1 + 1e-9) and (nodes < size or found == pytest.approx(step))
+
+
+@pytest.mark.parametrize(("cache_mb", "readers"), [(512, 1), (0, 1), (0, 0)])
+def test_a_step_takes_as_long_as_a_node_transforms_its_rows(data, monkeypatch, cache_mb, readers):
+    """Without readers, a step waits for its rows."""
+    monkeypatch.setattr(choosing._Rows, "_measured", lambda rows, is_kept: PER_READ)
+    keys = {"transform": "mine.py:read", "cache_mb": cache_mb, "readers": readers}
+    first, _ = measured(data, 2, monkeypatch, **keys)
+    steps = {1: BASE + PER_ROW * BATCH, 2: BASE + PER_ROW * BATCH / 2 + EXCHANGE}
+    reads = {nodes: PER_READ * BATCH / nodes for nodes in (1, 2)}
+    assert first == {nodes: pytest.approx(reads[nodes] + (0 if readers else steps[nodes])) for nodes in (1, 2)}
+
+
+def test_a_row_takes_as_long_as_in_the_second_pass(data, monkeypatch):
+    first, _ = measured(data, 2, monkeypatch, transform="mine.py:read")
+    assert first[1] == pytest.approx(BASE + PER_ROW * BATCH + PER_READ * BATCH)
+
+
+def test_nodes_read_at_the_same_time_and_the_slowest_counts(data, monkeypatch):
+    """Two nodes read without the third one."""
+    kept, *_ = measured(data, 3, monkeypatch)
+    first, *_ = measured(data, 3, monkeypatch, transform="mine.py:read", slowness=(1, 1.5, 2, 2))
+    slow = {1: 1, 3: 2, 2: 1.5}
+    assert first == {nodes: pytest.approx(kept[nodes] + PER_READ * BATCH * slow[nodes] / nodes) for nodes in slow}
+
+
+def test_a_slow_transform_is_not_measured_for_long(data, monkeypatch):
+    """A mini-batch takes 6.4 s. One is read for the steps, and one in each of two passes on one node and on two."""
+    monkeypatch.setattr(sys.modules[__name__], "PER_READ", 0.1)
+    ends, close = [], choosing._Rows.close
+    monkeypatch.setattr(choosing._Rows, "close", lambda rows: [ends.append(CLOCK.now), close(rows)])
+    first, _ = measured(data, 2, monkeypatch, transform="mine.py:read")
+    assert first[1] == pytest.approx(6.5, rel=0.05) and 30 < max(ends) < 35
+
+
+@pytest.mark.parametrize(
+    ("keys", "held_out", "read_on"),
+    [
+        ({"cache_mb": 1}, [], []),
+        ({"cache_mb": 0}, [], [1, 2]),
+        ({"cache_mb": 0, "input_mode": "spark"}, [], []),  # rows are in mapped files
+        ({"cache_mb": 1, "epochs": 1}, [], [1, 2]),  # each row is read once
+        ({"cache_mb": 1}, ["validation"], [1]),  # the memory that validation leaves is enough on two nodes
+        ({"cache_mb": 1}, ["test"], [1, 2]),  # all rows of the split are in one lane, so on one node
+    ],
+)
+def test_reading_counts_where_rows_are_read_again(data, monkeypatch, keys, held_out, read_on):
+    rows = (1 << 20) // 4
+    held = {"validation": [rows // 12 + 1] * 12, "test": [rows, *[0] * 11]}
+    splits = data.manifest.splits | {name: SimpleNamespace(lane_rows=lanes) for name, lanes in held.items()}
+    data = SimpleNamespace(manifest=data.manifest.model_copy(update={"splits": splits}), split=data.split)
+    monkeypatch.setattr(choosing._Rows, "_measured", lambda rows, is_kept: PER_READ)
+    first, _ = measured(data, 2, monkeypatch, held_out=held_out, **keys)
+    steps = {1: BASE + PER_ROW * BATCH, 2: BASE + PER_ROW * BATCH / 2 + EXCHANGE}
+    reads = {nodes: PER_READ * BATCH / nodes if nodes in read_on else 0 for nodes in steps}
+    assert first == {nodes: pytest.approx(steps[nodes] + reads[nodes]) for nodes in steps}
+
+
+@pytest.mark.parametrize(
+    ("exchange", "numbers"),
+    [
+        (EXCHANGE, {1, 8, 4, 2}),
+        (2.0, {1, 8, 4, 2}),  # two steps of all, of four and of two nodes take 12 s together
+        (3.0, {1, 8, 4}),
+        (3.5, {1, 8}),  # two steps of four nodes may take 14 s, after 7 s
+        (100.0, {1, 8}),
+    ],
+)
+def test_what_would_end_too_late_is_not_measured(data, monkeypatch, exchange, numbers):
+    """A slow step is made twice. CLOCK.now is when the first node has measured."""
+    ends = []
+    whole = choosing.measured
+
+    def until(*arguments):
+        found = whole(*arguments)
+        ends.append(CLOCK.now)
+        return found
+
+    monkeypatch.setattr(choosing, "measured", until)
+    found = measured(data, 8, monkeypatch, exchange=lambda rows: exchange)[0]
+    assert found.keys() == numbers and max(ends) < max(choosing.SECONDS, 2 * exchange + 1)
+
+
+@pytest.mark.parametrize("first", [3.0, 50.0])
+def test_what_only_a_first_step_does_neither_counts_nor_ends_the_measurement(data, monkeypatch, first):
+    """With XLA, the first step of each number of nodes compiles code."""
+    found = measured(data, 8, monkeypatch, first=first)[0]
+    assert found.keys() == {1, 8, 4, 2} and max(found.values()) == pytest.approx(BASE + PER_ROW * BATCH)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +244,6 @@ def test_a_sample_has_some_mini_batches_and_at_least_one(batch_size, row_bytes, 
     rows = Rows(lane_rows)
     rows.tensors = [TensorSpec(name="x", dtype="uint8", shape=[row_bytes])]
     assert choosing._sample(rows, batch_size).lane_rows == sampled
-
-
-@given(st.integers(2, 70))
-def test_powers_of_two_are_between_one_node_and_all(size):
-    found = choosing.fewer(size)
-    assert found == sorted((power for power in (2, 4, 8, 16, 32, 64) if power < size), reverse=True)
 
 
 @given(st.integers(0, 500), st.integers(1, 9), st.integers(0, 5))

@@ -1,0 +1,72 @@
+"""What benchmarks/auto.py says of the choices of `strategy: auto`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+
+import pytest
+
+from benchmarks import auto, sealed, slow_link_hosts
+from benchmarks.auto import CASES, EPOCHS, GOALS, LINKS, MODELS, Case, figures, row, table
+from sparksplit.spark import session
+
+
+def run(train: float, start: float = 5.0, nodes: int | None = None) -> dict[str, object]:
+    seconds = {"train": train - 0.5, "feed": 0.5, "start": start}
+    return {"seconds": seconds, "choice": nodes and {"nodes": nodes, "seconds": {"1": 0.01, "2": 0.02}}}
+
+
+def test_there_are_16_cases_on_two_hosts_and_on_one():
+    assert len(CASES) == len({case.name for case in CASES}) == 16
+    assert {case.nodes for case in CASES if case.mbit} == {2} and {case.nodes for case in CASES if not case.mbit} == {3}
+    assert EPOCHS.keys() == MODELS.keys() and all(set(epochs) == {0, *LINKS} for epochs in EPOCHS.values())
+    assert all(epochs > 1 for of_model in EPOCHS.values() for epochs in of_model.values())
+    assert max(GOALS.values()) <= len(CASES)
+
+
+def test_a_choice_costs_what_the_fixed_run_took():
+    found = row(Case("cnn", 100, 2), {"1": run(10.0), "2": run(8.0, start=6.0), "auto": run(9.0, 9.0, nodes=1)})
+    assert found["seconds"] == {"1": 10.0, "2": 8.0} and found["auto"] == 9.0
+    assert (found["case"], found["chosen"], found["best"], found["before"]) == ("cnn-100", 1, 2, 4.0)
+    assert found["loss"] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("times", "chosen", "counted"), [((10, 9.1), 1, 1), ((10, 9), 1, 0), ((5, 9), 1, 1)])
+def test_a_choice_may_lose_a_tenth(times, chosen, counted):
+    """Where one node may be chosen, it counts as best."""
+    runs = {str(nodes): run(seconds) for nodes, seconds in enumerate(times, 1)}
+    found = figures([row(Case("mlp", 0, 3), {**runs, "auto": run(9.0, nodes=chosen)})])
+    assert (found["within_10_percent"], found["not_best_on_one"]) == (counted, 1 - counted)
+
+
+@pytest.mark.parametrize(("before", "train", "counted"), [(20, 10, 1), (21, 10, 0), (21, 210, 1), (22, 210, 0)])
+def test_choosing_may_take_20_seconds_or_a_tenth(before, train, counted):
+    runs = {"1": run(train), "2": run(train), "auto": run(train, start=5.0 + before, nodes=1)}
+    assert figures([row(Case("mlp", 0, 3), runs)])["soon"] == counted
+
+
+def test_the_other_cases_go_on_where_a_run_fails(tmp_path, monkeypatch, capsys):
+    class Hosts:
+        def __init__(self, mbit):
+            self.limit = lambda mbit: None
+
+    def runs(case, data, work):
+        if case.model == "cnn":
+            raise RuntimeError(f"{case.name}: failed")
+        return {"1": run(10.0), "2": run(8.0), "auto": run(9.0, nodes=2)}.items()
+
+    monkeypatch.setattr(auto, "_runs", runs)
+    monkeypatch.setattr(sealed, "_prepared", lambda name, work: work)
+    monkeypatch.setattr(slow_link_hosts, "Hosts", Hosts)
+    monkeypatch.setattr(slow_link_hosts, "spark", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext())
+    assert auto._measure(CASES[:6], tmp_path) == 1
+    found = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (found["cases"], found["failed"]) == (3, ["cnn-10", "cnn-100", "cnn-1000"])
+
+
+def test_the_table_has_a_line_for_each_case():
+    runs = {"1": run(10.0), "2": run(8.0), "auto": run(9.0, nodes=2)}
+    lines = table([row(Case("mlp", 10, 2), runs), row(Case("lstm", 0, 3), {**runs, "3": run(7.0)})])
+    assert len(lines) == 3 and len({len(line) for line in lines}) == 1 and "lstm-host" in lines[2]
