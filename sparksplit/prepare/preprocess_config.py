@@ -103,8 +103,7 @@ class InputConfig(Config):
     its own type."""
     shape: Annotated[list[Annotated[int, Field(gt=0)]] | None, used_by("rows", "idx")] = None
     """Shape of one row's tensor. null: [number of features]; with the format idx, the shape in its files; in `predict`,
-    the shape that the model was trained with. Not for mixed columns (see `features`)
-    or windows."""
+    the shape that the model was trained with. Not for mixed columns (see `features`) or windows."""
     keep: Annotated[list[int | str], used_by("columns")] = Field(default_factory=list)
     """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or
     positions. The model does not see these columns. If the key is not set, `predict` keeps the columns that the

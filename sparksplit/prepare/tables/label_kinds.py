@@ -76,7 +76,7 @@ def kind_of_label(
 
 
 def spelled(kind: str | None, train: RawFrame, name: str | None, fitted: LabelSpec | None) -> dict[str, str]:
-    """Return the label of each lower-case text, such as {"yes": "true"}, if the labels in the column `name` are
+    """Return the label of each lower-case text, such as {"1.0": "true"}, if the labels in the column `name` are
     booleans. Otherwise return {}.
 
     kind: how the labels are read, or None without labels. fitted: the labels of an earlier data set, or None
