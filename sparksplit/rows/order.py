@@ -167,7 +167,7 @@ def batch_offsets(positions: Ints, batch_size: int, first: int, last: int) -> In
 
 
 def even_share(lane_rows: Ints, own: Ints, batch_size: int) -> tuple[int, int | None]:
-    """Return (updates, share): each of the first `updates` mini-batches of a pass has `share` rows in all on lanes `own`.
+    """Return (updates, share): each of a pass's first `updates` mini-batches has `share` rows in all on lanes `own`.
 
     Mini-batches take one row from each lane in turn until a lane ends, so the shares are periodic. Return (0, None) if
     the shares differ or are 0, or if a lane ends before the first mini-batch is full.
