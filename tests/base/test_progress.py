@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,38 +19,55 @@ from pyspark.sql import SparkSession
 from sparksplit.base import progress
 from sparksplit.base.progress import Progress, say, saying, spark_progress
 from tests.logs import without_times
+from tests.replaced import replaced
 
 
+@pytest.fixture
+def still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock of progress stands still."""
+    replaced(monkeypatch, progress, "time", monotonic=lambda: 100.0)
+
+
+@pytest.mark.usefixtures("still")
 def test_without_a_terminal_there_are_plain_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    said = ""
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.05)
     with Progress("counting", 2000, "rows") as counting:
         counting.update(500, "loss 0.5")
-        threading.Event().wait(0.12)
+        give_up = time.monotonic() + 30
+        while not said:
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+            said += capsys.readouterr().err
         say("by the way")
         counting.update(2000)
     printed = capsys.readouterr()
-    lines = without_times(printed.err).splitlines()
+    said += printed.err
+    lines = without_times(said).splitlines()
     assert printed.out == ""
-    assert "counting: 25 %, 500 of 2,000 rows, 0 s, loss 0.5" in lines
+    assert lines[0] == "counting: 25 %, 500 of 2,000 rows, 0 s, loss 0.5"
     assert "by the way" in lines
     assert lines[-1] == "counting: 100 %, 2,000 of 2,000 rows, 0 s, done"
-    assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d \S", line) for line in printed.err.splitlines())
+    assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d \S", line) for line in said.splitlines())
 
 
+@pytest.mark.usefixtures("still")
 def test_short_work_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("counting", None, "rows") as counting:
         counting.update(3)
     assert without_times(capsys.readouterr().err) == "counting: 3 rows, 0 s, done\n"
 
 
+@pytest.mark.usefixtures("still")
 def test_a_share_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("measuring", 100.0, "%") as measuring:
         measuring.update(100.0, "the last part")
     assert without_times(capsys.readouterr().err) == "measuring: 100 %, 0 s, done\n"
 
 
+@pytest.mark.usefixtures("still")
 def test_work_that_fails_is_not_done(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyError), Progress("counting", 4, "rows") as counting:
         counting.update(1)
@@ -58,6 +76,7 @@ def test_work_that_fails_is_not_done(capsys: pytest.CaptureFixture[str]) -> None
     assert "progress of counting" not in [thread.name for thread in threading.enumerate()]
 
 
+@pytest.mark.usefixtures("still")
 def test_all_that_is_known_so_far_is_not_all(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(KeyError), Progress("counting", None, "tasks", grows=True) as counting:
         counting.update(5, total=5)
@@ -68,6 +87,7 @@ def test_all_that_is_known_so_far_is_not_all(capsys: pytest.CaptureFixture[str])
     assert without_times(capsys.readouterr().err) == "counting: 100 %, 5 of 5 tasks, 0 s, done\n"
 
 
+@pytest.mark.usefixtures("still")
 def test_nothing_to_do_is_no_division(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("counting", 0, "rows"):
         pass

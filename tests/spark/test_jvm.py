@@ -89,10 +89,9 @@ def test_a_call_that_may_take_hours_ends_where_the_jvm_stands_still(answers: int
             for _ in range(3):
                 context.collect()
         finally:
-            begin = time.monotonic()
+            assert limits.limits_of(context._gateway._gateway_client).read_timeout == limits.AGAIN
             with suppress(Py4JError):
                 context.unpersist()
-            assert time.monotonic() - begin < 0.15
     assert limits.limits_of(context._gateway._gateway_client).watched == {}
 
 

@@ -2,9 +2,21 @@
 
 import pytest
 
+from sparksplit.base import progress
+from sparksplit.training import display as shown
 from sparksplit.training.display import RunDisplay
 from tests.logs import without_times
+from tests.replaced import replaced
 from tests.training.records import EPOCH
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch):
+    """[a time]: of a clock that stands still where a test does not move it."""
+    now = [100.0]
+    for module in (progress, shown):
+        replaced(monkeypatch, module, "time", monotonic=lambda: now[0])
+    return now
 
 
 def record(epoch, **more):
@@ -62,10 +74,8 @@ def test_what_fails_is_not_done(capsys, failing):
     assert lines(capsys)[-1] == "training: 50 %, 20 of 40 steps, 0 s, stopped"
 
 
-def test_a_start_of_a_minute_is_not_silent(capsys, monkeypatch):
+def test_a_start_of_a_minute_is_not_silent(capsys, now):
     """Nodes that have called and do not train yet; docs/operations.md: a minute without a line needs a look."""
-    now = [100.0]
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
     with RunDisplay(2) as display:
         for second in range(2, 26, 2):
             now[0] = 100.0 + second
@@ -113,9 +123,8 @@ def test_a_value_that_is_no_finite_number_is_named_with_its_epoch(capsys):
     )
 
 
-def test_the_line_of_a_thousand_nodes_is_short_and_not_made_at_each_beat(monkeypatch):
-    now, looks = [100.0], []
-    monkeypatch.setattr("sparksplit.training.display.time.monotonic", lambda: now[0])
+def test_the_line_of_a_thousand_nodes_is_short_and_not_made_at_each_beat(now, monkeypatch):
+    looks = []
     text = RunDisplay._text
     monkeypatch.setattr(RunDisplay, "_text", lambda self: looks.append(text(self)) or looks[-1])
     with RunDisplay(1000) as display:
@@ -132,10 +141,9 @@ def test_the_line_of_a_thousand_nodes_is_short_and_not_made_at_each_beat(monkeyp
     )
 
 
-def test_the_time_in_exchanges_is_counted_by_the_nodes_clock(monkeypatch):
+def test_the_time_in_exchanges_is_counted_by_the_nodes_clock(now, monkeypatch):
     """Beats come late, and then together: by the driver's clock a node would spend 190 % of its time in exchanges."""
-    now, looks = [100.0], []
-    monkeypatch.setattr("sparksplit.training.display.time.monotonic", lambda: now[0])
+    looks = []
     text = RunDisplay._text
     monkeypatch.setattr(RunDisplay, "_text", lambda self: looks.append(text(self)) or looks[-1])
     with RunDisplay(2) as display:

@@ -295,8 +295,8 @@ def test_a_driver_that_stands_still_again_and_again_still_sees_who_hangs(channel
     record.progressed = now - 130
     for _ in range(10):
         channel.forgive(3)
-    assert record.node.heard == pytest.approx(now, abs=1), "never later than now"
-    assert record.progressed == pytest.approx(now - 100, abs=1)
+    assert record.node.heard == pytest.approx(now, abs=5), "never later than now"
+    assert record.progressed == pytest.approx(now - 100, abs=5)
 
 
 def test_who_may_have_called_again_while_the_driver_stood_still_is_not_lost(channel: Channel) -> None:
