@@ -42,8 +42,7 @@ _LEARNS = {
 """How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
 _SURE = (
     "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend a row that is not faster, or learns "
-    "worse by more than {margin}. At most {most} more claim a difference in time or {metric} that is not there. "
-    "At most {most} more call values of {metric} the same that differ by more than {margin}."
+    "worse by more than {margin}."
 )
 _VERBS = {"speed": ("is faster than", "are faster than"), "quality": ("learns as well as", "learn as well as")}
 
