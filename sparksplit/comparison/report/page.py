@@ -28,7 +28,7 @@ def render(results: Results) -> str:
     return rendered(
         "sparksplit.comparison.report",
         "report.html.jinja",
-        title=f"Which strategy to train {results.model} with",
+        title=f"How to train {results.model}",
         subtitle=list(_subtitle(results)),
         said=words(results, elsewhere="under Details"),
         overview=overview.overview(results),
