@@ -50,7 +50,7 @@ def with_notes(lines: list[str], notes: list[str], elsewhere: str) -> list[str]:
     in words."""
     if not notes:
         return lines
-    more = f" ({len(notes) - 1} more {elsewhere}.)" if notes[1:] else ""
+    more = f" ({len(notes) - 1} more note{'s' if notes[2:] else ''} {elsewhere}.)" if notes[1:] else ""
     return [*lines, f"Note: {notes[0]}{more}"]
 
 

@@ -39,11 +39,13 @@ def answer(results: Results) -> Answer:
     likely = _by_the_means(evidence)
     decision, choice, doubtful = _decided(evidence, likely)
     speed, quality = (evidence.speed(choice), evidence.pair(choice)) if choice else (None, None)
+    asked = [question for row in doubtful for question in _questions(evidence, row)]
     rest = [row for row in evidence.steady if row.nodes > 1] if decision == "stay" else []
+    if decision == "undecided" and asked:  # what the first question is about
+        rest = [row for row in evidence.steady if row.nodes == 1 and row.name == asked[0].against]
     rest = [row for row in [*rest, *likely] if row not in (choice, single)][:1]
     if choice is not single and evidence.seconds(single) < inf:
         rest.append(single)
-    asked = [question for row in doubtful for question in _questions(evidence, row)]
     return Answer(
         decision=decision,
         choice=choice,

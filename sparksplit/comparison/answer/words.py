@@ -24,8 +24,8 @@ _NOTES = {
     "other place": "{row} was not timed where most runs were.",
     "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
-    "untuned": "all strategies used one learning rate. To try eight learning rates for each: the same command with "
-    "{set}tune=8 --overwrite. It replaces these runs{takes}.",
+    "untuned": "all strategies used the same learning rate. To try eight for each strategy instead: the same command "
+    "with {set}tune=8 --overwrite. It replaces these runs{takes}.",
     "no test rows": "there are no test rows, so the validation rows decide.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
@@ -34,15 +34,15 @@ _TROUBLES = ("diverged", "unmet", "other place")
 """The notes on why a row cannot win."""
 _LEARNS = {
     "better": "better {metric} ({difference})",
-    "no difference": "same {metric} (tolerance {margin})",
-    "not worse": "no worse {metric} (tolerance {margin})",
-    "undecided": "no worse {metric} (tolerance {margin})",
-    "worse": "worse {metric} ({difference}, tolerance {margin})",
+    "no difference": "same {metric} (differs by less than {margin})",
+    "not worse": "{metric} worse by less than {margin}, if at all",
+    "undecided": "{metric} worse by less than {margin}, if at all",
+    "worse": "worse {metric} ({difference}), by less than {margin}",
 }
 """How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
 _SURE = (
-    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend a row that is not faster, or learns "
-    "worse by more than {margin}."
+    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend what is not faster than 1 node as "
+    "configured, or learns worse by more than {margin}."
 )
 _VERBS = {"speed": ("is faster than", "are faster than"), "quality": ("learns as well as", "learn as well as")}
 
@@ -64,7 +64,7 @@ def headline(results: Results) -> str:
     if answer.decision == "nothing to compare":
         return f"Nothing to compare: {noted(answer.notes[0], results)}"
     if answer.decision == "undecided":
-        return _why_open(results) + (f" For now, use {named(until.name, until.nodes)}." if until else "")
+        return _why_open(results) + (f" For now, {named(until.name, until.nodes)} is the safe choice." if until else "")
     if choice is None or gain is None:
         return "Stay on 1 node as configured: nothing else is shown to be faster without learning worse."
     speed = gain.speed
@@ -116,7 +116,7 @@ def _next(results: Results, within: str) -> Iterator[str]:
     after, begin = results.answer.next, "Next" if results.answer.decision == "undecided" else "Optional"
     if after is not None:
         looks = zip(after.seeds, after.seconds, strict=True)
-        told = [f"{seeds} seeds ({duration(more)} more)" for seeds, more in looks]
+        told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
         ends = f"stops when it is decided, after {told[0]} at the earliest, or undecided after {told[-1]}"
         ends = ends if told[1:] else f"goes on to {told[0]}"
         keys = set_words(after.settings, within)

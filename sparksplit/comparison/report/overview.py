@@ -105,10 +105,10 @@ def _caption(results: Results, rows: list[Row], unbeaten: int, goal: str) -> str
     better = "higher" if results.metric.higher_is_better else "lower"
     lines = any(any(_spans(row, goal)) for row in rows)
     caption = f"N: nodes. Left and {better} is better. "
-    caption += "Dashed: no other row is both faster and better than these. " if unbeaten > 1 else ""
-    caption += "Lines: 95 % interval of each point by itself. " if lines else "One run each: no intervals. "
+    caption += "Dashed line: through the rows that no other row beats in both. " if unbeaten > 1 else ""
+    caption += "Bars: each point's own 95 % interval. " if lines else "One run each: no intervals. "
     missing = [named(row.name, row.nodes) for row in _measured(results) if row not in rows]
-    caption += f"Without a time, for the reason in the table: {'; '.join(missing)}." if missing else ""
+    caption += f"Not shown, because they have no time (see the table): {'; '.join(missing)}." if missing else ""
     return caption.strip().replace("`", "")
 
 
@@ -140,7 +140,7 @@ def first_rows(results: Results) -> Table | None:
             f"to the target of {target(results)}, {set_by(results.target)}" if goal == TO_TARGET else "for all passes",
         ),
         (f"{results.metric.split} {quantity.label}", ""),
-        ("times as fast", "compared with 1 node as configured"),
+        ("times as fast", "compared with 1 node as configured; at least, faster and slower are decided"),
         ("node time", "of all nodes together"),
     ]
     caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
@@ -149,22 +149,22 @@ def first_rows(results: Results) -> Table | None:
 
 def _of(row: Row) -> str:
     """The number of runs in a mean, if some runs diverged; otherwise ''."""
-    return f" ({row.runs} of {row.runs + row.diverged} seeds)" if row.diverged and row.runs else ""
+    return f" ({row.runs} of {row.runs + row.diverged} runs)" if row.diverged and row.runs else ""
 
 
 def _why(row: Row, goal: str) -> str:
     """The reason why the row has no time."""
     to = row.to_target
     if row.diverged:
-        return f"diverged with {row.diverged} of {row.runs + row.diverged} seeds"
+        return f"diverged in {row.diverged} of {row.runs + row.diverged} runs"
     if goal == TO_TARGET and to is not None and to.reached < to.of:
-        return f"not reached with {to.of - to.reached} of {to.of} seeds"
+        return f"missed in {to.of - to.reached} of {to.of} runs"
     return "timed elsewhere"
 
 
 def set_by(target: Target | None) -> str:
     """Who set the target."""
-    told = {REFERENCE: "95 % of the way to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
+    told = {REFERENCE: "95 % of the way from the first to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
     return told.get("" if target is None else target.by, "as the key target says")
 
 

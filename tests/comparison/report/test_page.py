@@ -119,25 +119,25 @@ def test_the_first_picture_has_a_point_and_both_intervals_for_each_row_and_says_
     texts = [element.text for element in svg.iter() if element.tag.endswith("}text")]
     assert {"1 node as configured", "batch", "local (sync every 32 steps, nesterov)", "time, s"} <= set(texts)
     assert sum(text.startswith("N = ") for text in texts) == len(rows)
-    assert picture.caption == "N: nodes. Left and higher is better. Lines: 95 % interval of each point by itself."
+    assert picture.caption == "N: nodes. Left and higher is better. Bars: each point's own 95 % interval."
     # What learns best is slower now: nothing beats it either.
     table = sample.results(3)["table"]
     next(row for row in table if row["name"] == sample.LOCAL)["to_target"].update(seconds=9.0, low=8.0, high=10.0)
-    assert "Dashed: no other row is both faster and better than these." in overview_of(table=table).caption
+    assert "Dashed line: through the rows that no other row beats in both." in overview_of(table=table).caption
 
 
 def test_a_row_that_misses_the_target_has_no_point_and_is_the_last_of_the_table():
     table = sample.results(3)["table"]
     row = next(row for row in table if row["name"] == sample.LOCAL)
     row["to_target"].update(seconds=0.1, low=None, high=None, reached=2)
-    assert "Without a time, for the reason in the table: 2 nodes with local (sync" in overview_of(table=table).caption
+    assert "Not shown, because they have no time (see the table): 2 nodes with local (sync" in overview_of(table=table).caption
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
     assert [last[0].text, last[1].text] == [
-        "2 nodes with local (sync every 32 steps, nesterov)", "not reached with 1 of 3 seeds"
+        "2 nodes with local (sync every 32 steps, nesterov)", "missed in 1 of 3 runs"
     ]  # fmt: skip
     row.update(runs=0, diverged=3, seconds=None, metric=dict.fromkeys(("mean", "low", "high")))
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
-    assert [last[1].text, last[2].text] == ["diverged with 3 of 3 seeds", MISSING]
+    assert [last[1].text, last[2].text] == ["diverged in 3 of 3 runs", MISSING]
 
 
 def test_the_first_table_says_of_each_speed_up_what_is_decided():
