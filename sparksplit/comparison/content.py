@@ -13,6 +13,8 @@ from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun, Place
 from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.content_table import OnHosts, Pair, Row, TimePair
+from sparksplit.comparison.named import named
+from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.tuning.tuning_record import Tuning
 
 RESULTS = "results.json"
@@ -202,6 +204,12 @@ class Results(Record):
     def finished_with(self) -> list[int]:
         """`earlier`, and the number of seeds of this comparison."""
         return [*self.earlier, len(self.seeds)]
+
+    def named(self, name: str = SINGLE, nodes: int = 1) -> str:
+        """A row in words. By default, the row that all gains are measured against."""
+        if (name, nodes) == (SINGLE, 1) and self.tuning is not None:
+            return "1 node with its best learning rate"
+        return named(name, nodes)
 
     @property
     def wrong_of_100(self) -> int:

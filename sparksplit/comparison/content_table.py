@@ -138,7 +138,8 @@ class Pair:
     """
     enough: bool = False
     """Whether the difference is decided well enough to recommend the row of `name`: against `single`, that the row does
-    not learn worse by more than the margin; against another row on one node, that it learns better."""
+    not learn worse by more than the margin; against another row on one node, that it learns better by more than the
+    margin."""
 
 
 TO_TARGET, IN_ALL = "to the target", "in all"
@@ -170,9 +171,9 @@ class TimePair:
     high: float | None
     """The upper end of the speed-up's own 95 % confidence interval; None without an interval."""
     at_least: float | None
-    """A lower bound of the speed-up; None unless the verdict is faster and the bound is above 1.
+    """A lower bound of the speed-up over `single`, above 1; None unless the speed-up is `enough`.
 
-    The bounds of all strategies hold together with 95 % confidence.
+    The bounds of all strategies, in the same seconds, hold together with 95 % confidence.
     """
     pooled: bool
     """Whether the standard deviation is estimated from several strategies together."""

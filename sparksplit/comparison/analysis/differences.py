@@ -4,9 +4,9 @@ Each strategy is compared with `single`. A strategy on several real nodes is als
 node. The metric is also compared with `batch` on as many nodes. All verdicts about real nodes are decided together, and
 so are all verdicts about virtual nodes.
 
-A recommendation is decided apart from the verdicts. It needs several differences of one row at once, so a false one
-needs a difference that is wrong by chance where all others hold, too: each may spend the whole chance of its row
-(Berger, "Multiparameter Hypothesis Testing and Acceptance Sampling", 1982). The rows share the 5 %.
+A recommendation is decided apart from the verdicts, and by `enough` alone. It needs several differences of one row at
+once, so a false one needs a difference that is wrong by chance where all others hold, too: each may spend the whole
+chance of its row (Berger, "Multiparameter Hypothesis Testing and Acceptance Sampling", 1982). The rows share the 5 %.
 """
 
 from __future__ import annotations
@@ -86,10 +86,8 @@ def compared(
         ]
         judged = list(zip(decided, enough, strict=True))
         pairs += [_pair(one, metric, *both) for one, both in zip(learnt, judged[: len(learnt)], strict=True)]
-        many = {what: sum(kind == what for kind, _ in took) for what in (TO_TARGET, IN_ALL)}
         times += [
-            _time_pair(what, one, *both, level / many[what])
-            for (what, one), both in zip(took, judged[len(learnt) :], strict=True)
+            _time_pair(what, one, *both, chance) for (what, one), both in zip(took, judged[len(learnt) :], strict=True)
         ]
     return pairs, times
 
@@ -98,13 +96,14 @@ def _is_enough(one: _Versus, question: Question, chance: float) -> bool:
     """Whether the difference is decided well enough to recommend the row. chance: that the row is recommended wrongly.
 
     Against `single` the row must be faster, and must not learn worse by more than the margin. Against another row on
-    one node it must be faster or learn better, so each of the two has half of the chance.
+    one node it must be faster, or learn better by more than the margin. So each of the two has half of the chance.
     """
     if question.estimate is None or one.other[1] > 1:
         return False
+    margin = question.margin or 0.0
     if one.other == BASE:
-        return question.estimate.p_above(-(question.margin or 0.0)) <= chance
-    return question.estimate.p_above(0.0) <= chance / 2
+        return question.estimate.p_above(-margin) <= chance
+    return question.estimate.p_above(margin) <= chance / 2
 
 
 def _signed(estimate: Estimate | None, sign: int) -> Estimate | None:
@@ -216,14 +215,14 @@ def _pair(one: _Versus, metric: Metric, verdict: str, enough: bool) -> Pair:
     )
 
 
-def _time_pair(what: str, one: _Versus, verdict: str, enough: bool, level: float) -> TimePair:
-    """Make a TimePair. level: the chance that the bound `at_least` is wrong, a share of the chance of all bounds."""
+def _time_pair(what: str, one: _Versus, verdict: str, enough: bool, chance: float) -> TimePair:
+    """Make a TimePair. chance: that the bound `at_least` is too high, as that the row is recommended wrongly."""
     low, high, least = None, None, None
     if one.estimate is not None:
         faster = one.estimate.turned()
         low, high = map(math.exp, faster.interval())
-        bound = math.exp(faster.interval(1 - level)[0])
-        least = bound if verdict == BETTER and bound > 1 else None
+        # Only one side of this interval counts.
+        least = math.exp(faster.interval(1 - 2 * chance)[0]) if enough and one.other == BASE else None
     return TimePair(
         name=one.group[0],
         nodes=one.group[1],

@@ -33,8 +33,8 @@ def to_decide(results: Results, one: Pair | TimePair | None) -> tuple[int | None
     rows that may be recommended share the 5 %. Against another row on one node, speed and quality have half of a row's
     part each.
     """
-    # A decided speed-up is asked about where the row is faster seed by seed, but not over all runs.
-    if one is None or one.error is None or one.enough or one.verdict == "faster":
+    # What is enough is asked about where the row is faster seed by seed, but not over all runs.
+    if one is None or one.error is None or one.enough:
         return None, None
     gap, of_rows, step = _parts(one, results.metric)
     others = sum(not row.virtual for row in results.table) - 1

@@ -1,7 +1,7 @@
 """Make the answer: the recommendation, its gain, the open questions, and the next command.
 
-A row is recommended if each of its differences is `enough`, or has the verdict. All else relies on the verdicts of all
-differences together. A choice by the means alone has the decision `undecided`.
+A row is recommended by what is `enough` alone, and ruled out by the verdicts of all differences together. A choice by
+the means alone has the decision `undecided`.
 """
 
 from __future__ import annotations
@@ -90,14 +90,19 @@ class _Evidence:
         return self._times.get((row.name, row.nodes, against))
 
     def learns(self, row: Row, *verdicts: str, against: str = SINGLE) -> bool:
-        """Whether the difference of the metric has one of these verdicts. `enough` counts as better."""
+        """Whether the difference of the metric has one of these verdicts, and is not `enough`."""
         pair = self.pair(row, against)
-        return pair is not None and (pair.verdict in verdicts or (pair.enough and BETTER in verdicts))
+        return pair is not None and pair.verdict in verdicts and not pair.enough
+
+    def is_good(self, row: Row, against: str = SINGLE) -> bool:
+        """Whether it is decided that the row learns as well as `single`, or better than another row on one node."""
+        pair = self.pair(row, against)
+        return pair is not None and pair.enough
 
     def is_faster(self, row: Row, against: str = SINGLE) -> bool:
         """Whether it is decided that the row is faster than `against`. The table must not show the opposite."""
         speed, is_shown = self.speed(row, against), self.seconds(row) < self.seconds(self._on_one[against])
-        return is_shown and speed is not None and (speed.enough or speed.verdict == "faster")
+        return is_shown and speed is not None and speed.enough
 
     def is_slower(self, row: Row, against: str) -> bool:
         """Whether it is decided that the row is slower than `against`, in the seconds that count."""
@@ -107,7 +112,7 @@ class _Evidence:
     def behind(self, row: Row) -> list[str]:
         """Return the controls that a row on several nodes is not decided to beat. To beat a control, the row must be
         faster or learn better."""
-        behind = (own for own in row.controls if not self.learns(row, BETTER, against=own))
+        behind = (own for own in row.controls if not self.is_good(row, own))
         return [control for control in behind if not self.is_faster(row, control)]
 
     def wins(self, row: Row) -> bool:
@@ -116,12 +121,14 @@ class _Evidence:
         The row is decided to be faster than `single`, and to learn as well. A row on several nodes also beats every
         other row on one node.
         """
-        return self.is_faster(row) and self.learns(row, *GOOD) and not self.behind(row)
+        return self.is_faster(row) and self.is_good(row) and not self.behind(row)
 
     def is_ruled_out(self, row: Row) -> bool:
         """Whether the row is not worth having: all of its runs diverged, or it is decided to be slower or to learn
-        worse than `single`, or a row on one node is decided to be faster and to learn as well."""
-        better = (own for own in row.controls if self.learns(row, WORSE, SAME, against=own))
+        worse than `single`, or a row on one node, not ruled out itself, is decided to be faster and to learn as
+        well."""
+        alone = (own for own in row.controls if not self.is_ruled_out(self._on_one[own]))
+        better = (own for own in alone if self.learns(row, WORSE, SAME, against=own))
         is_beaten = any(self.is_slower(row, own) for own in (SINGLE, *better))
         return is_beaten or self.learns(row, WORSE) or (row.runs == 0 and row.diverged > 1)
 
@@ -138,9 +145,9 @@ class _Evidence:
 def _by_the_means(evidence: _Evidence) -> list[Row]:
     """Return the rows that learn as well as `single` by the means, the quickest first.
 
-    A row on several nodes is left out if, by the means, a row on one node is as quick and as good.
+    A row on several nodes is left out if, by the means, one of these rows on one node is as quick and as good.
     """
-    metric, alone = evidence.results.metric, [row for row in evidence.steady if row.nodes == 1]
+    metric = evidence.results.metric
     sign = 1 if metric.higher_is_better else -1
 
     def learns(row: Row, other: Row) -> bool:
@@ -151,7 +158,8 @@ def _by_the_means(evidence: _Evidence) -> list[Row]:
         as_quick = (own for own in alone if evidence.seconds(own) <= evidence.seconds(row))
         return row.nodes > 1 and any(learns(own, row) for own in as_quick)
 
-    good = (row for row in evidence.steady if learns(row, evidence.single) and not evidence.is_ruled_out(row))
+    good = [row for row in evidence.steady if learns(row, evidence.single) and not evidence.is_ruled_out(row)]
+    alone = [row for row in good if row.nodes == 1]
     return [row for row in good if not is_beaten(row)]
 
 
@@ -177,7 +185,7 @@ def _questions(evidence: _Evidence, row: Row) -> Iterator[Question]:
     if evidence.trouble(row):
         yield Question(name=row.name, nodes=row.nodes, against=SINGLE, about="speed")
         return
-    is_faster, is_as_good = evidence.is_faster(row), evidence.learns(row, *GOOD)
+    is_faster, is_as_good = evidence.is_faster(row), evidence.is_good(row)
     if not is_faster:
         yield _question(evidence, row, "speed")
     if not is_as_good:

@@ -13,7 +13,6 @@ from sparksplit.base.keys import keys_of, unhashed
 from sparksplit.base.progress import say
 from sparksplit.comparison.answer.words import headline
 from sparksplit.comparison.content import Results, record_hash
-from sparksplit.comparison.named import named
 from sparksplit.training.choice import Choice
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.report import versions
@@ -48,7 +47,9 @@ def followed(inputs: RunInputs) -> Choice:
     try:
         run = RunInputs.of(choice.taken(config), inputs.data)
     except UsageError as error:
-        raise config.error("comparison", f"{path} recommends {named(option.name, option.nodes)}: {error}") from error
+        raise config.error(
+            "comparison", f"{path} recommends {results.named(option.name, option.nodes)}: {error}"
+        ) from error
     before = _compared(results, run, path)
     asked, then, now = (each.model_dump(mode="json") for each in (config, before, run.config))
     # The answer may replace a value of the comparison itself, but no other value that the user has set.
@@ -75,7 +76,7 @@ def _compared(results: Results, run: RunInputs, path: str) -> TrainConfig:
     record = next((each for each in results.runs if (each.name, each.nodes) == row), None)
     if record is None:
         raise config.error(
-            "comparison", f"{path} has no run of {named(option.name, option.nodes)}, which it recommends"
+            "comparison", f"{path} has no run of {results.named(option.name, option.nodes)}, which it recommends"
         )
     try:
         then = parse(TrainConfig, record.config)

@@ -9,7 +9,6 @@ from sparksplit.comparison.analysis.goals import goal_of, seconds_of
 from sparksplit.comparison.answer.content import Note, Question
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET
-from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.pages import with_notes
@@ -22,7 +21,7 @@ _NOTES = {
     "diverged": "{row} diverged in {number} of {of} runs: the loss or the metric was no longer a number.",
     "unmet": "{row} missed {target} in {number} of {of} runs.",
     "other place": "{row} was not timed where most runs were.",
-    "learns better": "learns better than 1 node as configured: {row} ({difference} in {metric}).",
+    "learns better": "learns better than {single}: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
     "untuned": "all strategies used the same learning rate. To try eight for each strategy instead: the same command "
     "with {set}tune=8 --overwrite. It replaces these runs{takes}.",
@@ -41,10 +40,14 @@ _LEARNS = {
 }
 """How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
 _SURE = (
-    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend what is not faster than 1 node as "
-    "configured, or learns worse by more than {margin}."
+    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend what is not faster than {single}, or "
+    "learns worse by more than {margin}."
 )
-_VERBS = {"speed": ("is faster than", "are faster than"), "quality": ("learns as well as", "learn as well as")}
+_VERBS = {
+    "speed": ("is faster than", "are faster than"),
+    "quality": ("learns as well as", "learn as well as"),
+    "better": ("learns better than", "learn better than"),
+}
 
 
 def words(results: Results, within: str = "", elsewhere: str = "in report.html") -> list[str]:
@@ -64,14 +67,15 @@ def headline(results: Results) -> str:
     if answer.decision == "nothing to compare":
         return f"Nothing to compare: {noted(answer.notes[0], results)}"
     if answer.decision == "undecided":
-        return _why_open(results) + (f" For now, {named(until.name, until.nodes)} is the safe choice." if until else "")
+        return _why_open(results) + (
+            f" For now, {results.named(until.name, until.nodes)} is the safe choice." if until else ""
+        )
     if choice is None or gain is None:
-        return "Stay on 1 node as configured: nothing else is shown to be faster without learning worse."
+        return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse."
     speed = gain.speed
-    least = f"at least {bound(speed.at_least)}" if speed.at_least else f"{compact(speed.low)} to {compact(speed.high)}"
-    fast = f"{compact(speed.times)} times as fast as 1 node as configured ({least})"
+    fast = f"{compact(speed.times)} times as fast as {results.named()} (at least {bound(speed.at_least)})"
     learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))
-    return f"Use {named(choice.name, choice.nodes)}: {fast}, {learns}."
+    return f"Use {results.named(choice.name, choice.nodes)}: {fast}, {learns}."
 
 
 def _why_open(results: Results) -> str:
@@ -82,7 +86,7 @@ def _why_open(results: Results) -> str:
         return f"No winner yet: {_NOTES['one seed']}"
     if lost:
         return f"No winner: {noted(lost[0], results)}"
-    return f"No winner yet: {seeds} seeds do not decide {whether(answer.open[0])}."
+    return f"No winner yet: {seeds} seeds do not decide {whether(answer.open[0], results)}."
 
 
 def _figures(results: Results) -> Iterator[str]:
@@ -94,7 +98,7 @@ def _figures(results: Results) -> Iterator[str]:
     for row in (answer.choice, *answer.runners_up[-1 if answer.decision == "use" else 0 :]):
         seconds, learnt = seconds_of(row, goal) or 0.0, f"{results.metric.split} {quantity.label}"
         cost = f"{duration(seconds)}{'' if told else to} ({node_time(seconds * row.nodes / 3600)})"
-        told.append(f"{named(row.name, row.nodes)}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
+        told.append(f"{results.named(row.name, row.nodes)}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
     if answer.decision == "undecided":
         yield f"The fastest so far is {told[0]}"
         if told[1:]:
@@ -129,6 +133,7 @@ def _facts(results: Results, number: float | None = None) -> dict[str, str]:
     return {
         "number": compact(number), "difference": quantity.difference(number), "split": metric.split,
         "metric": f"{metric.split} {quantity.label}", "margin": quantity.difference(metric.margin).lstrip("+"),
+        "single": results.named(),
     }  # fmt: skip
 
 
@@ -141,16 +146,17 @@ def target(results: Results) -> str:
 def noted(note: Note, results: Results, within: str = "") -> str:
     """Return the sentence of one of the answer's notes. within: prefix for keys."""
     takes = f" and takes about {duration(note.number)}" if note.number else ""
-    row, facts = named(note.name or SINGLE, note.nodes or 1), _facts(results, note.number)
+    row, facts = results.named(note.name or SINGLE, note.nodes or 1), _facts(results, note.number)
     return _NOTES[note.kind].format(
         row=row, of=note.of, key=note.key, target=target(results), set=f"--set {within}", takes=takes, **facts
     )
 
 
-def whether(question: Question) -> str:
+def whether(question: Question, results: Results) -> str:
     """The question in words, such as `whether 2 nodes with batch are faster than 1 node as configured`."""
-    row, other = named(question.name, question.nodes), named(question.against, 1)
-    return f"whether {row} {_VERBS[question.about][question.nodes > 1]} {other}"
+    row, other = results.named(question.name, question.nodes), results.named(question.against, 1)
+    about = "speed" if question.about == "speed" else "quality" if question.against == SINGLE else "better"
+    return f"whether {row} {_VERBS[about][question.nodes > 1]} {other}"
 
 
 def needed(question: Question) -> str:

@@ -36,7 +36,7 @@ def how_sure(results: Results) -> Iterator[tuple[str, str]]:
     if seeds > 1:
         yield "rows", _rows(results)
     for place, question in enumerate(results.answer.open):
-        yield "" if place else "open", f"{whether(question)}. {needed(question)}"
+        yield "" if place else "open", f"{whether(question, results)}. {needed(question)}"
     for place, note in enumerate(results.answer.notes):
         yield "" if place else "notes", sentence(noted(note, results))
 

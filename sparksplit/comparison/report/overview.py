@@ -8,9 +8,8 @@ from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
 from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.answer.words import target
-from sparksplit.comparison.content import Results, Target
+from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
-from sparksplit.comparison.named import named
 from sparksplit.comparison.numbers import MISSING, Quantity, bound, compact, duration, node_time, time_unit, usable
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.report.charts import strategy_marks
@@ -62,7 +61,7 @@ def overview(results: Results) -> Picture:
             axes.set_xlim(left=0)
             axes.locator_params(axis="x", nbins=5)
         names = dict.fromkeys(row.name for row in rows)
-        legend(figure, [(_shown(name), drawing.line(known[name], dash=False)) for name in names])
+        legend(figure, [(_shown(name, results), drawing.line(known[name], dash=False)) for name in names])
         drawing.label_points(axes, points, [f"N = {row.nodes}" for row in rows], lines)
         svg = drawing.to_svg(figure, key, f"{title}: a point for each strategy and number of nodes N")
     return Picture(key, title, _caption(results, rows, len(best), goal), svg)
@@ -107,7 +106,7 @@ def _caption(results: Results, rows: list[Row], unbeaten: int, goal: str) -> str
     caption = f"N: nodes. Left and {better} is better. "
     caption += "Dashed line: through the rows that no other row beats in both. " if unbeaten > 1 else ""
     caption += "Bars: each point's own 95 % interval. " if lines else "One run each: no intervals. "
-    missing = [named(row.name, row.nodes) for row in _measured(results) if row not in rows]
+    missing = [results.named(row.name, row.nodes) for row in _measured(results) if row not in rows]
     caption += f"Not shown, because they have no time (see the table): {'; '.join(missing)}." if missing else ""
     return caption.strip().replace("`", "")
 
@@ -124,7 +123,7 @@ def first_rows(results: Results) -> Table | None:
     speeds = {(pair.name, pair.nodes): pair for pair in results.times if (pair.what, pair.against) == (goal, "single")}
     cells = [
         [
-            text(named(row.name, row.nodes).replace("`", "")),
+            text(results.named(row.name, row.nodes).replace("`", "")),
             number(seconds := seconds_of(row, goal), _why(row, goal) if seconds is None else duration(seconds)),
             number(row.metric.mean, f"{quantity.value(row.metric.mean)}{_of(row)}"),
             number(1.0, "1") if row is single else _times(speeds.get((row.name, row.nodes))),
@@ -137,10 +136,10 @@ def first_rows(results: Results) -> Table | None:
         ("", ""),
         (
             "time",
-            f"to the target of {target(results)}, {set_by(results.target)}" if goal == TO_TARGET else "for all passes",
+            f"to the target of {target(results)}, {set_by(results)}" if goal == TO_TARGET else "for all passes",
         ),
         (f"{results.metric.split} {quantity.label}", ""),
-        ("times as fast", "compared with 1 node as configured; at least, faster and slower are decided"),
+        ("times as fast", f"compared with {results.named()}; at least, faster and slower are decided"),
         ("node time", "of all nodes together"),
     ]
     caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
@@ -162,21 +161,24 @@ def _why(row: Row, goal: str) -> str:
     return "timed elsewhere"
 
 
-def set_by(target: Target | None) -> str:
+def set_by(results: Results) -> str:
     """Who set the target."""
-    told = {REFERENCE: "95 % of the way from the first to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
-    return told.get("" if target is None else target.by, "as the key target says")
+    told = {
+        REFERENCE: f"95 % of the way from the first to the best value of {results.named()}",
+        ALL_RUNS: "which all runs set",
+    }
+    return told.get(results.target.by if results.target else "", "as the key target says")
 
 
-def _shown(name: str) -> str:
+def _shown(name: str, results: Results) -> str:
     """A strategy in the legend, as the table calls it, but without the number of nodes."""
-    return named(name, 1).replace("`", "").removeprefix("1 node with " if not name.startswith(SINGLE) else "")
+    return results.named(name).replace("`", "").removeprefix("1 node with " if not name.startswith(SINGLE) else "")
 
 
 def _times(speed: TimePair | None) -> Cell:
     if speed is None:
         return number(None, MISSING)
-    decided = "faster" if speed.enough else "not decided" if speed.verdict == UNDECIDED else speed.verdict
+    decided = "not decided" if speed.verdict == UNDECIDED else speed.verdict
     if speed.at_least is not None:
         decided = f"at least {bound(speed.at_least)}"
     return number(speed.times, f"{compact(speed.times)} ({decided})")

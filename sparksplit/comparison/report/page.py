@@ -81,7 +81,7 @@ def _notes(results: Results) -> Iterator[str]:
         reason = f": {epochs.reason}" if epochs.reason else ""
         yield f"Of {count(epochs.asked)} epochs asked for, {count(epochs.run)} were run{reason}."
     if results.target:
-        yield f"The target is {target(results)}, {overview.set_by(results.target)}."
+        yield f"The target is {target(results)}, {overview.set_by(results)}."
         if results.grid:
             yield f"Runs are looked at after the same passes: {steps(results.grid)}."
     else:

@@ -29,7 +29,7 @@ from sparksplit.training.progress_record import Values
 
 _EXPLAINED = {
     "own interval": "95 %, of this difference alone. Verdicts judge all differences together, so they are more careful",
-    "at least": "holds for all that are faster, together",
+    "at least": "a speed-up over single that is enough to recommend; in the same seconds, all hold together",
 }
 PREDICTED = "predicted by virtual nodes: the learning is computed, the time is not measured"
 

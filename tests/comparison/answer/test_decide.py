@@ -30,6 +30,7 @@ def row(strategy, nodes, seconds, value, sent=0.0, reached=5, diverged=0):
 
 
 def pair(strategy, against, verdict, mean=0.001, nodes=2, seeds=5):
+    """A difference that is enough to recommend the strategy if its verdict says so."""
     return Pair(
         name=strategy,
         nodes=nodes,
@@ -44,6 +45,7 @@ def pair(strategy, against, verdict, mean=0.001, nodes=2, seeds=5):
         high=mean + 0.001,
         pooled=False,
         verdict=verdict,
+        enough=verdict in (("better", "no difference", "not worse") if against == "single" else ("better",)),
     )
 
 
@@ -65,6 +67,7 @@ def speed(one, alone, goal, verdict=None):
         at_least=0.85 * times if known == "faster" else None,
         pooled=False,
         verdict=known,
+        enough=known == "faster",
     )
 
 
@@ -333,6 +336,45 @@ def test_several_nodes_are_used_only_if_decided_to_be_ahead_of_all_on_one(second
     found = answered([SINGLE, row(LARGE, 1, seconds, 0.97), local], pairs, times=times)
     assert found.decision == decision
     assert [one.against for one in found.open if one.name == "local"] == ([LARGE] if decision == "undecided" else [])
+
+
+def test_a_row_that_one_on_one_node_rules_out_is_not_used():
+    """Was: "Use 2 nodes with local: 1.25 times", which learns a little better than a row that is twice as fast."""
+    large, local = row(LARGE, 1, 4.0, 0.97), replace(row("local", 2, 8.0, 0.97), controls=[LARGE])
+    pairs = [pair("local", "single", "no difference"), pair(LARGE, "single", "no difference", nodes=1)]
+    times = [speed(large, SINGLE.seconds, TO_TARGET), speed(local, SINGLE.seconds, TO_TARGET)]
+    times.append(replace(speed(local, large.seconds, TO_TARGET), against=LARGE))
+    for verdict, choice in (("no difference", (LARGE, 1)), ("better", ("local", 2))):
+        found = answered([SINGLE, large, local], [*pairs, pair("local", LARGE, verdict)], times=times)
+        assert chosen(found) == choice
+
+
+def test_a_row_on_one_node_that_is_decided_against_rules_nothing_out():
+    """Was: "Stay", although `local` is shown to be faster without learning worse. By the means, it hid it too."""
+    large, local = row(LARGE, 1, 4.0, 0.968), replace(row("local", 2, 6.0, 0.97), controls=[LARGE])
+    pairs = [pair("local", name, "no difference") for name in ("single", LARGE)]
+    pairs.append(pair(LARGE, "single", "worse", nodes=1))
+    times = [speed(large, SINGLE.seconds, TO_TARGET), speed(local, SINGLE.seconds, TO_TARGET)]
+    times.append(replace(speed(local, large.seconds, TO_TARGET), against=LARGE))
+    found = answered([SINGLE, large, local], pairs, times=times)
+    assert (found.decision, chosen(found), found.until) == ("undecided", ("local", 2), SINGLE)
+    assert [(one.against, one.about) for one in found.open] == [(LARGE, "quality")]
+
+
+@pytest.mark.parametrize("lacking", ["speed", "quality"])
+def test_a_verdict_recommends_nothing(lacking):
+    """Verdicts and recommendations share no chance of being wrong: either would add 5 of 100."""
+    batch = row("batch", 2, 6.0, 0.97)
+    quality = replace(AS_GOOD, enough=lacking != "quality")
+    times = [replace(speed(batch, SINGLE.seconds, TO_TARGET), enough=lacking != "speed")]
+    found = answered([SINGLE, batch], [quality], times=times)
+    assert (found.decision, [one.about for one in found.open]) == ("undecided", [lacking])
+
+
+def test_what_is_worse_and_yet_enough_is_used():
+    """It is decided to be within the margin."""
+    found = answered([SINGLE, row("batch", 2, 6.0, 0.97)], [replace(pair("batch", "single", "worse"), enough=True)])
+    assert (found.decision, found.gain.quality.verdict) == ("use", "worse")
 
 
 def test_a_row_on_one_node_that_is_decided_is_used_until_several_nodes_are():

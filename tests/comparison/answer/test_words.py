@@ -13,6 +13,7 @@ from sparksplit.comparison.answer.content import Answer, Gain, Next, Note, Quest
 from sparksplit.comparison.answer.words import needed, noted, whether, words
 from sparksplit.comparison.content_table import TO_TARGET
 from sparksplit.comparison.named import named
+from sparksplit.comparison.tuning.tuning_record import Tuning
 from sparksplit.training.train_config import TrainConfig
 from tests.comparison.answer.test_decide import pair, row, speed
 from tests.comparison.records import metric_of, some_results
@@ -73,12 +74,6 @@ def test_how_well_the_choice_learns_is_within_the_margin_or_better_by_a_differen
     assert said(replace(USE, gain=gain))[0].endswith(end)
 
 
-def test_a_speed_up_that_is_enough_but_not_decided_with_all_others_has_its_own_interval():
-    near = replace(FASTER.speed, at_least=None, verdict="undecided", low=1.1, high=2.3, enough=True)
-    head = said(replace(USE, gain=replace(FASTER, speed=near)))[0]
-    assert "1.6 times as fast as 1 node as configured (1.1 to 2.3)" in head
-
-
 def test_each_decision_begins_with_what_to_do():
     heads = [
         said(USE)[0],
@@ -91,7 +86,10 @@ def test_each_decision_begins_with_what_to_do():
         ),
     ]
     assert [head.split()[0] for head in heads] == ["Use", "Use", "Stay", "No", "Nothing", "Nothing"]
-    assert heads[3].endswith("For now, 1 node as configured is the safe choice.") and whether(UNSURE) in heads[3]
+    assert (
+        heads[3].endswith("For now, 1 node as configured is the safe choice.")
+        and whether(UNSURE, made(OPEN)) in heads[3]
+    )
 
 
 @pytest.mark.parametrize("note", ROW_LOST)
@@ -101,7 +99,7 @@ def test_a_row_that_cannot_win_is_named_once_with_the_reason(note):
     assert noted(note, made(answer)) in said(answer)[0]
     # The reason is about the row that is asked for.
     other = said(replace(answer, notes=[replace(note, nodes=4)]))
-    assert whether(UNSURE) in other[0] and other[-1].startswith("Note: 4 nodes")
+    assert whether(UNSURE, made(OPEN)) in other[0] and other[-1].startswith("Note: 4 nodes")
     # Without a question, it is `single` that has no time.
     alone = replace(answer, choice=None, until=None, open=[], notes=[replace(note, name="single", nodes=1), note])
     assert noted(alone.notes[0], made(alone)) in said(alone)[0]
@@ -147,9 +145,33 @@ def test_what_would_decide_it_is_told_where_no_seeds_are_known():
 
 
 def test_one_node_is_and_several_are():
-    assert whether(UNSURE) == "whether 2 nodes with `batch` are faster than 1 node as configured"
+    assert whether(UNSURE, made(OPEN)) == "whether 2 nodes with `batch` are faster than 1 node as configured"
     alone = replace(UNSURE, name="single, batch_size = 64", nodes=1, about="quality")
-    assert whether(alone) == "whether 1 node with batch_size 64 learns as well as 1 node as configured"
+    assert whether(alone, made(OPEN)) == "whether 1 node with batch_size 64 learns as well as 1 node as configured"
+    beside = replace(UNSURE, against="single, batch_size = 64", about="quality")
+    assert whether(beside, made(OPEN)) == "whether 2 nodes with `batch` learn better than 1 node with batch_size 64"
+
+
+TUNED = Tuning(
+    metric="accuracy", tries=8, seeds=[2_000_001], strategies=[], runs=8, diverged=0, passes=96, node_seconds=1.0
+)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        USE,
+        Answer(
+            decision="stay", choice=SINGLE, runners_up=[BATCH], notes=[Note(kind="learns better", name="a", nodes=2)]
+        ),
+        OPEN,
+    ],
+)
+def test_a_tuned_single_is_not_as_configured(answer):
+    """Its learning rate is the best of those tried."""
+    plain, tuned = (" ".join(words(replace(made(answer), tuning=tuning))) for tuning in (None, TUNED))
+    assert "1 node as configured" in plain and "configured" not in tuned
+    assert plain.count("as configured") == tuned.count("1 node with its best learning rate")
 
 
 def test_what_to_train_with_can_be_pasted_into_a_shell():

@@ -66,5 +66,8 @@ def test_all_questions_and_notes_are_told() -> None:
     answer = asdict(replace(NO_ANSWER, decision="undecided", open=open_ones, notes=notes))
     results = Results.from_json({**sample.results(seeds=3), "answer": answer}, "a test")
     last = [text for _, text in how_sure(results)][-4:]
-    assert [whether(question) in text for question, text in zip(open_ones, last[:2], strict=True)] == [True, True]
+    assert [whether(question, results) in text for question, text in zip(open_ones, last[:2], strict=True)] == [
+        True,
+        True,
+    ]
     assert last[2:] == [sentence(noted(note, results)) for note in notes]

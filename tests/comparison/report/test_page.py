@@ -130,7 +130,10 @@ def test_a_row_that_misses_the_target_has_no_point_and_is_the_last_of_the_table(
     table = sample.results(3)["table"]
     row = next(row for row in table if row["name"] == sample.LOCAL)
     row["to_target"].update(seconds=0.1, low=None, high=None, reached=2)
-    assert "Not shown, because they have no time (see the table): 2 nodes with local (sync" in overview_of(table=table).caption
+    assert (
+        "Not shown, because they have no time (see the table): 2 nodes with local (sync"
+        in overview_of(table=table).caption
+    )
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
     assert [last[0].text, last[1].text] == [
         "2 nodes with local (sync every 32 steps, nesterov)", "missed in 1 of 3 runs"
