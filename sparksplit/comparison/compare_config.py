@@ -118,8 +118,9 @@ class CompareConfig(Training):
     """Runs of each strategy and number of nodes, with the seeds `seed`, `seed` + 1, ... All strategies use the same
     seeds."""
     max_seeds: pydantic.PositiveInt | None = None
-    """Largest number of seeds. While a difference is undecided, the comparison doubles the number of seeds, up to this
-    number. Every extra look is tested more strictly, so the overall error rate stays at 5 %. null: only `seeds`."""
+    """Largest number of seeds. While more seeds could change the answer, the comparison doubles the number of seeds, up
+    to this number. Every extra look is tested more strictly, so the overall error rate stays at 5 %. null: only
+    `seeds`."""
     metric: str | None = None
     """Metric that decides which strategy learns better: one of `metrics`, or loss. null: accuracy for classes,
     otherwise the loss."""
@@ -151,7 +152,7 @@ class CompareConfig(Training):
 
     @property
     def looks(self) -> list[int]:
-        """The numbers of seeds after which the comparison checks whether all differences are decided."""
+        """The numbers of seeds after which the comparison checks whether the answer is decided."""
         return looks(self.seeds, self.max_seeds)
 
     @pydantic.field_validator("max_seeds")

@@ -162,7 +162,7 @@ class Results(Record):
     seeds: list[int]
     """The seeds that were run."""
     looks: list[int]
-    """The planned looks: the numbers of seeds after which the comparison checks whether everything is decided."""
+    """The planned looks: the numbers of seeds after which the comparison checks whether the answer is decided."""
     nodes: list[int]
     """The numbers of nodes that were compared."""
     target: Target | None

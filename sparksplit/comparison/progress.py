@@ -47,7 +47,7 @@ def say_plan(config: CompareConfig, runs: Sequence[Run]) -> None:
     virtual, references = (sum(one) for one in zip(*((run.config.virtual, run.reference) for run in runs), strict=True))
     among_them = f", {references} of them of `single` for the target alone" if references else ""
     if config.max_seeds is not None:
-        say(f"at most, if {config.seeds} seeds do not decide all differences:")
+        say(f"at most, if {config.seeds} seeds do not decide the answer:")
     say(f"{len(runs) - virtual} runs on real nodes{among_them}, {virtual} on virtual ones")
     if config.tuning is not None:
         tuned = len({run.tuned_as for run in runs})

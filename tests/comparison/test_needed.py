@@ -11,6 +11,7 @@ from scipy import special
 from sparksplit.comparison.analysis.analyse import analyse
 from sparksplit.comparison.analysis.needed import in_time, to_decide, undecided
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
+from sparksplit.comparison.answer.content import Answer, Question
 from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.content_table import IN_ALL, TO_TARGET, Pair
@@ -151,6 +152,29 @@ def test_the_error_of_a_time_is_its_own_also_where_the_interval_is_of_several_st
         told = [asked(results_of([], [some, *others], seeds=5), "speed")[0] for some in (one, replace(one, error=None))]
         assert told[0] == seeds_to_decide(Errors(time.error, 0.0, 5, 0.5), math.log(1.1), 1000)
         assert (told[0] > told[1]) == is_pooled
+
+
+@pytest.mark.parametrize(
+    ("gain", "gap"), [(-0.005, 0.005), (-0.001, 0.002), (0.0, 0.003), (0.002, 0.001), (0.003, 0.0), (0.005, 0.002)]
+)
+def test_another_row_on_one_node_is_beaten_by_more_than_the_margin_or_as_good(gain, gap):
+    """Was: as many seeds as rule out that the row is worse by the margin, which decides nothing there."""
+    metric, error = metric_of(resolution=None), 0.001
+    one = replace(pair("batch", "single, batch_size = 64", "undecided", gain), low=-1.0, high=1.0, error=error, of=8)
+    one = replace(one, against_nodes=1, seeds=8)
+    assert asked(results_of([one], metric=metric), "quality")[0] == seeds_to_decide(Errors(error, 0.0, 8, 1), gap, 1000)
+
+
+def test_more_seeds_are_run_for_a_decided_answer_only_if_they_could_change_it():
+    """Was: five seeds recommended a row, and 20 were run because two bad rows were undecided."""
+    unsure = [replace(UNSURE, name=name, error=0.002) for name in ("epoch", "local")]
+    results = some_results([], unsure, metric_of())
+    question = Question(name="local", nodes=2, against="single", about="quality", seeds=9)
+    for decision, asked, wanted in (
+        ("use", [], 0), ("stay", [replace(question, seeds=None)], 0), ("use", [question], 1), ("undecided", [], 2)
+    ):  # fmt: skip
+        answer = Answer(decision=decision, open=asked)
+        assert undecided(replace(results, answer=answer)) == wanted
 
 
 def test_a_control_that_misses_the_target_is_compared_in_all_passes():

@@ -7,7 +7,7 @@ from math import ceil, log, sqrt
 from scipy import special
 
 from sparksplit.comparison.analysis.goals import goal_of
-from sparksplit.comparison.analysis.verdicts import NOT_WORSE, UNDECIDED, Errors, rows_to_decide, seeds_to_decide
+from sparksplit.comparison.analysis.verdicts import UNDECIDED, Errors, rows_to_decide, seeds_to_decide
 from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_table import Pair, TimePair
@@ -19,8 +19,11 @@ _MOST = 1000
 
 
 def undecided(results: Results) -> int:
-    """Return the number of undecided differences on real nodes that more seeds might decide."""
+    """Return the number of undecided differences on real nodes that more seeds might decide. If the answer is decided,
+    only those count that could change it."""
     goal, asked = goal_of(results.table), [question for question in results.answer.open if question.seeds is not None]
+    if results.answer.decision in ("use", "stay"):
+        return len(asked)
     learnt = [pair.verdict for pair in results.pairs if not pair.virtual and not takes_rows(pair, results.metric)]
     verdicts = [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)]
     return max(len(asked), verdicts.count(UNDECIDED))
@@ -68,11 +71,14 @@ def _parts(difference: Pair | TimePair, metric: Metric) -> tuple[float, float, f
     """Return the distance of a difference's mean from the value that must be ruled out first, the rows' part of its
     error, and its smallest step. Times have no rows.
 
-    The value is no difference, or (for the metric) worse by the margin, whichever is further away. If the verdict is
-    already not worse, better by the margin replaces worse by the margin.
+    In time, the value is no difference. In the metric, it is the furthest of those that decide about the row. Against
+    `single`, these are worse by the margin, and no difference. Another row on one node must be beaten by more than the
+    margin, or be as good or better.
     """
     if isinstance(difference, TimePair):
         return abs(log(difference.times)), 0.0, 0.0
-    gain = difference.mean if metric.higher_is_better else -difference.mean
-    beyond = metric.margin + (-gain if difference.verdict == NOT_WORSE else gain)
-    return max(abs(gain), beyond), difference.rows_error or 0.0, metric.resolution or 0.0
+    gain, margin = difference.mean if metric.higher_is_better else -difference.mean, metric.margin
+    gap = max(-gain, margin + gain)
+    if difference.against != SINGLE and difference.against_nodes == 1:
+        gap = max(-gain, margin - abs(gain), gain - margin)
+    return gap, difference.rows_error or 0.0, metric.resolution or 0.0

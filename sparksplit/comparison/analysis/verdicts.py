@@ -127,7 +127,7 @@ def rows_to_decide(errors: Errors, gap: float, step: float, most: int) -> float 
 
 
 def looks(seeds: int, most: int | None) -> list[int]:
-    """Return the numbers of seeds at which a comparison checks whether everything is decided. Each is twice the one
+    """Return the numbers of seeds at which a comparison checks whether its answer is decided. Each is twice the one
     before, up to `most`."""
     numbers = [seeds]
     while most is not None and numbers[-1] < most:
@@ -141,7 +141,7 @@ def level_at(planned: Sequence[int], seeds: int) -> float:
     Each look gets a part in proportion to the seeds since the look before. This is the error spending of Kim and DeMets
     ("Design and Analysis of Group Sequential Tests Based on the Type I Error Spending Rate Function", 1987) with a
     power of 1. Each look spends its part as if there were no other look. So the sum over the looks bounds the total,
-    for any distribution.
+    for any distribution, and whatever makes the comparison stop at a look.
     """
     ended = [look for look in planned if look <= seeds]
     if not ended:

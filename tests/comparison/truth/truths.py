@@ -14,9 +14,9 @@ def geometric(seconds):
     return exp(fmean(map(log, [first, *more]))) if set(more) - {first} else first
 
 
-def is_so(pair, *verdicts):
-    """Whether a difference is decided so, or well enough for a recommendation."""
-    return pair is not None and (pair.enough or pair.verdict in verdicts)
+def is_enough(pair):
+    """Whether a difference is decided well enough for a recommendation."""
+    return pair is not None and pair.enough
 
 
 class Truth:
@@ -55,9 +55,8 @@ class Truth:
     def goal(self):
         return "in all" if self.seconds(("single", 1), "to the target") is None else "to the target"
 
-    def is_good(self, group, against="single"):
-        pair = self.verdict.get((*group, against))
-        return is_so(pair, "better", "no difference", "not worse")
+    def is_good(self, group):
+        return is_enough(self.verdict.get((*group, "single")))
 
     def controls(self, group):
         """All others on one node of which no run diverged, for a strategy on several."""
@@ -70,20 +69,20 @@ class Truth:
         speed = both[0] or both[1]
         own, alone = self.seconds(group, self.goal()), self.seconds(control, self.goal())
         shown = alone is None or (own is not None and own < alone)
-        return (is_so(speed, "faster") and shown) or is_so(pair, "better")
+        return (is_enough(speed) and shown) or is_enough(pair)
 
     def is_beaten(self, group, control):
         pair, speed = self.verdict.get((*group, control[0])), self.beside.get((*group, self.goal(), control[0]))
         is_slower = speed is not None and speed.verdict == "slower"
-        return is_slower and pair is not None and pair.verdict in ("worse", "no difference")
+        return is_slower and pair is not None and pair.verdict in ("worse", "no difference") and not pair.enough
 
     def is_ruled_out(self, group):
         """Whether it is decided that a strategy is not worth having."""
         pair, speed = self.verdict.get((*group, "single")), self.speed.get((*group, self.goal()))
         return (
-            (pair is not None and pair.verdict == "worse")
+            (pair is not None and pair.verdict == "worse" and not pair.enough)
             or (speed is not None and speed.verdict == "slower")
-            or any(self.is_beaten(group, control) for control in self.controls(group))
+            or any(self.is_beaten(group, own) for own in self.controls(group) if not self.is_ruled_out(own))
         )
 
     def learns(self, group, other):
@@ -97,7 +96,7 @@ class Truth:
         return [
             group for group in self.groups
             if (group[1] > 1) == several and not self.diverged(group) and self.is_good(group)
-            and is_so(self.speed.get((*group, goal)), "faster") and self.seconds(group, goal) < alone
+            and is_enough(self.speed.get((*group, goal))) and self.seconds(group, goal) < alone
         ]  # fmt: skip
 
     def mean(self, group):
