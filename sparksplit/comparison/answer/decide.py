@@ -168,9 +168,14 @@ def _decided(evidence: _Evidence, likely: Sequence[Row]) -> tuple[Decision, Row 
     single, winner, steady = evidence.single, evidence.winner, evidence.steady
     if winner is None or winner.nodes == 1:
         several = [row for row in evidence.rows if row.nodes > 1]
-        rivals = several or [row for row in evidence.rows if row is not single and winner is None]
         # A row with a diverged run is never recommended, so it cannot change a choice that is decided.
-        left = [row for row in rivals if not evidence.is_ruled_out(row) and not (winner and row.diverged)]
+        rivals = [row for row in evidence.rows if row is not single and not (winner and row.diverged)]
+        rivals = [row for row in rivals if not evidence.is_ruled_out(row)]
+        left = [row for row in rivals if row.nodes > 1]
+        # `single` is no advice if a row is shown to beat it, and only an undecided row on one node rules that row out.
+        is_beaten = any(evidence.is_faster(row) and evidence.is_good(row) for row in several)
+        if winner is None and not left and (is_beaten or not several):
+            left = rivals
         if left or single not in steady:
             left.sort(key=lambda row: (row not in steady, not evidence.is_faster(row), evidence.seconds(row)))
             return "undecided", likely[0] if likely else None, left[:1] if single in steady else []

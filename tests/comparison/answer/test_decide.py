@@ -330,10 +330,12 @@ def test_the_fastest_so_far_is_on_one_node_where_that_is_as_fast():
 )
 def test_several_nodes_are_used_only_if_decided_to_be_ahead_of_all_on_one(seconds, verdict, decision):
     local = replace(row("local", 2, 5.0, 0.97, 1e7), controls=[LARGE])
+    large = row(LARGE, 1, seconds, 0.97)
     pairs = [pair("local", name, "no difference") for name in ("single", LARGE)]
+    pairs.append(pair(LARGE, "single", "no difference", nodes=1))
     beside = replace(speed(local, 2 * seconds, TO_TARGET, verdict), against=LARGE)
-    times = [speed(local, SINGLE.seconds, TO_TARGET), beside]
-    found = answered([SINGLE, row(LARGE, 1, seconds, 0.97), local], pairs, times=times)
+    times = [*(speed(one, SINGLE.seconds, TO_TARGET) for one in (local, large)), beside]
+    found = answered([SINGLE, large, local], pairs, times=times)
     assert found.decision == decision
     assert [one.against for one in found.open if one.name == "local"] == ([LARGE] if decision == "undecided" else [])
 
@@ -359,6 +361,18 @@ def test_a_row_on_one_node_that_is_decided_against_rules_nothing_out():
     found = answered([SINGLE, large, local], pairs, times=times)
     assert (found.decision, chosen(found), found.until) == ("undecided", ("local", 2), SINGLE)
     assert [(one.against, one.about) for one in found.open] == [(LARGE, "quality")]
+
+
+def test_single_is_no_advice_where_a_row_beats_it_that_an_undecided_row_rules_out():
+    """Was: "Stay on 1 node as configured", with `local` decided to be faster and as good."""
+    large, local = row(LARGE, 1, 4.0, 0.968), replace(row("local", 2, 6.0, 0.97), controls=[LARGE])
+    pairs = [pair("local", name, "no difference") for name in ("single", LARGE)]
+    pairs.append(pair(LARGE, "single", "undecided", nodes=1))
+    times = [speed(large, SINGLE.seconds, TO_TARGET), speed(local, SINGLE.seconds, TO_TARGET)]
+    times.append(replace(speed(local, large.seconds, TO_TARGET), against=LARGE))
+    found = answered([SINGLE, large, local], pairs, times=times)
+    assert (found.decision, chosen(found), found.until) == ("undecided", (LARGE, 1), SINGLE)
+    assert [(one.name, one.against, one.about) for one in found.open] == [(LARGE, "single", "quality")]
 
 
 @pytest.mark.parametrize("lacking", ["speed", "quality"])

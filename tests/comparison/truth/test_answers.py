@@ -54,7 +54,7 @@ def check_decision(truth, said):
     winners = [group for group in truth.ready() if all(truth.is_ahead(group, own) for own in truth.controls(group))]
     alone, steady = truth.seconds(SINGLE, goal), [group for group in truth.groups if not truth.diverged(group)]
     faster = [group for group in truth.ready(several=False) if not truth.diverged(group)]
-    on_one = not faster and all(nodes == 1 for _, nodes in truth.groups)
+    on_one = not faster and (truth.ready() or all(nodes == 1 for _, nodes in truth.groups))
     # However it was timed, and whether or not all of its runs finished: nobody has decided against it.
     unsettled = [
         group for group, runs in truth.groups.items()
