@@ -9,15 +9,17 @@ import numpy as np
 
 from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Deciding
+from sparksplit.comparison.content_table import IN_ALL
 from sparksplit.training.progress_record import CurvePoint
 from sparksplit.training.run_record import RunLedger, RunMetrics, RunSeconds
 
 Strategy = tuple[str, int]
 """(name, nodes)"""
+SINGLE: Strategy = ("single", 1)
 SMALL, LARGE = "single, batch_size = 32", "single, batch_size = 128"
 RATE = "single, learning_rate = 0.2"
 STRATEGIES: tuple[Strategy, ...] = (
-    ("single", 1), ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4),
+    SINGLE, ("batch", 2), ("epoch", 2), ("epoch-delayed", 2), ("local", 2), ("batch", 4), ("epoch", 4),
     ("local", 1), (SMALL, 1),
 )  # fmt: skip
 MORE_ON_ONE: tuple[Strategy, ...] = ((LARGE, 1), (RATE, 1))
@@ -26,6 +28,8 @@ METRIC = Deciding("loss", False, "test", None)
 SHARE, UNTRAINED, TRAINED = 0.01, 2.0, 1.0
 MARGIN = SHARE * (UNTRAINED - TRAINED)
 ROWS, LANES = (150, 1000), 96
+_EARLY = 0.9
+"""The share of the passes after which all runs are looked at, besides the end."""
 _AHEAD, _STEP = 0.4, 0.1
 """The logarithm of how many times as fast as `single` the best row is, and how far others are behind it."""
 _SECONDS = RunSeconds(**dict.fromkeys((field.name for field in fields(RunSeconds)), 0.0))
@@ -34,9 +38,9 @@ _SECONDS = RunSeconds(**dict.fromkeys((field.name for field in fields(RunSeconds
 @dataclass(frozen=True)
 class Truth:
     """What is so. worse: how much higher a strategy's loss is than `single`'s; slower: the logarithm of how many times
-    its seconds are. noise: the standard deviation of each strategy's own part of the loss, time: that of the logarithm.
-    rows: of the test set; by_row: the standard deviation over rows of each strategy's own part of the loss, run_by_row:
-    of each run's."""
+    its seconds to the target are. noise: the standard deviation of each strategy's own part of the loss, time: that of
+    the logarithm. rows: of the test set; by_row: the standard deviation over rows of each strategy's own part of the
+    loss, run_by_row: of each run's. early: the strategies that reach the target before the end."""
 
     worse: dict[Strategy, float]
     slower: dict[Strategy, float]
@@ -45,13 +49,19 @@ class Truth:
     rows: int
     by_row: float
     run_by_row: float
+    early: frozenset[Strategy] = frozenset()
+
+    def log_of(self, row: Strategy, what: str) -> float:
+        """The logarithm of a row's seconds, to the target or in all; up to a number that all rows share."""
+        return self.slower[row] - (math.log(_EARLY) if what == IN_ALL and row in self.early else 0.0)
 
     def may_be_used(self, row: Strategy) -> bool:
-        """Whether a row on several nodes may be recommended: it is faster than `single` and does not learn worse by
-        more than the margin, and it is faster or better than each other row on one node."""
-        alone = [other for other in self.worse if other[1] == 1]
-        ahead = (self.slower[row] < self.slower[own] or self.worse[row] < self.worse[own] for own in alone[1:])
-        return self.slower[row] < self.slower[alone[0]] and self.worse[row] <= MARGIN and all(ahead)
+        """Whether a row may be recommended: it is faster than `single`, and does not learn worse by more than the
+        margin. On several nodes, it is also faster than each other row on one node, or better by more than the margin.
+        """
+        alone = [other for other in self.worse if row[1] > 1 and other[1] == 1 and other != SINGLE]
+        ahead = (self.slower[row] < self.slower[own] or self.worse[row] < self.worse[own] - MARGIN for own in alone)
+        return self.slower[row] < self.slower[SINGLE] and self.worse[row] <= MARGIN and all(ahead)
 
 
 def drawn(generator: np.random.Generator, kind: str, unequal: bool, times_rows: int = 1) -> Truth:
@@ -69,6 +79,7 @@ def drawn(generator: np.random.Generator, kind: str, unequal: bool, times_rows: 
         rows * times_rows,
         by_row,
         run_by_row,
+        frozenset(strategy for strategy in worse if kind != "noise" and generator.random() < 0.5),
     )
 
 
@@ -82,7 +93,8 @@ def _effects(generator: np.random.Generator, kind: str) -> tuple[dict[Strategy, 
     worse, slower = {first: 0.0}, {first: 0.0}
     if kind in ("noise", "effects"):
         is_real = float(kind == "effects")
-        sizes = [size * is_real * MARGIN for size in (-3, -1 / 3, 0, 1 / 3, 3)]
+        # Just worse than the margin is the hardest to tell.
+        sizes = [size * is_real * MARGIN for size in (-3, -1 / 3, 0, 1 / 3, 1.01, 3)]
         speeds = [speed * is_real for speed in (-math.log(2), -0.1, 0, 0.1)]
         worse |= {strategy: one_of(*sizes) for strategy in others}
         slower |= {strategy: one_of(*speeds) for strategy in others}
@@ -96,11 +108,11 @@ def _effects(generator: np.random.Generator, kind: str) -> tuple[dict[Strategy, 
         if strategy == best:
             continue
         if strategy[1] > 1 and not several:
-            # The hardest to tell: as good as the best row on one node, and as fast, or nearly.
-            worse[strategy] = worse[best] + one_of(0, MARGIN / 3)
+            # The hardest to tell: as good as the best row on one node, or nearly better by the margin, and as fast.
+            worse[strategy] = worse[best] + one_of(-0.99 * MARGIN, 0, MARGIN / 3)
             slower[strategy] = slower[best] + one_of(0, 0, _STEP)
         else:
-            worse[strategy] = one_of(0, MARGIN / 3, 3 * MARGIN)
+            worse[strategy] = one_of(0, MARGIN / 3, 1.01 * MARGIN, 3 * MARGIN)
             slower[strategy] = slower[best] + one_of(_STEP, 2 * _STEP, _AHEAD)
     return worse, slower
 
@@ -131,15 +143,27 @@ def jackknife(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return found
 
 
-def made(strategy: Strategy, seed: int, loss: float, seconds: float, by_lane: list[float] | None = None) -> ComparedRun:
-    """The record of such a run. by_lane: the loss's jackknife."""
-    point = CurvePoint(passes=1, updates=1, steps=1, seconds=seconds, validation={METRIC.name: TRAINED})
+def made(
+    strategy: Strategy,
+    seed: int,
+    loss: float,
+    seconds: float,
+    by_lane: list[float] | None = None,
+    is_early: bool = False,
+) -> ComparedRun:
+    """The record of such a run. seconds: to the target. by_lane: the loss's jackknife. is_early: whether it goes on
+    after the target."""
+    first = seconds if is_early else _EARLY * seconds
+    points = [(9, first, TRAINED if is_early else UNTRAINED), (10, first / _EARLY, TRAINED)]
     return replace(
         _RUN,
         name=strategy[0],
         nodes=strategy[1],
         seed=seed,
-        history=[point],
+        history=[
+            CurvePoint(passes=passes, updates=passes, steps=passes, seconds=after, validation={METRIC.name: value})
+            for passes, after, value in points
+        ],
         metrics=RunMetrics(test={METRIC.name: loss}),
         jackknife=None if by_lane is None else {METRIC.name: by_lane},
     )
@@ -183,7 +207,7 @@ def runs_of(
             there, by_lane = rows.run(strategy)
             loss = TRAINED + truth.worse[strategy] + shared + truth.noise[strategy] * generator.normal() + there
             log = truth.slower[strategy] + pace + truth.time * generator.normal()
-            found.append(made(strategy, seed, float(loss), 10 * math.exp(log), by_lane))
+            found.append(made(strategy, seed, float(loss), 10 * math.exp(log), by_lane, strategy in truth.early))
             if not paired:
                 shared, pace = _of_seed(generator, truth)
     return found

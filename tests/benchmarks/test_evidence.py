@@ -62,6 +62,51 @@ def test_its_runs_tell_of_the_rows_what_real_ones_do() -> None:
     assert found["loss"] == pytest.approx(made, rel=1e-5)
 
 
+def test_the_time_to_the_target_and_the_time_in_all_have_truths_of_their_own() -> None:
+    """Was: each run reached the target at its end, so both times were one."""
+    sure = truths.drawn(np.random.default_rng(5), "effects", unequal=False)
+    own, early = ("batch", 2), frozenset([("batch", 2)])
+    slower = dict.fromkeys(sure.worse, 0.0) | {own: -0.1}
+    sure = replace(sure, slower=slower, early=early, time=1e-4)
+    found = evidence.compared(np.random.default_rng(5), sure, evidence.Effort())
+    times = {one.what: one.times for one in found.times if (one.name, one.nodes, one.against) == (*own, "single")}
+    for what, shown in times.items():
+        assert np.log(shown) == pytest.approx(sure.log_of(truths.SINGLE, what) - sure.log_of(own, what), abs=1e-3)
+    assert times["to the target"] > 1.1 and times["in all"] < 1
+    counts: Counter[str] = Counter()
+    evidence.count(found, sure, counts)
+    assert (counts["wrong"], counts["wrong least"]) == (0, 0)
+
+
+def test_a_choice_on_one_node_and_a_false_stay_are_counted() -> None:
+    """Was: recommendations of a row on one node were right, whatever it was."""
+    sure, best = truths.drawn(np.random.default_rng(4), "one node best", unequal=False), (truths.LARGE, 1)
+    tiny, none = (dict.fromkeys(sure.worse, value) for value in (1e-6, 0.0))
+    sure = replace(sure, worse=none, slower={**none, best: -0.4}, noise=tiny, time=1e-4, by_row=1e-6, run_by_row=1e-6)
+    found = evidence.compared(np.random.default_rng(4), sure, evidence.Effort())
+    choice = found.answer.choice
+    assert found.answer.decision == "stay" and choice is not None and (choice.name, choice.nodes) == best
+    bad = replace(sure, worse={**sure.worse, best: 1.01 * truths.MARGIN})
+    for truth, wrong in ((sure, 0), (bad, 1)):
+        counts: Counter[str] = Counter()
+        evidence.count(found, truth, counts)
+        assert (counts["wrong use"], counts["wrong stay"]) == (wrong, 0)
+    alone = replace(found, answer=replace(found.answer, choice=found.table[0]))
+    fast = replace(sure, slower={**sure.slower, ("batch", 2): -1.0})
+    counts = Counter()
+    evidence.count(alone, fast, counts)
+    assert (counts["wrong use"], counts["wrong stay"]) == (0, 1)
+
+
+def test_a_slow_row_may_be_used_only_if_it_is_better_by_more_than_the_margin() -> None:
+    """Was: however slow, if it was better at all."""
+    sure, row = truths.drawn(np.random.default_rng(4), "one node best", unequal=False), ("local", 2)
+    fast = dict.fromkeys(sure.worse, 0.0) | {(truths.LARGE, 1): -0.8, row: -0.4}
+    for better, may in ((0.4, False), (1.01, True)):
+        worse = dict.fromkeys(sure.worse, 0.0) | {row: -better * truths.MARGIN}
+        assert replace(sure, worse=worse, slower=fast).may_be_used(row) == may
+
+
 @pytest.mark.parametrize("kind", ["one node best", "nodes best"])
 def test_which_rows_may_be_recommended_is_known(kind: str) -> None:
     for seed in range(20):
