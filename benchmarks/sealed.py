@@ -5,10 +5,11 @@
 
 The cells: links of 10, 100 and 1,000 Mbit/s x MLP, CNN, LSTM, table x `batch`, `epoch`, `epoch-delayed`, `local`, on
 two nodes. `predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a
-processor each. It writes the predictions with their SHA-256 digest, and never replaces a file. `measure` refuses a file
-that does not have its digest, or was sealed for other runs. It trains each cell with `sparksplit train`, one node in
-each of two network namespaces, with a link that tc limits, and one measurement of each cell. Each cell's measurement is
-added to FILE.measured at once. After an interruption, `measure` goes on with the cells that are not there.
+processor each. It writes the predictions and the git commit with their SHA-256 digest, and never replaces a file.
+`measure` refuses a file that does not have its digest, or was sealed for other runs. It trains each cell with
+`sparksplit train`, one node in each of two network namespaces, with a link that tc limits, and one measurement of each
+cell. Each cell's measurement is added to FILE.measured at once. The predictions are always those of FILE. A cell whose
+run fails is named, and counts as missed. After an interruption, `measure` goes on with the cells that are not there.
 
 seconds: train and feed of run.json, for equal passes. memory: the VmHWM of the node with the most.
 
@@ -16,10 +17,10 @@ All strategies of a model and a link make as many passes. Slow links get fewer p
 trains for five seconds or more on two cores, and the slowest cell for about five minutes. `predict` says how long
 `measure` will take: the sum of the predictions, and 10 s for the rest of each run.
 
-The last line is one JSON object: digest; links, in MB/s as measured; cells; median_error and within_15_percent of the
-times; fastest_named: for how many of the 12 pairs of model and link the fastest strategy is named, or one within 5 % of
-it; memory_within_10_percent; rows, one for each cell. The table before it has the goals. The exit status is 1 if a goal
-is missed.
+The last line is one JSON object: digest; links, in MB/s as measured; cells, and how many are measured; median_error and
+within_15_percent of the times; fastest_named: for how many of the 12 pairs of model and link the fastest strategy is
+named, or one within 5 % of it; memory_within_10_percent; rows, one for each cell. The table before it has the goals.
+The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 import argparse
 import json
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -44,9 +46,9 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.sealed_results import (  # noqa: E402
     add_measured,
     broken,
-    cell_of,
     figures,
     goals,
+    joined,
     measured_rows,
     seal,
     sealed,
@@ -120,6 +122,14 @@ def settings() -> dict[str, Any]:
     return known
 
 
+def commit() -> str | None:
+    """The commit of this checkout, marked if files differ from it; None where git does not know it."""
+    # With sudo, the checkout belongs to another user.
+    told = ["git", "-c", "safe.directory=*", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    found = subprocess.run(told, cwd=ROOT, capture_output=True, text=True, check=False)
+    return found.stdout.strip() or None
+
+
 def minutes(cells: Sequence[Mapping[str, Any]]) -> float:
     """How long it will take to measure these cells."""
     return sum(float(cell["seconds"]) + SECONDS_BESIDE for cell in cells) / 60
@@ -155,7 +165,7 @@ def _predict(arguments: argparse.Namespace) -> int:
                         {"model": name, "mbit": mbit, "strategy": strategy, "seconds": round(found.seconds.mean, 4),
                          "memory": found.memory, "sent": round(found.sent)}
                     )  # fmt: skip
-    content = sealed(cells, settings())
+    content = sealed(cells, {**settings(), "commit": commit()})
     seal(arguments.file, content)
     least = min((cell["seconds"] for cell in cells if cell["mbit"] == max(LINKS)), default=0.0)
     print(f"{len(cells)} predictions, sealed as {content['digest']}")
@@ -171,8 +181,7 @@ def _measure(arguments: argparse.Namespace) -> int:
 
     content, work = json.loads(arguments.file.read_text()), arguments.inside
     cells = [cell for cell in content["cells"] if cell["model"] in arguments.only]
-    done = {cell_of(row) for row in measured_rows(arguments.file)}
-    left = [cell for cell in cells if cell_of(cell) not in done]
+    left = [row for row in joined(cells, measured_rows(arguments.file)) if row["measured"] is None]
     print(f"{len(left)} of {len(cells)} cells are left, about {minutes(left):.0f} minutes", file=sys.stderr)
     links: dict[int, float] = {}
     if left:
@@ -182,11 +191,15 @@ def _measure(arguments: argparse.Namespace) -> int:
         with spark(hosts, (NEAR, FAR), work / "spark", pinned=True), spark_session("sealed", NODES):
             for cell in left:
                 hosts.limit(cell["mbit"])
-                took, memory = _train(cell, data[cell["model"]], work)
-                measured = {"measured": round(took, 4), "measured_memory": memory}
-                add_measured(arguments.file, {"digest": content["digest"], **cell, **measured})
-                print(f"{cell['model']}, {cell['strategy']}, {cell['mbit']} Mbit/s: {took:.2f} s", file=sys.stderr)
-    rows = [row for row in measured_rows(arguments.file) if row["model"] in arguments.only]
+                name = f"{cell['model']}, {cell['strategy']}, {cell['mbit']} Mbit/s"
+                try:
+                    took, memory = _train(cell, data[cell["model"]], work)
+                except Exception as error:  # the other cells can be measured all the same
+                    print(f"{name}: not measured: {error}", file=sys.stderr)
+                    continue
+                add_measured(arguments.file, content["digest"], cell, took, memory)
+                print(f"{name}: {took:.2f} s", file=sys.stderr)
+    rows = joined(cells, measured_rows(arguments.file))
     found = figures(rows)
     told, is_met = goals(found, len(rows))
     print("\n".join([*table(rows), "", *told]))

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks.sealed import LINKS, MODELS, NODES, PASSES, ROWS, SAVED, STRATEGIES, minutes, settings
+import benchmarks.sealed as program
+from benchmarks.sealed import LINKS, MODELS, NODES, PASSES, ROWS, SAVED, STRATEGIES, commit, minutes, settings
 from benchmarks.sealed_results import (
     add_measured,
     broken,
     figures,
     goals,
+    joined,
     measured_rows,
     measurements,
     seal,
@@ -32,9 +37,10 @@ def cell(model: str, strategy: str, seconds: float, measured: float) -> dict[str
 def test_a_changed_file_is_refused(tmp_path):
     file = tmp_path / "sealed.json"
     assert "predict" in (broken(file, settings()) or "")
-    content = sealed([{"model": "mlp", "seconds": 1.0}], settings())
+    content = sealed([{"model": "mlp", "seconds": 1.0}], {**settings(), "commit": "a"})  # later commits may measure it
     seal(file, content)
     assert broken(file, settings()) is None
+    assert broken(file, {**settings(), "passes": {}}) is not None
     assert "other runs" in (broken(file, {**settings(), "rows": {}}) or "")
     content["cells"][0]["seconds"] = 2.0
     file.write_text(json.dumps(content))
@@ -57,12 +63,13 @@ def test_measurements_are_kept_one_by_one_and_belong_to_their_predictions(tmp_pa
     content = sealed([], settings())
     seal(file, content)
     assert measured_rows(file) == []
-    rows = [{"digest": content["digest"], **cell("mlp", strategy, 1.0, 1.1)} for strategy in STRATEGIES]
-    for number, row in enumerate(rows):
-        add_measured(file, row)
-        assert measured_rows(file) == rows[: number + 1]
+    cells = [cell("mlp", strategy, 1.0, 1.1) for strategy in STRATEGIES]
+    for number, one in enumerate(cells):
+        add_measured(file, content["digest"], one, 1.1, 105)
+        assert [row["strategy"] for row in measured_rows(file)] == list(STRATEGIES)[: number + 1]
+    assert joined(cells, measured_rows(file)) == cells
     assert broken(file, settings()) is None
-    add_measured(file, {**rows[0], "digest": "another"})
+    add_measured(file, "another", cells[0], 1.1, 105)
     assert "other predictions" in (broken(file, settings()) or "")
     file.unlink()
     assert str(measurements(file)) in (taken(file) or "")  # new predictions would come after the measurements
@@ -101,6 +108,57 @@ def test_errors_are_shares_of_the_measured_times():
     assert found["median_error"] == pytest.approx(0.1) and found["largest_error"] == pytest.approx(0.2)
     assert found["within_15_percent"] == 2 and found["memory_within_10_percent"] == 3
     assert len(table(rows)) == 4
+
+
+def test_predictions_are_those_under_the_seal():
+    """Were: those beside the measurements, which no digest covers."""
+    sealed_cell = {key: value for key, value in cell("mlp", "batch", 1.0, 0.0).items() if "measured" not in key}
+    forged = {**cell("mlp", "batch", 2.0, 2.0), "memory": 105}
+    assert joined([sealed_cell], [forged, cell("mlp", "batch", 1.0, 1.0)]) == [cell("mlp", "batch", 1.0, 2.0)]
+
+
+def test_a_cell_that_was_not_measured_is_missed():
+    cells = [cell("mlp", strategy, 1.0, 1.0) for strategy in STRATEGIES]
+    rows = joined(cells, cells[1:])
+    found = figures(rows)
+    assert (found["measured"], found["within_15_percent"], found["memory_within_10_percent"]) == (3, 3, 3)
+    assert (found["median_error"], found["largest_error"], found["fastest_named"], found["pairs"]) == (0.0, None, 0, 1)
+    told, are_met = goals(found, len(rows))
+    assert not are_met and "3 of 4" in told[2]
+    assert sum("not measured" in line for line in table(rows)) == 1
+    assert "inf%" in goals(figures(joined(cells, [])), 4)[0][1]
+
+
+def test_a_run_that_fails_leaves_the_other_cells_to_be_measured(tmp_path, monkeypatch, capsys):
+    """Was: `measure` ended there, and began there again."""
+    cells = [{**cell("mlp", strategy, 1.0, 0.0), "mbit": 1000} for strategy in STRATEGIES]
+    content = sealed([{key: one[key] for key in one if "measured" not in key} for one in cells], settings())
+    seal(file := tmp_path / "sealed.json", content)
+
+    def train(one, data, work):
+        if one["strategy"] == "epoch":
+            raise RuntimeError("ended with 1")
+        return 1.0, 105
+
+    class Hosts:
+        def __init__(self, *_):
+            self.limit = lambda _: None
+
+    monkeypatch.setattr(program, "_train", train)
+    monkeypatch.setattr(program, "_carried", lambda *_: 100.0)
+    monkeypatch.setattr(program, "_prepared", lambda *_: tmp_path)
+    monkeypatch.setattr("benchmarks.slow_link_hosts.Hosts", Hosts)
+    monkeypatch.setattr("benchmarks.slow_link_hosts.spark", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("sparksplit.spark.session.spark_session", lambda *_: nullcontext())
+    assert program._measure(SimpleNamespace(file=file, only=list(MODELS), inside=tmp_path)) == 1
+    said, problem = capsys.readouterr()
+    last = json.loads(said.splitlines()[-1])
+    assert (last["cells"], last["measured"], len(measured_rows(file))) == (4, 3, 3)
+    assert "mlp, epoch, 1000 Mbit/s: not measured: ended with 1" in problem
+
+
+def test_the_commit_is_sealed():
+    assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", commit() or "0" * 40)
 
 
 @pytest.mark.parametrize(("measured", "named"), [(1.0, 1), (1.05, 1), (1.06, 0)])
