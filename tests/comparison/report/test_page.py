@@ -117,7 +117,8 @@ def test_the_first_picture_has_a_point_and_both_intervals_for_each_row_and_says_
     rows = [row for row in sample.results(3)["table"] if not row["virtual"]]
     (svg,) = pictures(picture.svg)
     texts = [element.text for element in svg.iter() if element.tag.endswith("}text")]
-    assert {"1 node as configured", "batch", "local (sync every 32 steps, nesterov)", "time, s"} <= set(texts)
+    single = "1 node with its best learning rate"
+    assert {single, "batch", "local (sync every 32 steps, nesterov)", "time, s"} <= set(texts)
     assert sum(text.startswith("N = ") for text in texts) == len(rows)
     assert picture.caption == "N: nodes. Left and higher is better. Bars: each point's own 95 % interval."
     # What learns best is slower now: nothing beats it either.
@@ -147,7 +148,7 @@ def test_the_first_table_says_of_each_speed_up_what_is_decided():
     """Was: 1.27 (1.09 to 1.49), beside a headline that it is not decided; and (2.34 to 2.4), beside at least 2.32."""
     table = first_rows(Results.from_json(sample.results(3), "a test"))
     told = {cells[0].text: cells[3].text for cells in table.rows}
-    assert told["1 node as configured"] == "1" and told["2 nodes with batch"] == "1.05 (not decided)"
+    assert told["1 node with its best learning rate"] == "1" and told["2 nodes with batch"] == "1.05 (not decided)"
     least = bound(next(time["at_least"] for time in sample.results(3)["times"] if time["name"] == sample.LOCAL))
     assert told["2 nodes with local (sync every 32 steps, nesterov)"] == f"1.9 (at least {least})"
     assert told["2 nodes with epoch-delayed"] == "0.8 (slower)"
@@ -174,7 +175,7 @@ def test_the_first_table_has_ten_rows_with_the_choice_and_single_among_them():
     table = first_rows(Results.from_json({**results, "answer": sample.answer_of(results)}, "a test"))
     times = [cells[1].value for cells in table.rows]
     assert len(table.rows) == 10 and times == sorted(times)
-    assert table.rows[-1][0].text == "1 node as configured"
+    assert table.rows[-1][0].text == "1 node with its best learning rate"
 
 
 def test_lines_that_coincide_are_drawn_once_and_have_both_names():
