@@ -127,6 +127,9 @@ class _Job:
 
     failure: str | None = None
 
+    def holders(self) -> dict[int, str]:
+        return {}
+
     def host_of(self, rank: int) -> str | None:
         return None
 

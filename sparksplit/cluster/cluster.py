@@ -64,6 +64,7 @@ class NodeCluster:
     spare: executors that the run needs in addition to the nodes' executors, for tasks beside the nodes.
     network: where the run's processes listen.
     avoid: hosts, as Spark names them, that hold no node if there are enough executors elsewhere.
+    prefer: an executor for each node, by rank, if they are all there, and not on the hosts to avoid.
     grace: seconds that nodes have for a last checkpoint when the driver is interrupted.
 
     Raise ConfigError at once for settings that nodes cannot run with, such as fewer executors than nodes.
@@ -81,12 +82,13 @@ class NodeCluster:
         spare: int = 0,
         network: Network = ANY,
         avoid: Collection[str] = (),
+        prefer: Sequence[placing.Executor] = (),
         grace: float = ORDERLY,
     ) -> None:
         self._sc = spark.sparkContext
         requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
         _check_descriptors(nodes)
-        self._spare, self._network, self._avoid = spare, network, avoid
+        self._spare, self._network, self._avoid, self._prefer = spare, network, avoid, prefer
         self._nodes, self._work, self._payload = nodes, work, payload
         self.limits, self._on_state = limits, on_state
         # In cluster deploy mode, a driver that is asked to stop is killed after a while.
@@ -174,7 +176,7 @@ class NodeCluster:
         self._channel = channel = Channel(bind, self._nodes, self._network, known_as)
         post = Post(channel.address, channel.secret, -1, "task", channel.fingerprint, self._network)
         arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
-        self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments, self._elsewhere())
+        self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments, self._placed())
 
         starting = Starting(self._sc, job, channel)
 
@@ -200,12 +202,25 @@ class NodeCluster:
         ready = time.monotonic()
         self.seconds = {"executors": executors - begin, "reserve": reserved - executors, "nodes": ready - reserved}
 
-    def _elsewhere(self) -> Sequence[placing.Executor] | None:
-        """Return one executor for each node without the hosts to avoid. None if no host is to be avoided, or too few
-        executors are elsewhere."""
-        if not self._avoid:
+    def executors(self, nodes: int) -> list[placing.Executor]:
+        """Return the executors of the first `nodes` nodes, by rank; none if Spark does not name them all."""
+        held = {} if self._job is None else self._job.holders()
+        if any(rank not in held for rank in range(nodes)):
+            return []
+        there = {one.id: one for one in placing.executors_there(self._sc)}
+        found = [there[held[rank]] for rank in range(nodes) if held[rank] in there]
+        return found if len(found) == nodes else []
+
+    def _placed(self) -> Sequence[placing.Executor] | None:
+        """Return one executor for each node: the preferred ones, or without the hosts to avoid. None if any executors
+        will do, or if too few executors are elsewhere."""
+        if not (self._avoid or self._prefer):
             return None
         there = placing.executors_there(self._sc)
+        if self._prefer and all(one in there and one.host not in self._avoid for one in self._prefer):
+            return self._prefer
+        if not self._avoid:
+            return None
         chosen, hosts = placing.elsewhere(there, self._nodes, self._avoid), ", ".join(self._avoid)
         if chosen is not None:
             log.warning("%s: not used any more, because nodes have failed there repeatedly", hosts)

@@ -89,7 +89,10 @@ def explained(error: SparksplitError, spark: SparkSession, since: float) -> Spar
         return error
     text, for_memory = memory.executor_text(reason)
     what = str(error).replace(reason, text) if reason in str(error) else f"{error} ({text})"
-    return NodeFailed(what, error.rank, host=error.host, may_pass=error.may_pass, memory=for_memory, executor_lost=True)
+    rank, host, may_pass = error.rank, error.host, error.may_pass
+    found = NodeFailed(what, rank, host=host, may_pass=may_pass, memory=for_memory, executor_lost=True)
+    found.executor_host = error.executor_host
+    return found
 
 
 def why_lost(sc: SparkContext, since: float, patience: float) -> str | None:

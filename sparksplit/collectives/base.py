@@ -96,6 +96,11 @@ class Collective(ABC):
                 raise
             raise hidden from None
 
+    def of_fewer(self, nodes: int) -> tuple[float, float]:
+        """Return (share of the turns, share of the bytes) of an exchange that are left if only the first `nodes` nodes
+        exchange. By default, these are the shares of a ring."""
+        return (nodes - 1) / (self.size - 1), (nodes - 1) / nodes / ((self.size - 1) / self.size)
+
     @abstractmethod
     def close(self) -> None:
         """End the connections. May be called twice."""

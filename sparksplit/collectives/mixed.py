@@ -95,6 +95,12 @@ class Mixed(Shared):
             raise
         return cls(rank, runs, segment, links)
 
+    def of_fewer(self, nodes: int) -> tuple[float, float]:
+        runs, left = len(self._runs), sum(run.start < nodes for run in self._runs)
+        if left == 1:  # no host is left to exchange with, so the shares of a ring of nodes are more than enough
+            return super().of_fewer(nodes)
+        return (2 * left - 1) / (2 * runs - 1), (left - 1) / left / ((runs - 1) / runs)
+
     def close(self) -> None:
         super().close()
         if self._links is not None:

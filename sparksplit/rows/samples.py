@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Any, Protocol
 
 import numpy as np
 
 from sparksplit.base.memory import aligned
+from sparksplit.dataset.prepared import Block
 from sparksplit.rows.assembler import Chunk
-from sparksplit.rows.feed import AtHand, RowSource, Stops, never
+from sparksplit.rows.feed import AtHand, RowReader, RowSource, Stops, never
 
 MOST_BYTES = 4 << 20
 """The most bytes of a repeated mini-batch's copies, as of a feed's chunk."""
@@ -54,6 +56,34 @@ class Sample:
         other = Sample(self._source, (), 0, at_hand)
         other.lane_rows = self.lane_rows
         return other
+
+
+class Unread(Sample):
+    """A sample whose blocks are replaced each time that they are read, by blocks of the lane that were not read before.
+
+    So no page cache holds them. They come from the end of the lane. After its last block that was not read, a lane
+    begins again.
+    """
+
+    def __init__(self, source: RowSource, lanes: Sequence[int], blocks: int) -> None:
+        super().__init__(source, lanes, blocks)
+        # Only blocks of the same size replace each other. A lane with a single, shorter block has no other.
+        full = [rows // source.block_rows for rows in source.lane_rows]
+        most = [count * source.block_rows or rows for count, rows in zip(full, source.lane_rows, strict=True)]
+        self.lane_rows = [min(pair) for pair in zip(self.lane_rows, most, strict=True)]
+        numbers = [cycle(range(max(1, count))[::-1]) for count in full]
+        self.reader = lambda: _Replacing(source.reader(), numbers)
+
+
+class _Replacing:
+    """Reads the next of `numbers` instead of the block that is asked for. A RowReader."""
+
+    def __init__(self, reader: RowReader, numbers: Sequence[Iterator[int]]) -> None:
+        self._numbers, self._reader, self.close = numbers, reader, reader.close
+
+    def read(self, lane: int, block: int) -> Block:
+        """Return another block of `lane`."""
+        return self._reader.read(lane, next(self._numbers[lane]))
 
 
 class Again:

@@ -9,9 +9,9 @@ from typing import Annotated
 import pydantic
 
 from hdfs_io import filesystem
+from hdfs_io.errors import Missing
 from hdfs_io.fence import Fence
 from sparksplit.base.config import merged, nested, parse
-from sparksplit.base.errors import InputError
 from sparksplit.base.records import JsonObject, Record
 from sparksplit.training.train_config import TrainConfig
 
@@ -48,7 +48,7 @@ class Choice(Record):
     nodes: pydantic.PositiveInt
     """The chosen number of nodes."""
     seconds: dict[_Number, pydantic.PositiveFloat]
-    """Seconds of a step by number of nodes. Empty if a node ran out of memory while it measured, or with `settings`."""
+    """Seconds of a step by number of nodes. Empty if nodes failed while they measured, or with `settings`."""
     settings: JsonObject | None = None
     """The keys that come from a comparison, by dotted key. None if the nodes have measured."""
 
@@ -62,7 +62,7 @@ class Choice(Record):
         if self.settings is not None:
             return f"{_called(self.nodes, str(self.settings['strategy']))}, by a comparison"
         if not self.seconds:
-            return f"auto: batch on all {self.nodes} nodes; a node ran out of memory while it measured"
+            return f"auto: batch on all {self.nodes} nodes; nodes failed while they measured"
         most, one, chosen = max(map(int, self.seconds)), self.seconds.get("1"), self.seconds.get(str(self.nodes))
         times = f", {one / chosen:.1f} times as fast as 1" if one and chosen and self.nodes > 1 else ""
         why = ""
@@ -99,10 +99,10 @@ def note(run: Fence, choice: Choice) -> None:
 
 
 def noted(run: str) -> Choice | None:
-    """Return the choice that `note` has written into the folder `run`; None if there is none, or if it is damaged. The
-    run then chooses again."""
+    """Return the choice that `note` has written into the folder `run`; None if there is none. Raise InputError if it is
+    damaged."""
+    file = filesystem.join(run, _FILE)
     try:
-        file = filesystem.join(run, _FILE)
         return Choice.parse(filesystem.read_bytes(file), file)
-    except InputError:
+    except Missing:
         return None

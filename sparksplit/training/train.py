@@ -22,9 +22,8 @@ from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import granted_cores
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import checkpoints, report
-from sparksplit.training import choice as choices
-from sparksplit.training.choice import Choice
-from sparksplit.training.decided import Follow, decided
+from sparksplit.training.choice import note
+from sparksplit.training.decided import Choosing, Chosen, Follow, decided
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import NodeResult, Payload
@@ -93,17 +92,17 @@ def train(
             checkpoint = checkpoint_of(output.folder, config.node_count)
             if checkpoint is not None:
                 say(f"going on from {checkpoint}; --restart would start from the beginning")
-        choice = None if chosen is None else replace(chosen, nodes=min(chosen.nodes, config.processes))
+        choosing = Choosing.of(inputs, output, chosen)
         waits: list[float] = []
-        executors = config.feeders + (config.processes if choice is None else choice.nodes)
+        executors = config.feeders + (config.processes if choosing is None else choosing.nodes)
         with spark_session(called("train", config.output), executors, waited=waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
                 if chosen is not None:
-                    choices.note(output.fence, chosen)
+                    note(output.fence, chosen)
             # The run did not cost the seconds that it has waited for another call.
-            one = _Run(spark, inputs, output, frame, began + sum(waits), earlier, choice)
+            one = _Run(spark, inputs, output, frame, began + sum(waits), earlier, choosing)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
@@ -145,10 +144,6 @@ class _Trained:
     launched: float
 
 
-class _Chosen(SparksplitError):
-    """Fewer nodes were chosen than the present attempt has."""
-
-
 @dataclass
 class _Run:
     """One command's work on a run.
@@ -163,8 +158,8 @@ class _Run:
     began: float
     before: attempts.Attempts = field(default_factory=attempts.Attempts)
     """The attempts of earlier commands, and their cost."""
-    choice: Choice | None = None
-    """The choice of a strategy that chooses its number of nodes, once it is made."""
+    choosing: Choosing | None = None
+    """The choice of the number of nodes; None if the strategy chooses nothing."""
     restarts: int = 0
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
@@ -235,7 +230,7 @@ class _Run:
         how = "start" if checkpoint is None and not self.story.story else "resume"
         while True:
             self.begun, since = time.monotonic(), time.time()
-            nodes = config.node_count if self.choice is None else self.choice.nodes
+            nodes = config.node_count if self.choosing is None else self.choosing.nodes
             self.story = self.story.begun(how, nodes, checkpoint)
             try:
                 if how in ("rejoin", "chosen"):
@@ -252,13 +247,13 @@ class _Run:
                 if self.present != config.processes:
                     payload = replace(payload, config={**given.config, "nodes": self.present, "min_nodes": None})
                 return self._nodes(payload)
-            except (AllBack, _Chosen) as regrouped:
+            except (AllBack, Chosen) as regrouped:
                 how = self._regroup(regrouped, restarts)
             except (NodeFailed, Passing) as error:
                 if isinstance(error, NotStarted) and how in ("restart", "rejoin", "chosen"):
                     error.may_pass = True  # Spark may not know yet that a host is gone (again)
-                self._learn_from(error)
                 self.failed = explained(error, self.spark, since)
+                self._learn_from(self.failed)
                 seconds = self._end_attempt(self.failed)
                 checkpoint, how = self._restart(restarts, self.failed, seconds), "restart"
             except RunError as error:
@@ -274,10 +269,10 @@ class _Run:
         start = 0.0 if checkpoints.number_of(checkpoint) > self.from_number else self.prepared
         return {"start": start, "lost": seconds - start}
 
-    def _regroup(self, regrouped: AllBack | _Chosen, restarts: Restarts) -> str:
+    def _regroup(self, regrouped: AllBack | Chosen, restarts: Restarts) -> str:
         """Note that an attempt has ended without a failure. Return why the next one begins, as Attempt.how."""
         seconds = self._end_attempt(regrouped)
-        if isinstance(regrouped, _Chosen):
+        if isinstance(regrouped, Chosen):
             self.prepared += seconds
             return "chosen"
         restarts.has_reached(regrouped.reached, seconds)
@@ -285,29 +280,22 @@ class _Run:
         return "rejoin"
 
     def _learn_from(self, error: SparksplitError) -> None:
-        """Note what a failed attempt says about hosts and memory."""
+        """Note what a failed attempt says about hosts, and about the number of nodes."""
         if (host := getattr(error, "executor_host", None)) is not None:
             self.failures[host] += 1
-        if isinstance(error, NodeFailed) and error.memory and self.is_choosing:
-            # A node alone may have no room for the rows of a whole mini-batch.
-            self._choose(Choice(self.inputs.config.processes, {}))
+        if self.choosing is not None:
+            self.choosing.learn_from(error)
 
     @property
     def is_choosing(self) -> bool:
         """Whether the number of nodes is still to be chosen."""
-        return self.inputs.strategy.chooses and self.choice is None and self.inputs.config.processes > 1
-
-    def _choose(self, choice: Choice) -> None:
-        """Write down the choice. From then on, it holds for the run."""
-        choices.note(self.output.fence, choice)
-        self.choice = choice
-        say(choice.told())
+        return self.choosing is not None and self.choosing.is_open
 
     @property
     def present(self) -> int:
         """Number of processes in the present attempt."""
-        if self.choice is not None:
-            return self.choice.nodes
+        if self.choosing is not None:
+            return self.choosing.nodes
         return self.inputs.config.processes if self.missing is None else self.missing.present
 
     def _await_nodes(self, missing: Missing, checkpoint: str | None) -> str | None:
@@ -377,7 +365,7 @@ class _Run:
             total=cost.seconds,
             launched=trained.launched,
             attempts=cost.story,
-            choice=self.choice,
+            choice=None if self.choosing is None else self.choosing.choice,
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]
@@ -400,22 +388,16 @@ class _Run:
     def _meanwhile(self, cluster: NodeCluster, go_on: Callable[[], None] = lambda: None) -> None:
         """Look at the output and at missing nodes while nodes run. Choose their number once they have measured.
 
-        go_on: what else is to be done, once the number of nodes is known. Raise _Chosen if fewer nodes are to train.
+        go_on: what else is to be done, once the number of nodes is known. Raise Chosen if fewer nodes are to train.
         """
         self.output.check()
         if self.missing is not None:
             self.missing.look()
-        if self.is_choosing:
+        if self.choosing is not None and self.choosing.is_open:
             assert self.display is not None
-            seconds = self.display.states[0].get("step_seconds")
-            if seconds is None:
-                return
-            self._choose(Choice.of(seconds))
-            if self.present < self.inputs.config.processes:
-                raise _Chosen(f"{self.present} of {self.inputs.config.processes} nodes were chosen")
-            for rank in range(self.present):
-                cluster.tell(rank, "chosen", True)
-        go_on()
+            self.choosing.look(cluster, self.display.states[0].get("step_seconds"))
+        if not self.is_choosing:
+            go_on()
 
     def _rows_before(self, payload: Payload) -> Entry | None:
         """Return the ledger entry of the DataFrame's rows that the checkpoint was trained on; None if there is none."""
@@ -449,6 +431,7 @@ class _Run:
                 spare=config.feeders,
                 grace=config.checkpoint.grace,
                 avoid=failing(self.failures),
+                prefer=self.choosing.executors if self.choosing is not None else (),
             ) as cluster:
                 cluster.start()
                 launched, self.failed = time.monotonic() - self.begun, None

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 import pytest
 
 from benchmarks import auto, sealed, slow_link_hosts
-from benchmarks.auto import CASES, EPOCHS, GOALS, LINKS, MODELS, Case, figures, row, table
+from benchmarks.auto import CASES, EPOCHS, GOALS, LINKS, MODELS, MOST, Case, figures, is_missed, row, table
 from sparksplit.spark import session
 
 
@@ -29,7 +29,7 @@ def test_a_choice_costs_what_the_fixed_run_took():
     found = row(Case("cnn", 100, 2), {"1": run(10.0), "2": run(8.0, start=6.0), "auto": run(9.0, 9.0, nodes=1)})
     assert found["seconds"] == {"1": 10.0, "2": 8.0} and found["auto"] == 9.0
     assert (found["case"], found["chosen"], found["best"], found["before"]) == ("cnn-100", 1, 2, 4.0)
-    assert found["loss"] == pytest.approx(0.25)
+    assert found["loss"] == pytest.approx(0.25) and found["auto_loss"] == pytest.approx(0.125)
 
 
 @pytest.mark.parametrize(("times", "chosen", "counted"), [((10, 9.1), 1, 1), ((10, 9), 1, 0), ((5, 9), 1, 1)])
@@ -38,6 +38,27 @@ def test_a_choice_may_lose_a_tenth(times, chosen, counted):
     runs = {str(nodes): run(seconds) for nodes, seconds in enumerate(times, 1)}
     found = figures([row(Case("mlp", 0, 3), {**runs, "auto": run(9.0, nodes=chosen)})])
     assert (found["within_10_percent"], found["not_best_on_one"]) == (counted, 1 - counted)
+
+
+def test_the_run_itself_counts_too():
+    """Its choice is the best one, but it took longer than a fixed run of this choice."""
+    found = figures([row(Case("mlp", 10, 2), {"1": run(10), "2": run(8), "auto": run(9, nodes=2)})])
+    assert (found["within_10_percent"], found["auto_within_10_percent"]) == (1, 0)
+    assert (found["largest_loss"], found["largest_auto_loss"]) == (0, 0.125)
+
+
+def test_what_would_be_right_without_choosing_is_counted():
+    times = ((10, 9.5, 9.5), (10, 8, 7), (5, 6, 7), (10, 7, 8), (7, 8, 7))
+    runs = [{str(nodes): run(seconds) for nodes, seconds in enumerate(each, 1)} for each in times]
+    found = figures([row(Case("mlp", 0, 3), {**each, "auto": run(9.0, nodes=1)}) for each in runs])
+    assert (found["always_one"], found["always_all"], found["decisive"]) == (3, 3, 4)
+
+
+def test_a_goal_is_missed_below_the_least_or_where_no_choice_is_needed():
+    right = {**GOALS, **MOST}
+    assert not is_missed(right)
+    assert all(is_missed({**right, name: least - 1}) for name, least in GOALS.items())
+    assert all(is_missed({**right, name: most + 1}) for name, most in MOST.items())
 
 
 @pytest.mark.parametrize(("before", "train", "counted"), [(20, 10, 1), (21, 10, 0), (21, 210, 1), (22, 210, 0)])
@@ -56,7 +77,9 @@ def test_the_other_cases_go_on_where_a_run_fails(tmp_path, monkeypatch, capsys):
             raise RuntimeError(f"{case.name}: failed")
         return {"1": run(10.0), "2": run(8.0), "auto": run(9.0, nodes=2)}.items()
 
+    warm = []
     monkeypatch.setattr(auto, "_runs", runs)
+    monkeypatch.setattr(auto, "_warm_up", lambda case, data, work: warm.append(case.name))
     monkeypatch.setattr(sealed, "_prepared", lambda name, work: work)
     monkeypatch.setattr(slow_link_hosts, "Hosts", Hosts)
     monkeypatch.setattr(slow_link_hosts, "spark", lambda *_, **__: nullcontext())
@@ -64,6 +87,7 @@ def test_the_other_cases_go_on_where_a_run_fails(tmp_path, monkeypatch, capsys):
     assert auto._measure(CASES[:6], tmp_path) == 1
     found = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (found["cases"], found["failed"]) == (3, ["cnn-10", "cnn-100", "cnn-1000"])
+    assert warm == ["mlp-10", "cnn-10"], "once for each model in a place"
 
 
 def test_the_table_has_a_line_for_each_case():

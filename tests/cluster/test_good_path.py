@@ -10,9 +10,10 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from sparksplit.cluster import NodeCluster
+from sparksplit.cluster import NodeCluster, placing, requirements
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.network.listening import Network
+from sparksplit.spark.waiting import Patience
 from tests.relay import Relay, at_random
 
 WORKS = "tests.cluster.works"
@@ -53,7 +54,13 @@ def test_nodes_are_told_where_they_are_and_results_come_by_rank(spark: SparkSess
 
 
 def test_gather_gives_every_value_by_rank(spark: SparkSession) -> None:
-    results = run(spark, 3, "gather", {})
+    """Each node is on the executor that is preferred for it."""
+    requirements.await_executors(spark.sparkContext, 4, Patience(90))
+    prefer = placing.executors_there(spark.sparkContext)[:0:-1]
+    with NodeCluster(spark, 3, f"{WORKS}:gather", {}, prefer=prefer) as cluster:
+        cluster.start()
+        assert cluster.executors(3) == prefer
+        results = cluster.run()
     for result in results:
         assert [value["rank"] for value in result["first"]] == [0, 1, 2]
         assert result["again"] == [[turn, turn + 1, turn + 2] for turn in range(20)]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sparksplit.cluster import placing
+from sparksplit.cluster import NodeCluster, placing
 from sparksplit.cluster.placing import Executor, elsewhere, failing, host_by_host
 from sparksplit.cluster.requirements import await_executors
 from sparksplit.spark.executors import host_in
@@ -44,6 +44,32 @@ def test_nodes_of_one_host_have_ranks_that_follow_one_another():
     assert host_by_host([ONE, FOUR, TWO, FIVE, THREE], 3) == [ONE, FOUR, FIVE]
     assert host_by_host([ONE, TWO], 2) is host_by_host([FIVE, FOUR, ONE], 2) is None
     assert host_by_host([ONE, FOUR, TWO], 4) is None
+
+
+@pytest.mark.parametrize(
+    ("avoid", "prefer", "expected"),
+    [
+        ([], [], None),
+        ([], [THREE, FOUR], [THREE, FOUR]),
+        ([], [THREE, Executor("9", "b")], None),  # it has ended since
+        (["b"], [THREE, FOUR], [ONE, FIVE]),
+    ],
+)
+def test_nodes_are_where_they_were_before_if_that_is_possible(monkeypatch, avoid, prefer, expected):
+    monkeypatch.setattr(placing, "executors_there", lambda _: [ONE, TWO, THREE, FOUR, FIVE])
+    cluster = NodeCluster.__new__(NodeCluster)
+    cluster._sc, cluster._nodes, cluster._avoid, cluster._prefer = None, 2, avoid, prefer
+    assert cluster._placed() == expected
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"), [({0: "4", 1: "1", 2: "5"}, [FOUR, ONE]), ({0: "4"}, []), ({0: "4", 1: "9"}, [])]
+)
+def test_the_executors_of_the_first_nodes_are_named_or_none(monkeypatch, held, expected):
+    monkeypatch.setattr(placing, "executors_there", lambda _: [ONE, FOUR, FIVE])
+    cluster = NodeCluster.__new__(NodeCluster)
+    cluster._sc, cluster._job = None, SimpleNamespace(holders=lambda: held)
+    assert cluster.executors(2) == expected
 
 
 @pytest.mark.parametrize("place", ["h5:40001", "h5", "10.0.0.5:7", "10.0.0.5", "[::1]:7", "[::1]"])

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import NodeFailed, RunError
+from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.base.options import Options
+from sparksplit.cluster import requirements
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import choice as choices
 from sparksplit.training import train as train_module
 from sparksplit.training.choice import LEAST, Choice, between, last_worth
+from sparksplit.training.decided import Choosing, decided
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.recovery import attempts
 from sparksplit.training.train import _Run
@@ -86,7 +88,7 @@ def test_a_line_says_what_was_chosen_and_why(seconds, said):
 
 
 def test_the_record_is_read_back_unless_it_is_damaged(tmp_path):
-    assert choices.noted(str(tmp_path)) is None
+    assert choices.noted(str(tmp_path)) is None, "no earlier command has chosen"
     choice = Choice(4, {"1": 2.0, "4": 0.5})
     with fenced(tmp_path) as run:
         choices.note(run, choice)
@@ -94,7 +96,8 @@ def test_the_record_is_read_back_unless_it_is_damaged(tmp_path):
     for damaged in ("{", '{"nodes": 0, "seconds": {}}', '{"nodes": 2, "seconds": {"1": 1.0, "two": 0.5}}',
                     '{"nodes": 2, "seconds": {"1": 1.0, "2": 0.0}}', '{"nodes": 2}'):  # fmt: skip
         (tmp_path / "_CHOICE").write_text(damaged)
-        assert choices.noted(str(tmp_path)) is None
+        with pytest.raises(InputError, match="_CHOICE"):
+            choices.noted(str(tmp_path))
 
 
 NO_MORE = "as there are no more; an earlier command chose 4; --restart chooses again"
@@ -111,11 +114,44 @@ OF_FOUR = {"1": 2.0, "4": 0.5, "2": 1.0}
         (Choice(4, OF_FOUR), 1, f"1 node, {NO_MORE}"),
         (Choice(1, {"1": 2.0, "2": 2.0}), 2, f"1 node; a second one would save less than 5 % {BY_EARLIER}"),
         (Choice(3, OF_FOUR), 4, f"batch on 3 nodes; each further one would save less than 5 % {BY_EARLIER}"),
-        (Choice(3, {}), 4, f"batch on all 3 nodes; a node ran out of memory while it measured {BY_EARLIER}"),
+        (Choice(3, {}), 4, f"batch on all 3 nodes; nodes failed while they measured {BY_EARLIER}"),
     ],
 )
 def test_a_later_command_says_the_choice_again(choice, most, said):
     assert choice.told_again(most) == f"auto: {said}"
+
+
+def unfinished(folder, file, is_trained):
+    """The folder of an unfinished run. file: the text of its choice. is_trained: whether it has a checkpoint."""
+    if file is not None:
+        (folder / "_CHOICE").write_text(file)
+    if is_trained:
+        (folder / "checkpoints" / "update-000000008").mkdir(parents=True)
+    return str(folder)
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_a_damaged_choice_is_no_reason_to_train_otherwise(tmp_path, is_trained):
+    """The checkpoints may be those of a comparison's strategy."""
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 3, "strategy": "auto"})
+    inputs = RunInputs(config, SimpleNamespace(), {}, STRATEGIES["auto"])
+    run = unfinished(tmp_path, "{", is_trained)
+    if not is_trained:
+        assert decided(inputs, run, None) == (inputs, None)
+        return
+    with pytest.raises(InputError, match=r"_CHOICE: .*; --restart chooses again, and starts from the beginning"):
+        decided(inputs, run, None)
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_no_comparison_is_followed_from_another_trainings_checkpoint(tmp_path, capsys, is_trained):
+    """The run has begun with `nodes: 1`, which chooses nothing."""
+    values = {"data": "d", "output": "o", "nodes": 3, "strategy": "auto", "comparison": "mine"}
+    inputs = RunInputs(parse(TrainConfig, values), SimpleNamespace(), {}, STRATEGIES["auto"])
+    run, choice = unfinished(tmp_path, None, is_trained), Choice(3, {})
+    assert decided(inputs, run, lambda _: choice) == (inputs, None if is_trained else choice)
+    line = "auto: mine is not followed, because an earlier command began without it; --restart follows it"
+    assert (line in capsys.readouterr().err) == is_trained
 
 
 @pytest.fixture
@@ -129,7 +165,8 @@ def made(tmp_path, monkeypatch):
 
     def make(attempt, choice=None):
         monkeypatch.setattr(_Run, "_nodes", attempt)
-        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0, choice=choice)
+        spark = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
+        one = _Run(spark, inputs, output, None, 0.0, choosing=Choosing.of(inputs, output, choice))
         one.display = SimpleNamespace(states=[{} for _ in range(3)], reached=0)
         return one
 
@@ -147,12 +184,15 @@ class Cluster:
     def tell(self, rank, name, value):
         self.told.append((rank, name, self._file.exists()))
 
+    def executors(self, nodes):
+        return [f"executor {rank}" for rank in range(nodes)]
+
 
 def test_the_choice_is_written_down_before_the_nodes_may_train(made):
     one = made(None)
     cluster, fed = Cluster(one.output.folder), []
     one._meanwhile(cluster, lambda: fed.append(1))
-    assert not (cluster.told or fed or one.choice), "the nodes still measure, and no rows are handed over"
+    assert not (cluster.told or fed or one.choosing.choice), "the nodes still measure, and no rows are handed over"
     one.display.states[0]["step_seconds"] = {"1": 3.0, "3": 1.0, "2": 1.5}
     for _ in range(2):
         one._meanwhile(cluster, lambda: fed.append(1))
@@ -161,7 +201,7 @@ def test_the_choice_is_written_down_before_the_nodes_may_train(made):
 
 
 def test_an_attempt_with_fewer_nodes_counts_as_no_restart(made):
-    """A node that is lost while the nodes measure: they measure again."""
+    """A node that is lost while the nodes measure: they measure again. The chosen nodes train where they measured."""
     given = []
 
     def attempt(self, payload):
@@ -176,6 +216,7 @@ def test_an_attempt_with_fewer_nodes_counts_as_no_restart(made):
     one = made(attempt)
     assert one._train(None) == "results"
     assert given == [(True, 3, 3), (True, 3, 3), (False, 1, 1)] and one.restarts == 1
+    assert one.choosing.executors == ["executor 0"]
     story = attempts.noted(one.output.folder).story
     assert [(each.how, each.nodes) for each in story] == [("start", 3), ("restart", 3), ("chosen", 1)]
     assert choices.noted(one.output.folder) == Choice(1, {"1": 1.0, "3": 2.0})
@@ -194,18 +235,45 @@ def test_a_run_that_goes_on_measures_nothing(made):
     assert given == [(False, 2, 2)] * 2
 
 
-def test_where_a_node_has_no_memory_to_measure_all_nodes_train(made, capsys):
+def lost(**facts):
+    error = NodeFailed("node 0 on h0: its executor was lost", 0, **facts)
+    error.executor_host = "h0"
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "reason", "times"),
+    [
+        (lost(memory=True), None, 1),
+        # Only Spark knows that YARN ended an executor for its memory.
+        (lost(executor_lost=True), "Container killed by YARN for exceeding physical memory limits", 1),
+        (lost(executor_lost=True), None, 2),
+        (lost(), None, 2),
+    ],
+)
+def test_where_nodes_cannot_measure_all_nodes_train(made, capsys, monkeypatch, error, reason, times):
+    """A second loss may be for memory too, which is not always known."""
+    monkeypatch.setattr(requirements, "why_lost", lambda *_: reason)
     given = []
 
     def attempt(self, payload):
         given.append((payload.chooses, self.present))
-        if len(given) == 1:
-            raise NodeFailed("node 0 on h0: ran out of memory", 0, memory=True)
+        if len(given) <= times:
+            raise error
         return "results"
 
-    assert made(attempt)._train(None) == "results"
-    assert given == [(True, 3), (False, 3)]
-    assert "auto: batch on all 3 nodes; a node ran out of memory while it measured" in capsys.readouterr().err
+    one = made(attempt)
+    assert one._train(None) == "results"
+    assert given == [(True, 3)] * times + [(False, 3)] and one.failures == {"h0": times}
+    assert "auto: batch on all 3 nodes; nodes failed while they measured" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [NotStarted("node 1 did not start", 1), Passing("HDFS"), lost(may_pass=False)])
+def test_what_says_nothing_of_measuring_chooses_nothing(made, error):
+    choosing = made(None).choosing
+    for _ in range(3):
+        choosing.learn_from(error)
+    assert choosing.is_open
 
 
 def test_a_comparison_chooses_once(tmp_path, monkeypatch):

@@ -1,23 +1,26 @@
 """How long a step takes on fewer and on more nodes, measured before the first update of a run with `strategy: auto`.
 
 Every step is on the rows of the same mini-batch. On one node, the first node makes the step without exchanges, while
-the others wait. On n nodes, the first n nodes have equal shares of the rows, and the others have none. So nodes that
-share a host slow each other down as they will in training. All nodes exchange, which takes longer than an exchange of
-n nodes: a ring of n nodes sends (n - 1) / n of its bytes twice, in 2 (n - 1) turns. The difference is taken off, unless
-the collective does not count its seconds in graphs (TensorFlow's).
+the others wait. On n nodes, the first n nodes have the rows of the lanes that they would own, and the others have none.
+So nodes that share a host slow each other down as they will in training. All nodes exchange, which takes longer than an
+exchange of n nodes. The difference is taken off, as far as the collective knows it (`of_fewer`) and counts its seconds
+in graphs, which TensorFlow's does not.
 
 Rows come from memory. If a run reads its rows again in each epoch, or transforms them, a step takes at least as long
-as a node needs to read its share. Without readers, a step takes both times. n nodes read at the same time, so nodes
-that share a host slow each other down here too.
+as a node needs to read and transform its share. Without readers, a step takes both times. Only rows that nothing has
+read yet show how long reading takes: the page cache holds all others. n nodes read at the same time, so nodes that
+share a host slow each other down here too.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import median_low
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +31,7 @@ from sparksplit.collectives import Alone, Collective
 from sparksplit.rows import order
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, RowSource
-from sparksplit.rows.samples import Again, Sample, part, share_of
+from sparksplit.rows.samples import Again, Sample, Unread, part, share_of
 from sparksplit.training.choice import between
 from sparksplit.training.node.feeds import Feeds
 from sparksplit.training.node.process import Process
@@ -41,11 +44,13 @@ SECONDS = 20.0
 """The most seconds of all measurements, besides making graphs. A number of nodes between one and all that would take
 longer is left out."""
 _BLOCK, _BLOCKS = 0.2, 3
-"""Seconds of a block of steps, and the number of blocks. Their median counts."""
-_READING = 1.0
+"""Seconds of a block of steps, and the number of blocks, as far as there is time. Their median counts."""
+_TRANSFORMING = 1.0
 """Seconds after which a pass over the sample ends."""
 _SAMPLED, _SAMPLED_BYTES = 4, 64 << 20
 """The mini-batches in the sample of the rows, and the most bytes of these, but always one mini-batch."""
+_READ_BYTES = 8 << 20
+"""The least bytes to read for the seconds of a row, if there are so many."""
 _NO_LIMIT = 1 << 20
 
 
@@ -68,37 +73,46 @@ def choose(process: Process, member: Member, collective: Collective, step: Step)
 
 def measured(process: Process, member: Member, collective: Collective, step: Step) -> dict[int, float]:
     """Return the seconds of a step by number of nodes. Those of the first node count; only it measures one node."""
-    size, alone = collective.size, Alone()
+    size, rank, alone = collective.size, member.rank, Alone()
+    numbers = [size, *between(size)]
     seconds: dict[int, float] = {}
-    spent = 0.0
-    with closing(_Rows(process, member)) as rows, _unchanged(process, step, batch := rows.first()):
-        if member.rank == 0:
-            one = _timed(process.step(process.strategy.sync(alone, process.config.sync), alone), batch, alone)
-            seconds[1] = rows.with_reading(one.step, batch, 1, alone)
+    spent = least = 0.0
+    with (
+        closing(_Rows(process, member)) as rows,
+        _unchanged(process, step, _share(batch := rows.first(), rank, size, rows.lane_rows)),
+    ):
+        if rank == 0:
+            single = process.step(process.strategy.sync(alone, process.config.sync), alone)
+            one = _timed(single, share := _share(batch, 0, 1, rows.lane_rows), alone, SECONDS / (1 + len(numbers)))
+            seconds[1] = rows.with_reading(one.step, share, 1, alone)
             spent = one.took + rows.took
         member.gather("one node is measured", None)
-        found = whole = _timed(step, _share(batch, member.rank, size), collective)
-        seconds[size] = rows.with_reading(whole.step, batch, size, collective)
-        latency = _latency(collective)
-        for nodes in between(size):
-            spent += (took := found.took + rows.took)
-            if _longest(collective, spent + 2 * took) > SECONDS:  # half the nodes take at most twice the time
+        latency, whole = _latency(collective), None
+        for place, nodes in enumerate(numbers):
+            left = SECONDS - _longest(collective, spent)
+            if place and least > left:
                 break
-            found = _timed(step, _share(batch, member.rank, nodes), collective)
+            share = _share(batch, rank, nodes, rows.lane_rows)
+            found = _timed(step, share, collective, left, len(numbers) - 1 - place)
+            whole = whole or found
             # A single exchange may have been disturbed, and no step is shorter than its own exchange.
             exchange = min(whole.exchange, found.exchange)
-            without = without_further(found.step, exchange, latency, nodes, size)
-            seconds[nodes] = rows.with_reading(without, batch, nodes, collective)
+            without = without_further(found.step, exchange, latency, collective.of_fewer(nodes))
+            seconds[nodes] = rows.with_reading(without, share, nodes, collective)
+            spent += found.took + rows.took
+            # Half the nodes take at most twice the time, and make at least two steps.
+            least = _longest(collective, 4 * found.step + 2 * rows.took)
     return seconds
 
 
-def without_further(seconds: float, exchange: float, latency: float, nodes: int, size: int) -> float:
-    """Return the seconds of a step on `nodes` nodes, where `size` nodes exchanged.
+def without_further(seconds: float, exchange: float, latency: float, left: tuple[float, float]) -> float:
+    """Return the seconds of a step on some of the nodes, where all nodes exchanged.
 
     exchange: the seconds of that exchange, a part of `seconds`. latency: the seconds of an exchange of a single number.
+    left: as from `Collective.of_fewer`.
     """
     latency = min(latency, exchange)
-    turns, sent = (nodes - 1) / (size - 1), (nodes - 1) / nodes / ((size - 1) / size)
+    turns, sent = left
     return seconds - latency * (1 - turns) - (exchange - latency) * (1 - sent)
 
 
@@ -111,8 +125,12 @@ class _Timed:
     took: float
 
 
-def _timed(step: Step, batch: Chunk, collective: Collective) -> _Timed:
-    """Measure steps on `batch`, again and again. Every node of `collective` must call this."""
+def _timed(step: Step, batch: Chunk, collective: Collective, left: float, further: int = 0) -> _Timed:
+    """Measure steps on `batch`, again and again. Every node of `collective` must call this.
+
+    left: seconds for this measurement and `further` ones, each of which takes at most twice as long as the one before,
+    and at least two steps. If there is no time for more, a single block is measured.
+    """
     again = Again(batch)
     again.max_updates = -round(_longest(collective, -again.max_updates))  # equally many in each call
 
@@ -132,8 +150,10 @@ def _timed(step: Step, batch: Chunk, collective: Collective) -> _Timed:
     while (took := first[0] * count) < _BLOCK / 2:
         count = min(4 * count, int(count * _BLOCK / took) + 1)
         first = block(count)
-    blocks = [first, *(block(count) for _ in range(_BLOCKS - 1) if took < _BLOCK * _BLOCKS)]
-    seconds, exchange = (float(np.median(each)) for each in zip(*blocks, strict=True))
+    here = left - 2 * first[0] * sum(2**number for number in range(1, further + 1))
+    most = min(_BLOCKS, int(here / took) - 1)  # besides the first step
+    blocks = [first, *(block(count) for _ in range(most - 1))]
+    seconds, exchange = (median_low(each) for each in zip(*blocks, strict=True))
     return _Timed(seconds, exchange, seconds + time.perf_counter() - began)
 
 
@@ -154,11 +174,14 @@ def _longest(collective: Collective, value: float) -> float:
     return float(collective.sum([values])[0].max())
 
 
-def _share(batch: Chunk, rank: int, nodes: int) -> Chunk:
-    """Return the share of the node `rank` if the first `nodes` nodes share `batch`."""
-    rows = int(batch.offsets[1])
-    begin, end = (min(place, nodes) * rows // nodes for place in (rank, rank + 1))
-    return share_of(batch, begin, end - begin, rows)
+def _share(batch: Chunk, rank: int, nodes: int, lane_rows: order.Ints) -> Chunk:
+    """Return the share of the node `rank` if the first `nodes` nodes train on `batch`, a whole mini-batch: as many rows
+    as its lanes give. lane_rows: int64 [lanes]."""
+    rows, lanes = int(batch.offsets[1]), len(lane_rows)
+    owned = [order.owned_lanes(lanes, each, nodes) for each in range(nodes)]
+    begin, end = (sum(map(len, owned[:until])) * rows // lanes for until in (rank, rank + 1))
+    even = order.even_share(lane_rows, owned[rank], rows)[1] if begin < end else None
+    return replace(share_of(batch, begin, end - begin, rows), share=even)
 
 
 @contextmanager
@@ -176,33 +199,36 @@ def _unchanged(process: Process, step: Step, batch: Chunk) -> Iterator[None]:
 class _Rows:
     """A sample of the training rows, and how long a node takes to read its share of a mini-batch.
 
-    took: seconds of the last call of `with_reading`.
+    took: seconds of the last call of `with_reading`. lane_rows: rows in each lane of the data set, int64 [lanes].
     """
 
     def __init__(self, process: Process, member: Member) -> None:
         self._process, self._source, self.took = process, process.prepared_rows(), 0.0
         self._one = OneNode(member)
         self._open: list[Feeds] = []
-        self._sample = _sample(self._source, process.config.batch_size)
-        self._feeds = {is_kept: self._opened(is_kept) for is_kept in (True, False)}
+        self.lane_rows = np.array(self._source.lane_rows, np.int64)
+        self._kept = self._opened(_sample(self._source, process.config.batch_size), cache_mb=_NO_LIMIT)
+        # No two nodes read the same blocks.
+        own_lanes = order.owned_lanes(len(self.lane_rows), member.rank, member.size)
+        self._unread = self._opened(_unread(self._source, own_lanes.tolist()), cache_mb=0, transform=None)
 
     def first(self) -> Chunk:
-        """Return the first mini-batch, as a share of all its rows whose size may vary."""
-        chunk = next(self._feeds[True].epoch(0))
-        self._feeds[True].rest()
+        """Return the first mini-batch, as a share of all its rows."""
+        chunk = next(self._kept.epoch(0))
+        self._kept.rest()
         one = part(chunk, 1)
         return share_of(one, 0, int(one.offsets[1]), int(one.rows[0]))
 
-    def with_reading(self, step: float, batch: Chunk, nodes: int, collective: Collective) -> float:
-        """Return the seconds of a step of `step` seconds on `nodes` nodes, if each node must read its share of `batch`
-        for it. The first `nodes` nodes read now. Every node of `collective` must call this."""
+    def with_reading(self, step: float, share: Chunk, nodes: int, collective: Collective) -> float:
+        """Return the seconds of a step of `step` seconds on `nodes` nodes, if each node must read its `share` of the
+        rows for it. The first `nodes` nodes read now. Every node of `collective` must call this."""
         config, is_kept, began = self._process.config, self._is_kept(nodes), time.perf_counter()
         if is_kept and config.transform is None:
             self.took = 0.0
             return step
         per_row = self._measured(is_kept) if collective.rank < nodes else 0.0
         self.took = time.perf_counter() - began
-        reading = _longest(collective, per_row) * int(batch.offsets[1]) / nodes
+        reading = _longest(collective, per_row * int(share.offsets[1]))
         return max(step, reading) if config.readers else step + reading
 
     def _is_kept(self, nodes: int) -> bool:
@@ -212,7 +238,7 @@ class _Rows:
             return True  # in mapped files
         held = [np.array(process.data.manifest.splits[name].lane_rows) for name in process.held_out]
         held_bytes = sum(held) * sum(spec.row_bytes for spec in self._source.tensors)
-        lanes = np.array(self._source.lane_rows) * self._feeds[True].row_bytes + held_bytes
+        lanes = self.lane_rows * self._kept.row_bytes + held_bytes
         most = max(int(lanes[order.owned_lanes(len(lanes), rank, nodes)].sum()) for rank in range(nodes))
         return config.epochs > 1 and most <= config.cache_mb << 20
 
@@ -222,31 +248,54 @@ class _Rows:
             feeds.close()
 
     def _measured(self, is_kept: bool) -> float:
-        """Return the seconds of a row in the second pass over the sample. A pass of a slow transform ends early."""
-        for number in range(2):
-            began, rows, took = time.perf_counter(), 0, 0.0
-            for chunk in self._feeds[is_kept].epoch(number):
-                rows, took = rows + chunk.seen.rows, time.perf_counter() - began
-                if took > _READING:
-                    break
-            self._feeds[is_kept].rest()
-        return took / max(1, rows)
+        """Return the seconds in which a row is read and transformed. is_kept: without reading."""
+        reading = 0.0 if is_kept else _second(self._unread)
+        # A slow transform ends the pass early.
+        return reading + (0.0 if self._process.config.transform is None else _second(self._kept, _TRANSFORMING))
 
-    def _opened(self, is_kept: bool) -> Feed:
-        config = self._process.config.model_copy(update={"cache_mb": _NO_LIMIT if is_kept else 0})
+    def _opened(self, sample: Sample, **keys: Any) -> Feed:
+        config = self._process.config.model_copy(update=keys)
         self._open.append(Feeds(self._process, self._one, Alone(), config))
         split, sync = self._process.strategy.split, self._process.strategy.sync(Alone(), config.sync)
-        return self._open[-1].training(self._sample, split, sync, config.batch_size)
+        return self._open[-1].training(sample, split, sync, config.batch_size)
+
+
+def _second(feed: Feed, most: float = inf) -> float:
+    """Return the seconds of a row in a second pass. The first pass opens files, and makes what is made once. A pass
+    ends after `most` seconds."""
+    for number in range(2):
+        began, rows, took = time.perf_counter(), 0, 0.0
+        for chunk in feed.epoch(number):
+            rows, took = rows + chunk.seen.rows, time.perf_counter() - began
+            if took > most:
+                break
+        feed.rest()
+    return took / max(1, rows)
 
 
 def _sample(rows: RowSource, batch_size: int) -> Sample:
-    """Return a sample of some mini-batches, if there are so many rows, from as few blocks of each lane as possible."""
-    row_bytes = sum(spec.row_bytes for spec in rows.tensors)
-    least = max(batch_size, min(_SAMPLED * batch_size, _SAMPLED_BYTES // max(1, row_bytes)))
-    blocks = -(-least // max(1, sum(min(count, rows.block_rows) for count in rows.lane_rows)))
-    lanes: list[int] = []
-    for lane, count in enumerate(rows.lane_rows):
-        if least > 0 and count:
-            lanes.append(lane)
-            least -= min(count, blocks * rows.block_rows)
-    return Sample(rows, lanes, blocks)
+    """Return a sample of some mini-batches, if there are so many rows."""
+    least = max(batch_size, min(_SAMPLED * batch_size, _SAMPLED_BYTES // _row_bytes(rows)))
+    return Sample(rows, *_sampled(rows, least, range(len(rows.lane_rows))))
+
+
+def _unread(rows: RowSource, lanes: Iterable[int]) -> Unread:
+    """Return rows of `lanes` that nothing has read yet, as long as there are some."""
+    return Unread(rows, *_sampled(rows, max(1, _READ_BYTES // _row_bytes(rows)), lanes))
+
+
+def _row_bytes(rows: RowSource) -> int:
+    return max(1, sum(spec.row_bytes for spec in rows.tensors))
+
+
+def _sampled(rows: RowSource, least: int, lanes: Iterable[int]) -> tuple[list[int], int]:
+    """Return (lanes, blocks) with at least `least` rows, if `lanes` have so many, in as few blocks of a lane as
+    possible."""
+    filled = [lane for lane in lanes if rows.lane_rows[lane]]
+    blocks = -(-least // max(1, sum(min(rows.lane_rows[lane], rows.block_rows) for lane in filled)))
+    taken: list[int] = []
+    for lane in filled:
+        if least > 0:
+            taken.append(lane)
+            least -= min(rows.lane_rows[lane], blocks * rows.block_rows)
+    return taken, blocks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,8 @@ from hypothesis import strategies as st
 from sparksplit.base.config import parse
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.description import TensorSpec
+from sparksplit.rows import order
+from sparksplit.rows.assembler import Chunk
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.node import choosing
 from sparksplit.training.train_config import TrainConfig
@@ -56,7 +59,7 @@ class Step:
         shares = np.diff(chunk.offsets)
         passes(self._first * (shares.max(initial=0) not in {0, *self._made}))
         self._made.update(shares.tolist())
-        assert chunk.share is None and set(chunk.rows.tolist()) <= {BATCH} and len(chunk.rows) == len(shares)
+        assert set(chunk.rows.tolist()) <= {BATCH} and len(chunk.rows) == len(shares)
         passes(sum(BASE + PER_ROW * rows for rows in shares.tolist()))
         if self._collective.size > 1:
             exchange = sum(map(self._exchange, shares.tolist()))
@@ -106,6 +109,7 @@ def measured(data, size, monkeypatch, exchange=lambda rows: EXCHANGE, together=T
         collective = together(rank, size, gather)
         member = Member(rank, size, gather)
         CLOCK.now, CLOCK.seen, CLOCK.slowness = 0.0, set(), slowness[rank % 4]
+        CLOCK.exchanges = 0
         found = choosing.measured(process, member, collective, Step(collective, variables, exchange, first))
         assert metric.resets == 1 and variables[0].numpy().tolist() == [1.0, rank] and variables[1].numpy() == 7
         return found
@@ -129,6 +133,26 @@ def test_an_exchange_of_fewer_has_fewer_turns(data, monkeypatch):
     assert first[2] == pytest.approx(BASE + PER_ROW * BATCH / 2 + exchange)
 
 
+def test_the_exchange_of_fewer_is_as_the_collective_says(data, monkeypatch):
+    """Between hosts, say, two nodes exchange as much as four."""
+    monkeypatch.setattr(Together, "of_fewer", lambda collective, nodes: (1.0, 1.0))
+    first, *_ = measured(data, 4, monkeypatch)
+    assert first[2] == pytest.approx(BASE + PER_ROW * BATCH / 2 + EXCHANGE)
+
+
+@pytest.mark.parametrize("seconds", [0.1, 1.0])
+def test_a_single_disturbance_decides_nothing(data, monkeypatch, seconds):
+    """The first step of two nodes that counts takes three times as long as the others."""
+
+    def exchange(rows):
+        CLOCK.exchanges += 1
+        return seconds * (3 if CLOCK.exchanges == 2 else 1)
+
+    monkeypatch.setattr(sys.modules[__name__], "BASE", seconds)
+    first, _ = measured(data, 2, monkeypatch, exchange=exchange)
+    assert first[2] == pytest.approx(2 * seconds + PER_ROW * BATCH / 2)
+
+
 def test_an_exchange_that_was_disturbed_makes_no_step_free(data, monkeypatch):
     """The exchanges of all nodes were disturbed, those of two nodes were not."""
     first, *_ = measured(data, 4, monkeypatch, exchange=lambda rows: 1.0 if rows == BATCH / 4 else EXCHANGE)
@@ -138,7 +162,7 @@ def test_an_exchange_that_was_disturbed_makes_no_step_free(data, monkeypatch):
 @given(st.floats(1e-6, 1e3), st.floats(0, 1), st.floats(0, 1e3), st.integers(2, 64), st.data())
 def test_a_step_on_fewer_nodes_takes_time_and_no_longer_exchange(step, share, latency, size, draw):
     nodes = draw.draw(st.integers(2, size))
-    found = choosing.without_further(step, share * step, latency, nodes, size)
+    found = choosing.without_further(step, share * step, latency, Together(0, size, None).of_fewer(nodes))
     assert 0 < found <= step * (1 + 1e-9) and (nodes < size or found == pytest.approx(step))
 
 
@@ -162,8 +186,8 @@ def test_nodes_read_at_the_same_time_and_the_slowest_counts(data, monkeypatch):
     """Two nodes read without the third one."""
     kept, *_ = measured(data, 3, monkeypatch)
     first, *_ = measured(data, 3, monkeypatch, transform="mine.py:read", slowness=(1, 1.5, 2, 2))
-    slow = {1: 1, 3: 2, 2: 1.5}
-    assert first == {nodes: pytest.approx(kept[nodes] + PER_READ * BATCH * slow[nodes] / nodes) for nodes in slow}
+    slowest = {1: BATCH, 3: 2 * 22, 2: 1.5 * BATCH / 2}
+    assert first == {nodes: pytest.approx(kept[nodes] + PER_READ * slowest[nodes]) for nodes in slowest}
 
 
 def test_a_slow_transform_is_not_measured_for_long(data, monkeypatch):
@@ -246,13 +270,49 @@ def test_a_sample_has_some_mini_batches_and_at_least_one(batch_size, row_bytes, 
     assert choosing._sample(rows, batch_size).lane_rows == sampled
 
 
-@given(st.integers(0, 500), st.integers(1, 9), st.integers(0, 5))
-def test_shares_are_even_and_leave_out_no_row(rows, nodes, further):
-    batch = SimpleNamespace(offsets=[0, rows])
-    cut = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choosing, "share_of", lambda batch, begin, count, total: cut.append((begin, count)))
-        for rank in range(nodes + further):
-            choosing._share(batch, rank, nodes)
-    assert [place for begin, count in cut for place in range(begin, begin + count)] == list(range(rows))
-    assert {count for _, count in cut[:nodes]} <= {rows // nodes, -(-rows // nodes)}
+@given(
+    st.integers(1, 200), st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(1, 12), st.integers(0, 3)
+)
+def test_shares_are_those_of_training_and_leave_out_no_row(rows, lane_rows, nodes, further):
+    """Eight lanes on seven nodes: a node has two of them, so a quarter of the rows."""
+    nodes, lane_rows = min(nodes, len(lane_rows)), np.array(lane_rows, np.int64)
+    column = np.arange(rows)
+    batch = Chunk(0, [column], None, np.array([0, rows]), np.array([rows]), None)
+    shares = [choosing._share(batch, rank, nodes, lane_rows) for rank in range(nodes + further)]
+    assert np.concatenate([share.tensors[0] for share in shares]).tolist() == column.tolist()
+    for rank, share in enumerate(shares):
+        lanes = order.owned_lanes(len(lane_rows), rank, nodes) if rank < nodes else []
+        count = int(share.offsets[1])
+        assert abs(count - rows * len(lanes) / len(lane_rows)) < 1 and share.rows.tolist() == [rows]
+        even = order.even_share(lane_rows, lanes, rows)[1] if count else None
+        assert share.share == even and even in (None, count)
+
+
+def test_even_shares_have_the_static_shapes_of_training(data, monkeypatch):
+    """Three nodes have 21 or 22 of 64 rows."""
+    seen, train = set(), Step.train
+
+    def noted(step, chunk):
+        seen.update((chunk.share, rows) for rows in np.diff(chunk.offsets).tolist())
+        train(step, chunk)
+
+    monkeypatch.setattr(Step, "train", noted)
+    measured(data, 3, monkeypatch)
+    assert seen == {(64, 64), (None, 21), (None, 22), (32, 32), (None, 0)}
+
+
+def test_each_block_is_read_once_to_see_how_long_reading_takes(data, monkeypatch):
+    """No page cache holds what was read for the steps, by another node, in another pass, or on fewer nodes."""
+    seen, whole = [], Rows.read
+    monkeypatch.setattr(Rows, "read", lambda rows, *block: [seen.append(block), whole(rows, *block)][1])
+    monkeypatch.setattr(choosing, "_READ_BYTES", 8 * 8)  # a block of each of two lanes
+    rows = SimpleNamespace(manifest=data.manifest, split=lambda name: Rows([40] * 12))
+    measured(rows, 2, monkeypatch, cache_mb=0)
+    # Both nodes read 6 blocks of 11 lanes for the steps. Then one node reads in two passes, and after it both do.
+    assert Counter(Counter(seen).values()) == {2: 6 * 11, 1: 2 * 2 * 3}
+
+
+def test_reading_counts_with_the_transform(data, monkeypatch):
+    monkeypatch.setattr(choosing, "_second", lambda feed, most=0.0: 1.0 if most else 2.0)
+    first, _ = measured(data, 2, monkeypatch, transform="mine.py:read", cache_mb=0, readers=1)
+    assert first == {nodes: pytest.approx(3.0 * BATCH / nodes) for nodes in (1, 2)}
