@@ -98,7 +98,7 @@ class Measured(Record):
     begin_reading: float
     """The part of `first_reading` that does not depend on the rows."""
     begin_pass: float
-    """Seconds until a further pass over kept rows has its first mini-batch, for each row of the first window."""
+    """Seconds until a further pass over rows in memory has its first mini-batch, for each row of the first window."""
     rows: int
     """Rows of the training split."""
     row_bytes: int

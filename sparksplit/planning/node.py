@@ -95,7 +95,7 @@ class _Planning:
             begin_pass = 0.0
             if member.rank == 0:
                 alone, varying = steps.alone()
-                begin_pass = steps.begin_pass(window) if rig.kept else 0.0
+                begin_pass = steps.begin_pass(window)
             sizes: list[int] = member.gather("alone", steps.prepared)[0][:_BESIDE]
             memory = _memory(rig)
             if member.rank == 0 and not rig.kept:

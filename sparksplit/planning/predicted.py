@@ -62,13 +62,9 @@ class Predictor:
         held, held_out = work.pass_rows * measured.row_bytes, measured.held_out_bytes // work.nodes
         is_kept = held + held_out <= cache_bytes
         share = work.pass_rows / max(1, measured.rows)
-        first = 0.0
-        if is_kept and measured.first_reading is not None:
-            first = measured.begin_reading + share * (measured.first_reading - measured.begin_reading)
-            in_window = min(held, share * measured.window_bytes / WINDOWS) / max(1, measured.row_bytes)
-            first += (sum(stage.rounds for stage in work.stages) - 1) * in_window * measured.begin_pass
         totals = [
-            first + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
+            (self._kept_seconds(work, held, share, number) if is_kept else 0.0)
+            + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
             for number in range(self._rounds)
         ]
         rows = held if is_kept else min(held, round(share * measured.window_bytes))
@@ -103,6 +99,21 @@ class Predictor:
         else:
             seconds += 2 * (nodes - 2) * here.latency  # each further message is a call, too
         return seconds + self._link.seconds(nodes, 1, sent)
+
+    def _kept_seconds(self, work: Workload, held: int, share: float, number: int) -> float:
+        """Return the seconds until kept rows are in memory, and until each further pass over them begins.
+
+        held: the bytes of these rows. share: these rows, as a share of all training rows.
+        """
+        measured = self._measured
+        if measured.first_reading is not None:
+            seconds = measured.begin_reading + share * (measured.first_reading - measured.begin_reading)
+        elif measured.reading is not None:  # the rows of one node did not fit
+            seconds = work.pass_rows * measured.reading[number]
+        else:
+            seconds = 0.0
+        in_window = min(held, share * measured.window_bytes / WINDOWS) / max(1, measured.row_bytes)
+        return seconds + (sum(stage.rounds for stage in work.stages) - 1) * in_window * measured.begin_pass
 
     def _stage_seconds(self, stage: Stage, nodes: int, number: int, is_kept: bool) -> float:
         step = self.step_seconds(stage.step_rows, number)

@@ -73,7 +73,14 @@ def test_a_single_measured_size_is_taken_in_proportion():
 def test_rows_that_do_not_fit_are_read_again():
     slow = measured(reading=[1e-2] * 3, reading_steps=StepTimes(64.0, [64 * 1e-2] * 3))
     assert Predictor(slow).predicted(batch(1), 10).seconds.mean == pytest.approx(100 * 64 * 1e-2)
-    assert Predictor(slow).predicted(batch(1), ROOM).seconds.mean == pytest.approx(100 * step(64))
+
+
+def test_rows_that_fit_on_several_nodes_alone_are_read_once():
+    """The single node had no room for its rows, so its first reading was not measured."""
+    both = StepTimes(64.0, [64 * 1e-2] * 3)
+    slow = Predictor(measured(reading=[1e-2] * 3, reading_steps=both, window_bytes=3 * 1_000_000, begin_pass=1e-5))
+    work = Workload(4, (Stage(16, 300, "gradients", 0, 3, 1.0),), 3, 1600)
+    assert slow.predicted(work, 200_000).seconds.mean == pytest.approx(1600 * 1e-2 + 2 * 1600 * 1e-5 + 300 * step(16))
 
 
 @pytest.mark.parametrize("per_row", [0.2e-4, 2e-4])
