@@ -111,5 +111,7 @@ class Measured(Record):
     """The most memory that a node's process has had, without rows that it keeps."""
     model_bytes: int
     """Bytes of the weights."""
+    seconds: float
+    """How long measuring took, without branches."""
     branched: Branched | None = None
     """Branches with larger mini-batches; None if they are not asked for."""

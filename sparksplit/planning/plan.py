@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.errors import SparksplitError
@@ -12,9 +13,10 @@ from sparksplit.base.version import __version__
 from sparksplit.cluster.requirements import explained
 from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import FRAMES, Network, ethernet
+from sparksplit.comparison.numbers import duration
 from sparksplit.planning.decide import Planner, planned
 from sparksplit.planning.measured import Measured
-from sparksplit.planning.messages import PlanPayload
+from sparksplit.planning.messages import SECONDS, PlanPayload
 from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
 from sparksplit.planning.plan_record import FORMAT, Plan
 from sparksplit.planning.predicted import Predictor
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
 COMMAND = "plan"
 ASSUMED = "10Gbit"
 """The network between hosts, where it is neither given nor measured."""
+_LATE = 1.2
+"""How many times as long as it should measuring may take without a word."""
 _NODES = 2
 """The nodes of the measurement: one measures steps, and two measure exchanges."""
 
 
 def plan(config: PlanConfig) -> Plan:
-    """Measure steps and exchanges for at most half a minute, and predict the runs on up to `most_nodes` nodes. Train
+    """Measure steps and exchanges for about half a minute, and predict the runs on up to `most_nodes` nodes. Train
     for `branch_seconds`, to find the useful mini-batch. Nothing is written.
 
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
@@ -99,7 +103,7 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
             branch_seconds=branch_seconds,
         )
         since = time.time()
-        say("measuring steps and exchanges, about half a minute")
+        say(f"measuring steps and exchanges, for about {SECONDS:.0f} s, or longer if steps are slow")
         try:
             with NodeCluster(
                 spark,
@@ -112,7 +116,11 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
                 results = cluster.run()
         except SparksplitError as error:
             raise explained(error, spark, since) from error
-    return Measured.from_json(results[0], "what the nodes have measured")
+    measured = Measured.from_json(results[0], "what the nodes have measured")
+    if measured.seconds > _LATE * SECONDS:
+        step = duration(fmean(measured.alone[0].seconds))
+        say(f"measuring took {measured.seconds:.0f} s: a step of {measured.alone[0].rows:.0f} rows takes {step}")
+    return measured
 
 
 def _link(config: PlanConfig, measured: Measured) -> tuple[Network | None, Any]:

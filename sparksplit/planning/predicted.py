@@ -52,9 +52,10 @@ class Predictor:
         self._link = link
         self._steps = _merged(measured.beside if crowded and measured.beside else measured.alone)
         self._alone, self._varying = _merged(measured.alone), _merged(measured.varying)
-        by_round: list[StepTimes | Exchanged] = [*self._steps, *self._alone, *self._varying]
-        by_round += [*measured.exchanges.values(), *([measured.reading_steps] if measured.reading_steps else [])]
-        self._rounds = min(len(each.seconds) for each in by_round)
+        by_round = [each.seconds for each in (*self._steps, *self._alone, *self._varying, *measured.exchanges.values())]
+        if measured.reading is not None and measured.reading_steps is not None:
+            by_round += [measured.reading, measured.reading_steps.seconds]
+        self._rounds = min(map(len, by_round))
 
     def predicted(self, work: Workload, cache_bytes: int) -> Predicted:
         """Return the prediction of a run. cache_bytes: the memory that a node may use for rows."""

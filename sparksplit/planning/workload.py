@@ -133,8 +133,8 @@ def _largest_share(stretch: Stretch, batch: int, nodes: int, lane_rows: Sequence
 
 def _most_rows(stretch: Stretch, nodes: int, lane_rows: Sequence[int]) -> int:
     """Return the rows of the node with the most rows, in one epoch."""
-    owned = (stretch.split.lanes(len(lane_rows), rank, nodes) for rank in range(nodes))
-    return max(sum(int(lane_rows[lane]) for lane in lanes) for lanes in owned)
+    rows = np.array(lane_rows, np.int64)
+    return max(int(rows[stretch.split.lanes(len(lane_rows), rank, nodes)].sum()) for rank in range(nodes))
 
 
 def numbers(most: int) -> list[int]:

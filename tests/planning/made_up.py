@@ -48,5 +48,6 @@ def measured(rounds: int = 3, **changes: Any) -> Measured:
         row_bytes=100,
         memory_bytes=500_000_000,
         model_bytes=400_000,
+        seconds=20.0,
     )
     return replace(made, **changes)
