@@ -22,10 +22,17 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """Seconds that one exchange between two nodes adds, by round. sent: the bytes that each of both nodes sends."""
+    """Seconds that one exchange between two nodes adds, by round. They may be below 0 where steps take much longer.
+
+    sent: the bytes that each of both nodes sends. sums: over the nodes, one after the other, each of arrays of one
+    dtype. further: the bytes that the mini-batch of a further node adds; 0 unless it uses other rows of a large
+    embedding.
+    """
 
     sent: int
+    sums: int
     seconds: list[float]
+    further: int = 0
 
 
 @dataclass(frozen=True)

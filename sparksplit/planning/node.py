@@ -4,31 +4,26 @@ one node trains with larger mini-batches."""
 from __future__ import annotations
 
 import resource
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster.member import OneNode
-from sparksplit.collectives import Alone, Collective
-from sparksplit.comparison.comparison_record import SweepPoint
+from sparksplit.collectives import Alone
+from sparksplit.collectives.ring import Ring
 from sparksplit.dataset.plan import window_for
 from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Runner
-from sparksplit.planning.blocks import calibrate, per_step
-from sparksplit.planning.deadline import LEAST, Deadline
-from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
+from sparksplit.planning.deadline import Deadline
+from sparksplit.planning.exchanges import NO_SYNC, Exchanges
+from sparksplit.planning.measured import WINDOWS, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.planning.steps import BESIDE, Steps
-from sparksplit.rows.assembler import Chunk
-from sparksplit.rows.samples import share_of
-from sparksplit.strategies.sync_config import SyncConfig
-from sparksplit.strategies.syncs import LocalSync, StepSync
+from sparksplit.strategies.syncs import LocalSync
 from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
@@ -37,13 +32,8 @@ if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.training.node.compiled.step import Step
 
-_NO_SYNC = SyncConfig()
 _BESIDE = 3
 """The numbers of rows that both nodes measure at the same time: the first ones of the list."""
-_SYNCS = 3
-"""The exchanges of weights in a round."""
-_SUMS = 5
-_SUM_SECONDS = 5.0
 
 
 def work(member: Member) -> JsonObject:
@@ -53,6 +43,7 @@ def work(member: Member) -> JsonObject:
         config = payload.train_config()
         configure(config, payload.threads)
         collective = connect(member, config, payload.sources)
+        assert isinstance(collective, Ring)  # as `plan` configures it
         process = Process(member, payload, config)
     try:
         with member.phase("start"), naming_keys(config):
@@ -66,11 +57,11 @@ def work(member: Member) -> JsonObject:
 
 
 class _Planning:
-    def __init__(self, process: Process, member: Member, collective: Collective, payload: PlanPayload) -> None:
-        self._process, self._member, self._collective, self._payload = process, member, collective, payload
+    def __init__(self, process: Process, member: Member, ring: Ring, payload: PlanPayload) -> None:
+        self._process, self._member, self._ring, self._payload = process, member, ring, payload
         effort = Effort(block=payload.block)
         self._one = OneNode(member)
-        self._alone, self._together = Runner(self._one, Alone(), effort), Runner(member, collective, effort)
+        self._alone, self._together = Runner(self._one, Alone(), effort), Runner(member, ring, effort)
         self._deadline = Deadline(payload.seconds, self._together.clock)
 
     def measured(self) -> Measured:
@@ -94,15 +85,15 @@ class _Planning:
             if member.rank == 0:
                 alone, varying = steps.alone()
                 begin_pass = steps.begin_pass(window)
-            sizes: list[int] = member.gather("alone", steps.prepared)[0][:_BESIDE]
+            sizes: list[int] = member.gather("alone", steps.prepared)[0]
             memory = _memory(rig)
             if member.rank == 0 and not rig.kept:
                 reading, reading_steps = steps.reading()
             beside: list[StepTimes] = []
             if len({*hosts}) == 1 and not self._deadline.is_over(BESIDE):
-                beside = steps.beside(member, sizes, self._together, self._deadline)
-            exchanges = self._exchanges(rig)
-            sums = self._sums(rig)
+                beside = steps.beside(member, sizes[:_BESIDE], self._together, self._deadline)
+            exchanges = Exchanges(rig, self._ring, self._together, self._deadline, self._payload.rounds, min(sizes))
+            of_kinds, sweep = exchanges.measured(), exchanges.sums()
             seconds = self._deadline.clock()
             found = None
             if member.rank == 0 and self._payload.branch_seconds:
@@ -114,8 +105,8 @@ class _Planning:
             alone=alone,
             beside=beside,
             varying=varying,
-            exchanges=exchanges,
-            sweep=sums,
+            exchanges=of_kinds,
+            sweep=sweep,
             reading=reading,
             reading_steps=reading_steps,
             first_reading=rig.first_reading,
@@ -134,7 +125,7 @@ class _Planning:
     @contextmanager
     def _rig(self) -> Iterator[Rig]:
         """Yield this node as if it were alone."""
-        config = self._process.config.model_copy(update={"strategy": "single", "nodes": 1, "sync": _NO_SYNC})
+        config = self._process.config.model_copy(update={"strategy": "single", "nodes": 1, "sync": NO_SYNC})
         rig = Rig(self._process, self._one, Alone(), config, self._process.await_rows(), self._alone)
         try:
             yield rig
@@ -143,85 +134,7 @@ class _Planning:
 
     def _between(self) -> Step:
         """Return the step of a node that agrees with other nodes between steps. The step itself exchanges nothing."""
-        return self._process.step(LocalSync(self._collective, _NO_SYNC), self._collective)
-
-    def _exchanges(self, rig: Rig) -> dict[str, Exchanged]:
-        """Measure the exchanges between both nodes.
-
-        Each is the time of steps with exchanges, without the time of the same steps alone. So it contains the wait for
-        the other node, and the calls that an exchange adds.
-        """
-        batch = rig.first()
-        rows = int(batch.offsets[1])
-        half = max(1, rows // 2)
-        step = self._process.step(StepSync(self._collective, _NO_SYNC), self._collective)
-        begin = min(self._member.rank * half, rows - half)
-        shared = self._gradients(rig, step, replace(share_of(batch, begin, half, 2 * half), share=half))
-        found: dict[str, Exchanged] = {"gradients": shared, "own gradients": shared}
-        whole = replace(share_of(batch, 0, rows, 2 * rows), share=rows)
-        if self._sent(lambda: step.train(whole)) != shared.sent:  # of large embeddings, only used rows are exchanged
-            found["own gradients"] = self._gradients(rig, step, whole)
-        one = replace(share_of(batch, begin, half, half), share=half)
-        found["weights"] = self._weights(rig, one, _NO_SYNC)
-        found["weights, outer optimiser"] = self._weights(rig, one, SyncConfig(outer="nesterov"))
-        return found
-
-    def _gradients(self, rig: Rig, step: Step, batch: Chunk) -> Exchanged:
-        """Measure an exchange of gradients within a step on `batch`."""
-        own = rig.again(batch)
-        chunk = next(own.epoch(0))
-        rig.warm(step, chunk)
-        sent = self._sent(lambda: step.train(chunk)) // chunk.updates
-        plain, whole = rig.variant(own, rig.step.train), rig.variant(own, step.train)
-        for variant in (plain, whole):
-            calibrate(self._together, variant)
-        seconds = []
-        for _ in self._deadline.rounds(self._payload.rounds):
-            alone = per_step(self._together.measure(plain))
-            seconds.append(max(0.0, per_step(self._together.measure(whole)) - alone))
-        return Exchanged(sent, seconds)
-
-    def _weights(self, rig: Rig, batch: Chunk, config: SyncConfig) -> Exchanged:
-        """Measure an exchange of weights after a step on `batch`. Training fills the caches before."""
-        sync, process = LocalSync(self._collective, config), self._process
-        plain = rig.variant(rig.again(batch), rig.step.train)
-        calibrate(self._together, plain)
-        sync.begin(process.model)
-        sync.agree(process.model, 1)
-        sent = self._sent(lambda: sync.agree(process.model, 1))
-        seconds = []
-        for _ in self._deadline.rounds(self._payload.rounds):
-            alone, took = per_step(self._together.measure(plain)), 0.0
-            for _ in range(_SYNCS):
-                self._together.table(0.0)
-                began = time.perf_counter()
-                rig.step.train(batch)
-                sync.agree(process.model, 1)
-                took += self._together.most(time.perf_counter() - began)
-            seconds.append(max(0.0, took / _SYNCS - alone))
-        return Exchanged(sent, seconds)
-
-    def _sent(self, exchange: Callable[[], object]) -> int:
-        """Return the bytes that this node sends in an exchange."""
-        before = self._collective.bytes_sent
-        exchange()
-        return self._collective.bytes_sent - before
-
-    def _sums(self, rig: Rig) -> list[SweepPoint]:
-        """Measure sums over both nodes, of up to four times the bytes of the weights, for about five seconds."""
-        whole = sum(variable.numpy().nbytes for variable in rig.process.model.trainable_variables)
-        points, began = [], self._together.clock()
-        for size in sorted({1 << 10, 1 << 16, max(1 << 12, whole // 2), max(1 << 13, whole), max(1 << 14, 4 * whole)}):
-            values, seconds = np.zeros(size // 4, np.float32), []
-            for _ in range(_SUMS + 1):
-                began_sum = time.perf_counter()
-                self._collective.sum([values])
-                seconds.append(time.perf_counter() - began_sum)
-            # Without the first sum, which the nodes do not start at the same time.
-            points.append(SweepPoint(self._collective.size, size, float(np.median(seconds[1:]))))
-            if self._together.clock() - began > _SUM_SECONDS and len(points) >= LEAST:
-                break
-        return points
+        return self._process.step(LocalSync(self._ring, NO_SYNC), self._ring)
 
 
 def _memory(rig: Rig) -> int:

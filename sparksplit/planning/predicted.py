@@ -1,15 +1,16 @@
 """The time, the bytes and the memory of a run, predicted from measurements of one node's steps.
 
 A step takes the time that was measured for as many rows. Between two measured numbers of rows, the time is linear. No
-term is fitted to runs. An exchange of N nodes takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes on the link,
-as a ring does (Patarasuk and Yuan 2009). The part of a measured exchange that the link does not explain is added:
-copies, and calls into the collective. Each node has a host of its own.
+term is fitted to runs. A sum over N nodes takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes on the link, as a
+ring does (Patarasuk and Yuan 2009). The part of a measured exchange that the link does not explain is added: copies,
+and calls into the collective. Each node has a host of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -90,16 +91,16 @@ class Predictor:
         network, so all of it is added to the time on the link. Between two hosts, the measured network's part is
         replaced.
         """
-        sent, here = _sent_by(nodes, exchanged), self._measured_link
-        seconds = exchanged.seconds[number]
+        sent, here, sums = self._sent_by(nodes, exchanged), self._measured_link, exchanged.sums
+        on_link, seconds = here.seconds(2, sums, exchanged.sent), exchanged.seconds[: self._rounds]
         if self._link is None:
-            further = here.seconds(nodes, 1, sent) - here.seconds(2, 1, exchanged.sent)
-            return seconds + further
+            return _raised(seconds)[number] + here.seconds(nodes, sums, sent) - on_link
         if len({*self._measured.hosts}) > 1:
-            seconds = max(0.0, seconds - here.seconds(2, 1, exchanged.sent))
+            beside = _raised([each - on_link for each in seconds])[number]
         else:
-            seconds += 2 * (nodes - 2) * here.latency  # each further message is a call, too
-        return seconds + self._link.seconds(nodes, 1, sent)
+            # Each further message is a call, too.
+            beside = _raised(seconds)[number] + 2 * (nodes - 2) * sums * here.latency
+        return beside + self._link.seconds(nodes, sums, sent)
 
     def _kept_seconds(self, work: Workload, held: int, share: float, number: int) -> float:
         """Return the seconds until kept rows are in memory, and until each further pass over them begins.
@@ -135,13 +136,24 @@ class Predictor:
         reading, both = self._measured.reading, self._measured.reading_steps
         if reading is None or both is None:
             return step
-        apart = max(_seconds_at(self._alone, both.rows, number), both.rows * reading[number])
-        per_row = max(0.0, both.seconds[number] - apart) / both.rows
-        return max(step, rows * reading[number]) + rows * per_row
+        beyond = [
+            both.seconds[each] - max(_seconds_at(self._alone, both.rows, each), both.rows * reading[each])
+            for each in range(self._rounds)
+        ]
+        return max(step, rows * reading[number]) + rows * _raised(beyond)[number] / both.rows
 
     def _sent(self, work: Workload) -> float:
         exchanges = self._measured.exchanges
-        return sum(stage.exchanges * _sent_by(work.nodes, exchanges[stage.kind]) for stage in work.stages)
+        return sum(stage.exchanges * self._sent_by(work.nodes, exchanges[stage.kind]) for stage in work.stages)
+
+    def _sent_by(self, nodes: int, exchanged: Exchanged) -> float:
+        """Return the bytes that each of `nodes` nodes sends in one exchange. Two nodes send half of all bytes twice.
+
+        Each further node adds no more bytes than the second one did, because it uses some of the same rows. All nodes
+        together use all rows at most.
+        """
+        most = max(exchanged.sent, self._measured.model_bytes)
+        return min(most, exchanged.sent + (nodes - 2) * exchanged.further) * 2 * (nodes - 1) / nodes
 
 
 def _seconds_at(times: Sequence[StepTimes], rows: float, number: int) -> float:
@@ -166,6 +178,10 @@ def _merged(times: Sequence[StepTimes]) -> list[StepTimes]:
     return [by_rows[rows] for rows in sorted(by_rows)]
 
 
-def _sent_by(nodes: int, exchanged: Exchanged) -> float:
-    """Return the bytes that each of `nodes` nodes sends in one exchange. Two nodes send half of all bytes twice."""
-    return exchanged.sent * 2 * (nodes - 1) / nodes
+def _raised(seconds: Sequence[float]) -> list[float]:
+    """Return differences of measurements, by round, raised by as much as their mean is below 0.
+
+    To cut off each of them at 0 would raise the mean of noise.
+    """
+    lack = max(0.0, -fmean(seconds))
+    return [each + lack for each in seconds]

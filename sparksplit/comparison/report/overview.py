@@ -164,7 +164,10 @@ def _why(row: Row, goal: str) -> str:
 
 def set_by(target: Target | None) -> str:
     """Who set the target."""
-    told = {REFERENCE: "95 % of the way from the first to the best value of 1 node as configured", ALL_RUNS: "which all runs set"}
+    told = {
+        REFERENCE: "95 % of the way from the first to the best value of 1 node as configured",
+        ALL_RUNS: "which all runs set",
+    }
     return told.get("" if target is None else target.by, "as the key target says")
 
 
