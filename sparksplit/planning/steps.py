@@ -18,6 +18,7 @@ from sparksplit.planning.branching import branched
 from sparksplit.planning.deadline import LEAST, Deadline
 from sparksplit.planning.measured import Branched, StepTimes
 from sparksplit.planning.messages import PlanPayload
+from sparksplit.planning.workload import sampled_sizes
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.order import updates_per_epoch
 
@@ -50,7 +51,8 @@ class Steps:
 
     def alone(self) -> tuple[list[StepTimes], list[StepTimes]]:
         """Measure steps with the payload's sizes: with always as many rows, and with rows that could vary."""
-        names = [*map(str, self.prepare(self._payload.sizes))]
+        sizes = sampled_sizes(self._payload.sizes, sum(self._rows.lane_rows))
+        names = [*map(str, self.prepare(sizes))]
         between = self._between
         for rows in self.prepared[:_VARYING]:
             if self._deadline.is_over(_ALONE):
