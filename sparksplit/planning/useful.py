@@ -89,17 +89,25 @@ def noise_of(gradients: Iterable[Sequence[Any]], rows: int) -> Noise | None:
 
     gradients: means over `rows` other rows each, with the same weights; at least two.
     """
+    # No copy of a gradient: next to the optimizer's variables, there may be room for little more than one.
     count, squares, total = 0, 0.0, None
     for gradient in gradients:
-        whole = np.concatenate([np.ravel(part).astype(np.float64) for part in gradient])
-        count, squares = count + 1, squares + float(whole @ whole)
-        total = whole if total is None else total + whole
+        parts = [np.ravel(part) for part in gradient]
+        count, squares = count + 1, squares + sum(map(_square, parts))
+        total = total or [np.zeros(part.shape) for part in parts]
+        for whole, part in zip(total, parts, strict=True):
+            whole += part
     assert total is not None and count > 1
     if not math.isfinite(squares):
         return None
-    mean, of_mean = squares / count, float(total @ total) / count**2
+    mean, of_mean = squares / count, sum(map(_square, total)) / count**2
     variance = (mean - of_mean) * count / (count - 1)  # of the gradient of a mini-batch
     return Noise(rows * variance, of_mean - variance / count)
+
+
+def _square(values: np.ndarray) -> float:
+    """Return the squared length, summed in float64 without a copy in float64."""
+    return float(np.einsum("i,i->", values, values, dtype=np.float64))
 
 
 def useful(branched: Branched) -> Useful:

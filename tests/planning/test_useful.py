@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -141,6 +142,17 @@ def test_gradients_give_numpys_variance_and_a_square_without_its_part(count, row
     assert noise.square == pytest.approx(
         (gradients.mean(axis=0) ** 2).sum() - of_mini_batch / count, rel=1e-6, abs=1e-6
     )
+
+
+def test_noise_needs_no_copy_of_a_gradient():
+    rows, gradients = 8, [[np.full(1 << 18, 1.0 + place, np.float32)] for place in range(3)]
+    tracemalloc.start()
+    noise = noise_of(gradients, rows)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2 * gradients[0][0].nbytes + 300_000  # the sum of all, in float64
+    assert noise.variance == pytest.approx(rows * (1 << 18))
+    assert noise.square == pytest.approx((4 - 1 / 3) * (1 << 18))
 
 
 def test_a_gradient_that_is_not_finite_leaves_no_noise():
