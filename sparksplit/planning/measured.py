@@ -71,9 +71,10 @@ class Branched:
     """How long this took."""
     repeats: list[Repeat]
     """Each repeat sees other rows, from the same initial weights."""
-    problem: Literal["seconds", "rows", "loss", "memory"] | None = None
+    problem: Literal["seconds", "rows", "loss", "memory", "node"] | None = None
     """Why there are no repeats. seconds: a branch would be too short. rows: the run or the sample is too short.
-    loss: it is not finite with the configured mini-batch. memory: a device has too little for large mini-batches."""
+    loss: it is not finite with the configured mini-batch. memory: a device has too little for large mini-batches.
+    node: a node has ended meanwhile."""
     needed: float | None = None
     """With the problem `seconds`: how many seconds are enough."""
 

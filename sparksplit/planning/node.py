@@ -6,6 +6,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ from sparksplit.dataset.plan import window_for
 from sparksplit.diagnosis.messages import Effort
 from sparksplit.diagnosis.node.rig import Rig
 from sparksplit.diagnosis.node.runner import Runner
+from sparksplit.planning.branching import unbranched
 from sparksplit.planning.deadline import Deadline
 from sparksplit.planning.exchanges import NO_SYNC, Exchanges
 from sparksplit.planning.measured import WINDOWS, Measured, StepTimes
@@ -95,32 +97,34 @@ class _Planning:
             exchanges = Exchanges(rig, self._ring, self._together, self._deadline, self._payload.rounds, min(sizes))
             of_kinds, sweep = exchanges.measured(), exchanges.sums()
             seconds = self._deadline.clock()
-            found = None
+            measured = Measured(
+                hosts=hosts,
+                devices=[device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
+                alone=alone,
+                beside=beside,
+                varying=varying,
+                exchanges=of_kinds,
+                sweep=sweep,
+                reading=reading,
+                reading_steps=reading_steps,
+                first_reading=rig.first_reading,
+                begin_reading=rig.begin_reading,
+                begin_pass=begin_pass,
+                rows=manifest.splits["train"].rows,
+                row_bytes=rig.row_bytes,
+                window_bytes=WINDOWS * window * manifest.block_bytes * manifest.lanes,
+                held_out_bytes=rig.held_out_bytes,
+                memory_bytes=memory,
+                model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
+                seconds=seconds,
+            )
             if member.rank == 0 and self._payload.branch_seconds:
-                found = steps.branched(self._payload.branch_seconds, float(np.median(alone[0].seconds)))
+                # Large mini-batches may take more memory than there is.
+                member.announce(measured=replace(measured, branched=unbranched(rig.config)).to_json())
+                per_update = float(np.median(alone[0].seconds))
+                measured = replace(measured, branched=steps.branched(self._payload.branch_seconds, per_update))
             member.gather("branched", None)
-        return Measured(
-            hosts=hosts,
-            devices=[device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
-            alone=alone,
-            beside=beside,
-            varying=varying,
-            exchanges=of_kinds,
-            sweep=sweep,
-            reading=reading,
-            reading_steps=reading_steps,
-            first_reading=rig.first_reading,
-            begin_reading=rig.begin_reading,
-            begin_pass=begin_pass,
-            rows=manifest.splits["train"].rows,
-            row_bytes=rig.row_bytes,
-            window_bytes=WINDOWS * window * manifest.block_bytes * manifest.lanes,
-            held_out_bytes=rig.held_out_bytes,
-            memory_bytes=memory,
-            model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
-            seconds=seconds,
-            branched=found,
-        )
+        return measured
 
     @contextmanager
     def _rig(self) -> Iterator[Rig]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base.errors import SparksplitError
+from sparksplit.base.errors import Cancelled, SparksplitError
 from sparksplit.base.progress import say
 from sparksplit.base.version import __version__
 from sparksplit.cluster.requirements import explained
@@ -102,7 +102,7 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
             sizes=sizes,
             branch_seconds=branch_seconds,
         )
-        since = time.time()
+        since, states = time.time(), dict[int, dict[str, Any]]()
         say(f"measuring steps and exchanges, for about {SECONDS:.0f} s, or longer if steps are slow")
         try:
             with NodeCluster(
@@ -112,11 +112,16 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
                 payload.to_json(),
                 limits=config.limits,
                 network=config.network,
+                on_state=states.__setitem__,
             ) as cluster:
-                results = cluster.run()
+                found = cluster.run()[0]
         except SparksplitError as error:
-            raise explained(error, spark, since) from error
-    measured = Measured.from_json(results[0], "what the nodes have measured")
+            why, so_far = explained(error, spark, since), states.get(0, {}).get("measured")
+            if so_far is None or isinstance(error, Cancelled):
+                raise why from error
+            say(f"the useful mini-batch was not found: {why}")
+            found = so_far
+    measured = Measured.from_json(found, "what the nodes have measured")
     if measured.seconds > _LATE * SECONDS:
         step = duration(fmean(measured.alone[0].seconds))
         say(f"measuring took {measured.seconds:.0f} s: a step of {measured.alone[0].rows:.0f} rows takes {step}")

@@ -96,7 +96,7 @@ def noise_of(gradients: Iterable[Sequence[Any]], rows: int) -> Noise | None:
         count, squares = count + 1, squares + sum(map(_square, parts))
         total = total or [np.zeros(part.shape) for part in parts]
         for whole, part in zip(total, parts, strict=True):
-            whole += part
+            np.add(whole, part, out=whole)
     assert total is not None and count > 1
     if not math.isfinite(squares):
         return None

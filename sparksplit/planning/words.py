@@ -126,6 +126,7 @@ def _problem(branched: Branched) -> str:
     return {
         "rows": "The run is too short, or has too few rows.",
         "loss": "The loss is not finite with the configured learning rate.",
+        "node": "The node ended while it trained with larger mini-batches, perhaps for lack of memory.",
         "memory": f"There is too little memory for {branched.batch_sizes[-1]} rows.",
     }[branched.problem or "rows"]
 

@@ -97,6 +97,7 @@ def test_the_useful_mini_batch_is_told_beside_the_noise_scale(shares, told, each
         ("rows", "too short"),
         ("loss", "not finite"),
         ("memory", "too little memory for 256 rows"),
+        ("node", "The node ended"),
     ],
 )
 def test_without_branches_the_reason_is_told(problem, told):
