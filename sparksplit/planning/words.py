@@ -85,28 +85,30 @@ def mini_batches(plan: Plan) -> list[str]:
         return [f"Useful mini-batch: not known. {_problem(branched)}"]
     size, told = branched.batch_sizes[0], ", ".join(map(_branch, useful.branches))
     return [
-        f"Useful mini-batch: {_size(useful)}",
+        f"Useful mini-batch: {_size(useful, size)}",
         f"From the same rows, compared with mini-batches of {size}: {told}. Measured after {branched.rows:,} rows.",
         f"Gradient noise scale: {_noise(useful.noise_scale)}",
     ]
 
 
-def _size(useful: Useful) -> str:
+def _size(useful: Useful, configured: int) -> str:
     size = useful.batch_size
+    if size is None:
+        return f"not known. The loss does not surely fall with {configured} rows."
     rate = next((branch.rate_factor for branch in useful.branches if branch.batch_size == size), None)
     told = f"{size} rows" + ("" if rate is None else f", with {rate:.3g} times the learning rate")
     following = next((branch for branch in useful.branches if branch.batch_size > size), None)
     if following is None:
         return f"{told}. Larger ones were not tried."
     if following.learns == "less":
-        return f"{told}. Larger ones learn less."
+        return f"{told}. {following.batch_size} rows learn less."
     return f"at least {told}. It is undecided whether {following.batch_size} rows learn as much."
 
 
 def _branch(branch: Branch) -> str:
     share = branch.share
     if share is None:
-        return f"{branch.batch_size} {'learn less' if branch.learns == 'less' else 'are undecided'}"
+        return f"{branch.batch_size} {'are undecided' if branch.learns == 'undecided' else f'learn {branch.learns}'}"
     if share.mean < 0:
         return f"{branch.batch_size} raise the loss"
     between = "" if share.low is None or share.high is None else f" ({100 * share.low:.0f} to {100 * share.high:.0f} %)"

@@ -78,6 +78,14 @@ def test_a_model_that_learns_nothing_decides_nothing_but_a_rising_loss():
     still = useful(branched(1.0, -50.0, progress=0.01, noise=0.05, seed=3))
     assert still.branches[0].learns == "undecided" and still.branches[0].share is None
     assert still.branches[1].learns == "less" and still.branches[1].share is None
+    assert still.batch_size is None
+
+
+@pytest.mark.parametrize(("progress", "noise", "learns"), [(-1.0, NOISE, "less"), (0.0, 0.0, "undecided")])
+def test_a_loss_that_does_not_fall_with_the_configured_mini_batch_names_none(progress, noise, learns):
+    found = useful(branched(1.0, 1.0, progress=progress, noise=noise))
+    assert found.batch_size is None
+    assert [(branch.learns, branch.share) for branch in found.branches] == [(learns, None)] * 2
 
 
 def test_one_repeat_has_no_interval_and_decides_nothing():

@@ -76,11 +76,12 @@ def with_branches(branches: Branched) -> Plan:
     ("shares", "told", "each"),
     [
         ((1.0, 1.0), "256 rows, with 4 times the learning rate. Larger ones were not tried.", "128 learn "),
-        ((1.0, 0.7), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn "),
-        ((0.5, 0.3), "64 rows. Larger ones learn less.", "128 learn "),
+        ((1.0, 0.7), "128 rows, with 2 times the learning rate. 256 rows learn less.", "256 learn "),
+        ((0.5, 0.3), "64 rows. 128 rows learn less.", "128 learn "),
         ((0.9, 0.3), "at least 64 rows. It is undecided whether 128 rows learn as much.", "256 learn "),
-        ((1.0, -2.0), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 raise the loss"),
-        ((1.0, None), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn less"),
+        ((1.0, -2.0), "128 rows, with 2 times the learning rate. 256 rows learn less.", "256 raise the loss"),
+        ((0.5, 1.0), "64 rows. 128 rows learn less.", "256 learn "),
+        ((1.0, None), "128 rows, with 2 times the learning rate. 256 rows learn less.", "256 learn less"),
     ],
 )
 def test_the_useful_mini_batch_is_told_beside_the_noise_scale(shares, told, each):
@@ -88,6 +89,12 @@ def test_the_useful_mini_batch_is_told_beside_the_noise_scale(shares, told, each
     assert first == f"Useful mini-batch: {told}"
     assert each in second and "mini-batches of 64:" in second and "after 6,400 rows" in second
     assert third.startswith("Gradient noise scale: ") and "stronger assumptions" in third
+
+
+def test_a_loss_that_does_not_fall_recommends_nothing():
+    first, second, _ = mini_batches(with_branches(branched(1.0, 1.0, progress=-1.0)))
+    assert first == "Useful mini-batch: not known. The loss does not surely fall with 64 rows."
+    assert "128 learn less, 256 learn less" in second
 
 
 @pytest.mark.parametrize(
