@@ -38,10 +38,10 @@ def branched(rig: Rig, rows: RowSource, runner: Runner, seconds: float, per_upda
     """
     import tensorflow as tf
 
-    began, nothing = time.perf_counter(), unbranched(rig.config)
+    began, (training, held_out) = time.perf_counter(), parted(rows)
+    nothing = replace(unbranched(rig.config), sampled=sum(training.lane_rows))
     batch_size, factors = rig.config.batch_size, dict(zip(FACTORS, nothing.rate_factors, strict=True))
-    training, held_out = parted(rows)
-    updates, held = sum(training.lane_rows) // batch_size, sum(held_out.lane_rows) / batch_size
+    updates, held = nothing.sampled // batch_size, sum(held_out.lane_rows) / batch_size
 
     def length() -> Window:
         spent = time.perf_counter() - began
@@ -78,6 +78,7 @@ def unbranched(config: TrainConfig) -> Branched:
         rate_factors=[rate_factor(config.optimizer.name, times) for times in FACTORS],
         rows=0,
         seconds=0.0,
+        sampled=0,
         repeats=[],
         problem="node",
     )

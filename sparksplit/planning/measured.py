@@ -69,10 +69,12 @@ class Branched:
     """Rows up to the checkpoint, and as many rows of each branch from there. 0 without a repeat."""
     seconds: float
     """How long this took."""
+    sampled: int
+    """Rows in memory to train on."""
     repeats: list[Repeat]
     """Each repeat sees other rows, from the same initial weights."""
     problem: Literal["seconds", "rows", "loss", "memory", "node"] | None = None
-    """Why there are no repeats. seconds: a branch would be too short. rows: the run or the sample is too short.
+    """Why there are no repeats. seconds: a branch would be too short. rows: the run or the sample is too small.
     loss: it is not finite with the configured mini-batch. memory: a device has too little for large mini-batches.
     node: a node has ended meanwhile."""
     needed: float | None = None

@@ -138,6 +138,9 @@ def _link(config: PlanConfig, measured: Measured) -> tuple[Network | None, Any]:
 
 
 def _written(measured: Measured) -> str:
-    """Return the measured network's bandwidth, such as 9.4Gbit."""
+    """Return the bandwidth at which both hosts sum, such as 9.4Gbit, as `link` takes it."""
     per_byte = fit_network(measured.sweep).per_byte
-    return f"{FRAMES * 8e-9 / per_byte:.2g}Gbit" if per_byte else "unlimited"
+    if not per_byte:
+        return "unlimited"
+    mbit = max(1, round(FRAMES * 8e-6 / per_byte))
+    return f"{mbit}Mbit" if mbit < 1000 else f"{mbit / 1000:.1f}Gbit"

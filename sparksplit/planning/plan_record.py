@@ -106,7 +106,7 @@ class Plan(Record):
     link: str
     """The network between the nodes, such as 1Gbit."""
     link_source: Literal["given", "measured", "assumed"]
-    """Whether `link` was given, measured between two hosts, or assumed."""
+    """Whether `link` was given, measured by sums between two hosts, or assumed."""
     answer: Answer
     worth: list[Worth]
     """For each strategy, how many nodes pay."""

@@ -29,10 +29,20 @@ def _headline(plan: Plan) -> str:
     choice, most = plan.answer.choice, max(row.nodes for row in plan.rows)
     if plan.answer.decision == "use":
         beyond = "More nodes were not planned for." if choice.nodes == most else f"A further node {_SAVES}."
-        return f"Use {called(choice)}: {compact(choice.speed_up)} times as fast as 1 node, same result. {beyond}"
+        told = f"Use {called(choice)}{_apart(plan)}: {compact(choice.speed_up)} times as fast as 1 node"
+        return f"{told}, same result (except with BatchNorm or Dropout). {beyond}"
     return "Stay on 1 node: " + (
         "more were not planned for." if most == 1 else f"with `batch`, a second node {_SAVES}."
     )
+
+
+def _apart(plan: Plan) -> str:
+    """Where the nodes must be, if those that were measured share a host."""
+    return f", each on a {_place(plan)} of its own" if len({*plan.measured.hosts}) == 1 else ""
+
+
+def _place(plan: Plan) -> str:
+    return "host" if plan.measured.devices == ["CPU"] else "GPU"
 
 
 def called(row: PlanRow) -> str:
@@ -62,10 +72,10 @@ def _others(plan: Plan) -> Iterator[str]:
 def _network(plan: Plan) -> str:
     source = {
         "given": "as given",
-        "measured": "measured between two hosts",
+        "measured": "the rate of sums that was measured between two hosts",
         "assumed": "assumed; --link 1Gbit plans for another network",
     }
-    beyond = "" if len(plan.measured.hosts) < 2 else " Rows marked ~ go beyond the measured nodes."
+    beyond = "" if len(plan.measured.hosts) < 2 else " Rows marked ~ go beyond the measured nodes or rows of a step."
     return f"Network between hosts: {plan.link}, {source[plan.link_source]}.{beyond}"
 
 
@@ -73,7 +83,9 @@ def _next(plan: Plan) -> str:
     unfit: JsonObject = {"sync": {}, "local_batch_size": None, "min_nodes": None}
     set_there = {key: value for key, value in unfit.items() if plan.config.get(key) not in (None, {}, _NO_SYNC)}
     keys = set_words({**plan.answer.settings, **set_there})
-    return f"Next: sparksplit train, with the same configuration and {keys}"
+    nodes = plan.answer.choice.nodes
+    where = f" on {nodes} {_place(plan)}s" if nodes > 1 and _apart(plan) else ""
+    return f"Next{where}: sparksplit train, with the same configuration and {keys}"
 
 
 def mini_batches(plan: Plan) -> list[str]:
@@ -126,7 +138,7 @@ def _problem(branched: Branched) -> str:
     if branched.problem == "seconds":
         return f"Branches need more time: --set branch_seconds={math.ceil(1.2 * (branched.needed or 0.0))}"
     return {
-        "rows": "The run is too short, or has too few rows.",
+        "rows": f"The sample of {branched.sampled:,} rows has too few mini-batches, or the run is too short.",
         "loss": "The loss is not finite with the configured learning rate.",
         "node": "The node ended while it trained with larger mini-batches, perhaps for lack of memory.",
         "memory": f"There is too little memory for {branched.batch_sizes[-1]} rows.",

@@ -10,7 +10,10 @@ import yaml
 from sparksplit.base.config import parse
 from sparksplit.base.errors import Cancelled, NodeFailed
 from sparksplit.commands import cli
+from sparksplit.comparison.comparison_record import SweepPoint
+from sparksplit.comparison.costs import ethernet
 from sparksplit.planning import plan as planning
+from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.training.train_config import TrainConfig
 from tests.forked import session
 from tests.planning.made_up import measured
@@ -63,6 +66,14 @@ def test_without_a_link_one_host_says_what_was_assumed(file, tmp_path, monkeypat
     monkeypatch.setattr(planning, "measure", lambda config, sizes, branch_seconds: measured(hosts=["one", "one"]))
     assert cli.main(["plan", "--config", str(file)]) == 0
     assert "Network between hosts: 10Gbit, assumed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("gbit", "told"), [(110, "110.0Gbit"), (9.42, "9.4Gbit"), (0.05, "50Mbit"), (1e-4, "1Mbit")])
+def test_a_measured_link_is_written_as_a_link_is_given(gbit, told):
+    link = ethernet(gbit)
+    sweep = [SweepPoint(2, size, link.seconds(2, 1, size)) for size in (1 << 10, 1 << 20, 1 << 24)]
+    written = planning._written(measured(sweep=sweep))
+    assert written == told and parse(PlanConfig, {"data": "d", "output": "o", "link": written}).planned_link
 
 
 class Cluster:

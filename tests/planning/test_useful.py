@@ -44,7 +44,9 @@ def branched(*shares: float | None, seed: int = 0, progress: float = 1.0, noise:
 
 
 def made(repeats: list[Repeat]) -> Branched:
-    return Branched(batch_sizes=[64, 128, 256], rate_factors=[1.0, 2.0, 4.0], rows=6400, seconds=9.0, repeats=repeats)
+    return Branched(
+        batch_sizes=[64, 128, 256], rate_factors=[1.0, 2.0, 4.0], rows=6400, seconds=9.0, sampled=9600, repeats=repeats
+    )
 
 
 @pytest.mark.parametrize(
