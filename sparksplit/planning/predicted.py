@@ -53,7 +53,8 @@ class Predictor:
         self._link = link
         self._steps = _merged(measured.beside if crowded and measured.beside else measured.alone)
         self._alone, self._varying = _merged(measured.alone), _merged(measured.varying)
-        by_round = [each.seconds for each in (*self._steps, *self._alone, *self._varying, *measured.exchanges.values())]
+        times: list[StepTimes | Exchanged] = [*self._steps, *self._alone, *self._varying, *measured.exchanges.values()]
+        by_round = [each.seconds for each in times]
         if measured.reading is not None and measured.reading_steps is not None:
             by_round += [measured.reading, measured.reading_steps.seconds]
         self._rounds = min(map(len, by_round))
