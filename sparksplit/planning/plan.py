@@ -123,8 +123,9 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
             found = so_far
     measured = Measured.from_json(found, "what the nodes have measured")
     if measured.seconds > _LATE * SECONDS:
-        step = duration(fmean(measured.alone[0].seconds))
-        say(f"measuring took {measured.seconds:.0f} s: a step of {measured.alone[0].rows:.0f} rows takes {step}")
+        first = measured.alone[0]
+        steps = f"a step of {first.rows:.0f} rows takes {duration(fmean(first.seconds))}"
+        say(f"measuring took {measured.seconds:.0f} s: steps are slow, or the machine is busy ({steps})")
     return measured
 
 

@@ -104,7 +104,13 @@ def test_a_node_that_ends_in_branches_leaves_its_measurements(digits, tmp_path, 
         planning.measure(config, [64, 32])
     monkeypatch.setattr(Cluster, "found", measured().to_json())
     assert planning.measure(config, [64, 32]) == measured()
-    assert "the useful mini-batch was not found: node 0 was killed" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "the useful mini-batch was not found: node 0 was killed" in told and "measuring took" not in told
+    monkeypatch.setattr(Cluster, "found", measured(seconds=95.0).to_json())
+    planning.measure(config, [64, 32])
+    assert "measuring took 95 s: steps are slow, or the machine is busy (a step of 64 rows takes 7.40 ms)" in (
+        capsys.readouterr().err
+    )
     monkeypatch.setattr(Cluster, "error", Cancelled("by hand"))
     with pytest.raises(Cancelled):
         planning.measure(config, [64, 32])
