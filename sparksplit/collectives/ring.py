@@ -34,10 +34,14 @@ def join(member: Member) -> Ring:
 
 
 class Ring(NumPyCollective["_Layout"]):
-    """Sums over a TCP ring through this node's links."""
+    """Sums over a TCP ring through this node's links.
+
+    sums: how many there were. Arrays of each dtype are a sum of their own, with messages of their own.
+    """
 
     def __init__(self, rank: int, size: int, links: Links) -> None:
         super().__init__(rank, size)
+        self.sums = 0
         self._links = links
 
     @classmethod
@@ -74,6 +78,7 @@ class Ring(NumPyCollective["_Layout"]):
     def _sum_group(self, group: _Group, flat: Sequence[Array]) -> None:
         """Sum the arrays of a group over the ring. Slice i is always summed in the order i, i+1, ..."""
         size, rank = self.size, self.rank
+        self.sums += 1
         for step in range(size - 1):
             sent, summed = (rank - step) % size, (rank - step - 1) % size
             self._exchange(group.own(sent, flat) if step == 0 else group.sums(sent), group.sums(summed))

@@ -22,6 +22,7 @@ from sparksplit.planning.measured import Branched, Noise, Repeat
 from sparksplit.planning.useful import FACTORS, GRADIENTS, LOSSES, REPEATS, Window, noise_of, rate_factor, window
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, LanesOf, RowSource
+from sparksplit.training.train_config import TrainConfig
 
 _HELD_OUT = 1024
 """The rows whose loss is computed: at least so many, or a quarter of the lanes."""
@@ -37,17 +38,10 @@ def branched(rig: Rig, rows: RowSource, runner: Runner, seconds: float, per_upda
     """
     import tensorflow as tf
 
-    began, batch_size = time.perf_counter(), rig.config.batch_size
-    factors = {times: rate_factor(rig.config.optimizer.name, times) for times in FACTORS}
-    nothing = Branched(
-        batch_sizes=[times * batch_size for times in factors],
-        rate_factors=[*factors.values()],
-        rows=0,
-        seconds=0.0,
-        repeats=[],
-    )
-    training, held_out = parted(rows)
-    updates, held = sum(training.lane_rows) // batch_size, sum(held_out.lane_rows) / batch_size
+    began, (training, held_out) = time.perf_counter(), parted(rows)
+    nothing = replace(unbranched(rig.config), sampled=sum(training.lane_rows))
+    batch_size, factors = rig.config.batch_size, dict(zip(FACTORS, nothing.rate_factors, strict=True))
+    updates, held = nothing.sampled // batch_size, sum(held_out.lane_rows) / batch_size
 
     def length() -> Window:
         spent = time.perf_counter() - began
@@ -74,7 +68,20 @@ def branched(rig: Rig, rows: RowSource, runner: Runner, seconds: float, per_upda
     except tf.errors.ResourceExhaustedError:
         return replace(nothing, problem="memory")
     trained = sum(made.extents(found.updates))
-    return replace(nothing, rows=trained, seconds=round(time.perf_counter() - began, 1), repeats=repeats)
+    return replace(nothing, rows=trained, seconds=round(time.perf_counter() - began, 1), repeats=repeats, problem=None)
+
+
+def unbranched(config: TrainConfig) -> Branched:
+    """Return the branches of `config` before any is trained. The problem is that of a node that then ends."""
+    return Branched(
+        batch_sizes=[times * config.batch_size for times in FACTORS],
+        rate_factors=[rate_factor(config.optimizer.name, times) for times in FACTORS],
+        rows=0,
+        seconds=0.0,
+        sampled=0,
+        repeats=[],
+        problem="node",
+    )
 
 
 def parted(rows: RowSource) -> tuple[RowSource, RowSource]:

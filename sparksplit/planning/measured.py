@@ -22,10 +22,17 @@ class StepTimes:
 
 @dataclass(frozen=True)
 class Exchanged:
-    """Seconds that one exchange between two nodes adds, by round. sent: the bytes that each of both nodes sends."""
+    """Seconds that one exchange between two nodes adds, by round. They may be below 0 where steps take much longer.
+
+    sent: the bytes that each of both nodes sends. sums: over the nodes, one after the other, each of arrays of one
+    dtype. further: the bytes that the mini-batch of a further node adds; 0 unless it uses other rows of a large
+    embedding.
+    """
 
     sent: int
+    sums: int
     seconds: list[float]
+    further: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,11 +69,14 @@ class Branched:
     """Rows up to the checkpoint, and as many rows of each branch from there. 0 without a repeat."""
     seconds: float
     """How long this took."""
+    sampled: int
+    """Rows in memory to train on."""
     repeats: list[Repeat]
     """Each repeat sees other rows, from the same initial weights."""
-    problem: Literal["seconds", "rows", "loss", "memory"] | None = None
-    """Why there are no repeats. seconds: a branch would be too short. rows: the run or the sample is too short.
-    loss: it is not finite with the configured mini-batch. memory: a device has too little for large mini-batches."""
+    problem: Literal["seconds", "rows", "loss", "memory", "node"] | None = None
+    """Why there are no repeats. seconds: a branch would be too short. rows: the run or the sample is too small.
+    loss: it is not finite with the configured mini-batch. memory: a device has too little for large mini-batches.
+    node: a node has ended meanwhile."""
     needed: float | None = None
     """With the problem `seconds`: how many seconds are enough."""
 
@@ -98,7 +108,7 @@ class Measured(Record):
     begin_reading: float
     """The part of `first_reading` that does not depend on the rows."""
     begin_pass: float
-    """Seconds until a further pass over kept rows has its first mini-batch, for each row of the first window."""
+    """Seconds until a further pass over rows in memory has its first mini-batch, for each row of the first window."""
     rows: int
     """Rows of the training split."""
     row_bytes: int
@@ -111,5 +121,7 @@ class Measured(Record):
     """The most memory that a node's process has had, without rows that it keeps."""
     model_bytes: int
     """Bytes of the weights."""
+    seconds: float
+    """How long measuring took, without branches."""
     branched: Branched | None = None
     """Branches with larger mini-batches; None if they are not asked for."""

@@ -3,10 +3,8 @@ one node trains with larger mini-batches."""
 
 from __future__ import annotations
 
-import gc
 import resource
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,21 +13,19 @@ import numpy as np
 
 from sparksplit.base.records import JsonObject
 from sparksplit.cluster.member import OneNode
-from sparksplit.collectives import Alone, Collective
-from sparksplit.comparison.comparison_record import SweepPoint
+from sparksplit.collectives import Alone
+from sparksplit.collectives.ring import Ring
 from sparksplit.dataset.plan import window_for
 from sparksplit.diagnosis.messages import Effort
-from sparksplit.diagnosis.node.blocks import Extent, common_extent, rotated
 from sparksplit.diagnosis.node.rig import Rig
-from sparksplit.diagnosis.node.runner import Block, Runner, Variant
-from sparksplit.planning.branching import branched
-from sparksplit.planning.measured import WINDOWS, Branched, Exchanged, Measured, StepTimes
+from sparksplit.diagnosis.node.runner import Runner
+from sparksplit.planning.branching import unbranched
+from sparksplit.planning.deadline import Deadline
+from sparksplit.planning.exchanges import NO_SYNC, Exchanges
+from sparksplit.planning.measured import WINDOWS, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
-from sparksplit.rows.assembler import Chunk
-from sparksplit.rows.order import updates_per_epoch
-from sparksplit.rows.samples import share_of
-from sparksplit.strategies.sync_config import SyncConfig
-from sparksplit.strategies.syncs import LocalSync, StepSync
+from sparksplit.planning.steps import BESIDE, Steps
+from sparksplit.strategies.syncs import LocalSync
 from sparksplit.training.node.kernels import naming_keys
 from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
@@ -38,17 +34,8 @@ if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.training.node.compiled.step import Step
 
-_NO_SYNC = SyncConfig()
-_LEAST = 2
-"""The fewest sizes and rounds, however long they take."""
 _BESIDE = 3
 """The numbers of rows that both nodes measure at the same time: the first ones of the list."""
-_VARYING = 2
-"""The numbers of rows that are also measured as if they varied: the first ones of the list."""
-_SYNCS = 3
-"""The exchanges of weights in a round."""
-_SUMS = 5
-_SUM_SECONDS = 5.0
 
 
 def work(member: Member) -> JsonObject:
@@ -58,6 +45,7 @@ def work(member: Member) -> JsonObject:
         config = payload.train_config()
         configure(config, payload.threads)
         collective = connect(member, config, payload.sources)
+        assert isinstance(collective, Ring)  # as `plan` configures it
         process = Process(member, payload, config)
     try:
         with member.phase("start"), naming_keys(config):
@@ -71,10 +59,12 @@ def work(member: Member) -> JsonObject:
 
 
 class _Planning:
-    def __init__(self, process: Process, member: Member, collective: Collective, payload: PlanPayload) -> None:
-        self._process, self._member, self._collective, self._payload = process, member, collective, payload
-        self._effort = Effort(block=payload.block)
-        self._together = Runner(member, collective, self._effort)
+    def __init__(self, process: Process, member: Member, ring: Ring, payload: PlanPayload) -> None:
+        self._process, self._member, self._ring, self._payload = process, member, ring, payload
+        effort = Effort(block=payload.block)
+        self._one = OneNode(member)
+        self._alone, self._together = Runner(self._one, Alone(), effort), Runner(member, ring, effort)
+        self._deadline = Deadline(payload.seconds, self._together.clock)
 
     def measured(self) -> Measured:
         """Measure. Both nodes must call this."""
@@ -87,7 +77,8 @@ class _Planning:
         with self._rig() as rig:
             if not member.rank:
                 member.gather("first", None)
-            steps = _Steps(rig, self._payload, Runner(rig.member, Alone(), self._effort), self._between())
+            own_deadline = Deadline(self._payload.seconds, self._alone.clock)
+            steps = Steps(rig, self._payload, self._alone, own_deadline, self._between())
             hosts = member.gather("hosts", member.host)  # both nodes are ready: the other node now waits
             alone: list[StepTimes] = []
             varying: list[StepTimes] = []
@@ -95,50 +86,51 @@ class _Planning:
             begin_pass = 0.0
             if member.rank == 0:
                 alone, varying = steps.alone()
-                begin_pass = steps.begin_pass(window) if rig.kept else 0.0
-            sizes: list[int] = member.gather("alone", steps.prepared)[0][:_BESIDE]
+                begin_pass = steps.begin_pass(window)
+            sizes: list[int] = member.gather("alone", steps.prepared)[0]
             memory = _memory(rig)
             if member.rank == 0 and not rig.kept:
                 reading, reading_steps = steps.reading()
             beside: list[StepTimes] = []
-            if len({*hosts}) == 1:
-                steps.prepare(sizes, limited=False)
-                steps.align(member, [*map(str, sizes)])
-                beside = steps.measured([*map(str, sizes)], self._together)
-            exchanges = self._exchanges(rig)
-            sums = self._sums(rig)
-            found = None
+            if len({*hosts}) == 1 and not self._deadline.is_over(BESIDE):
+                beside = steps.beside(member, sizes[:_BESIDE], self._together, self._deadline)
+            exchanges = Exchanges(rig, self._ring, self._together, self._deadline, self._payload.rounds, min(sizes))
+            of_kinds, sweep = exchanges.measured(), exchanges.sums()
+            seconds = self._deadline.clock()
+            measured = Measured(
+                hosts=hosts,
+                devices=[device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
+                alone=alone,
+                beside=beside,
+                varying=varying,
+                exchanges=of_kinds,
+                sweep=sweep,
+                reading=reading,
+                reading_steps=reading_steps,
+                first_reading=rig.first_reading,
+                begin_reading=rig.begin_reading,
+                begin_pass=begin_pass,
+                rows=manifest.splits["train"].rows,
+                row_bytes=rig.row_bytes,
+                window_bytes=WINDOWS * window * manifest.block_bytes * manifest.lanes,
+                held_out_bytes=rig.held_out_bytes,
+                memory_bytes=memory,
+                model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
+                seconds=seconds,
+            )
             if member.rank == 0 and self._payload.branch_seconds:
-                found = steps.branched(self._payload.branch_seconds, float(np.median(alone[0].seconds)))
+                # Large mini-batches may take more memory than there is.
+                member.announce(measured=replace(measured, branched=unbranched(rig.config)).to_json())
+                per_update = float(np.median(alone[0].seconds))
+                measured = replace(measured, branched=steps.branched(self._payload.branch_seconds, per_update))
             member.gather("branched", None)
-        return Measured(
-            hosts=hosts,
-            devices=[device.name for device in tf.config.list_logical_devices("GPU")] or ["CPU"],
-            alone=alone,
-            beside=beside,
-            varying=varying,
-            exchanges=exchanges,
-            sweep=sums,
-            reading=reading,
-            reading_steps=reading_steps,
-            first_reading=rig.first_reading,
-            begin_reading=rig.begin_reading,
-            begin_pass=begin_pass,
-            rows=manifest.splits["train"].rows,
-            row_bytes=rig.row_bytes,
-            window_bytes=WINDOWS * window * manifest.block_bytes * manifest.lanes,
-            held_out_bytes=rig.held_out_bytes,
-            memory_bytes=memory,
-            model_bytes=sum(variable.numpy().nbytes for variable in self._process.model.variables),
-            branched=found,
-        )
+        return measured
 
     @contextmanager
     def _rig(self) -> Iterator[Rig]:
         """Yield this node as if it were alone."""
-        one, alone = OneNode(self._member), Alone()
-        config = self._process.config.model_copy(update={"strategy": "single", "nodes": 1, "sync": _NO_SYNC})
-        rig = Rig(self._process, one, alone, config, self._process.await_rows(), Runner(one, alone, self._effort))
+        config = self._process.config.model_copy(update={"strategy": "single", "nodes": 1, "sync": NO_SYNC})
+        rig = Rig(self._process, self._one, Alone(), config, self._process.await_rows(), self._alone)
         try:
             yield rig
         finally:
@@ -146,216 +138,7 @@ class _Planning:
 
     def _between(self) -> Step:
         """Return the step of a node that agrees with other nodes between steps. The step itself exchanges nothing."""
-        return self._process.step(LocalSync(self._collective, _NO_SYNC), self._collective)
-
-    def _exchanges(self, rig: Rig) -> dict[str, Exchanged]:
-        """Measure the exchanges between both nodes.
-
-        Each is the time of steps with exchanges, without the time of the same steps alone. So it contains the wait for
-        the other node, and the calls that an exchange adds.
-        """
-        batch = rig.first()
-        rows = int(batch.offsets[1])
-        half = max(1, rows // 2)
-        step = self._process.step(StepSync(self._collective, _NO_SYNC), self._collective)
-        begin = min(self._member.rank * half, rows - half)
-        shared = self._gradients(rig, step, replace(share_of(batch, begin, half, 2 * half), share=half))
-        found: dict[str, Exchanged] = {"gradients": shared, "own gradients": shared}
-        whole = replace(share_of(batch, 0, rows, 2 * rows), share=rows)
-        if self._sent(lambda: step.train(whole)) != shared.sent:  # of large embeddings, only used rows are exchanged
-            found["own gradients"] = self._gradients(rig, step, whole)
-        one = replace(share_of(batch, begin, half, half), share=half)
-        found["weights"] = self._weights(rig, one, _NO_SYNC)
-        found["weights, outer optimiser"] = self._weights(rig, one, SyncConfig(outer="nesterov"))
-        return found
-
-    def _gradients(self, rig: Rig, step: Step, batch: Chunk) -> Exchanged:
-        """Measure an exchange of gradients within a step on `batch`."""
-        own = rig.again(batch)
-        chunk = next(own.epoch(0))
-        rig.warm(step, chunk)
-        sent = self._sent(lambda: step.train(chunk)) // chunk.updates
-        plain, whole = rig.variant(own, rig.step.train), rig.variant(own, step.train)
-        for variant in (plain, whole):
-            self._together.calibrate(variant)
-        seconds = []
-        for _ in range(self._payload.rounds):
-            alone = _per_step(self._together.measure(plain))
-            seconds.append(max(0.0, _per_step(self._together.measure(whole)) - alone))
-        return Exchanged(sent, seconds)
-
-    def _weights(self, rig: Rig, batch: Chunk, config: SyncConfig) -> Exchanged:
-        """Measure an exchange of weights after a step on `batch`. Training fills the caches before."""
-        sync, process = LocalSync(self._collective, config), self._process
-        plain = rig.variant(rig.again(batch), rig.step.train)
-        self._together.calibrate(plain)
-        sync.begin(process.model)
-        sync.agree(process.model, 1)
-        sent = self._sent(lambda: sync.agree(process.model, 1))
-        seconds = []
-        for _ in range(self._payload.rounds):
-            alone, took = _per_step(self._together.measure(plain)), 0.0
-            for _ in range(_SYNCS):
-                self._together.table(0.0)
-                began = time.perf_counter()
-                rig.step.train(batch)
-                sync.agree(process.model, 1)
-                took += self._together.most(time.perf_counter() - began)
-            seconds.append(max(0.0, took / _SYNCS - alone))
-        return Exchanged(sent, seconds)
-
-    def _sent(self, exchange: Callable[[], object]) -> int:
-        """Return the bytes that this node sends in an exchange."""
-        before = self._collective.bytes_sent
-        exchange()
-        return self._collective.bytes_sent - before
-
-    def _sums(self, rig: Rig) -> list[SweepPoint]:
-        """Measure sums over both nodes, of up to four times the bytes of the weights, for about five seconds."""
-        whole = sum(variable.numpy().nbytes for variable in rig.process.model.trainable_variables)
-        points, began = [], self._together.clock()
-        for size in sorted({1 << 10, 1 << 16, max(1 << 12, whole // 2), max(1 << 13, whole), max(1 << 14, 4 * whole)}):
-            values, seconds = np.zeros(size // 4, np.float32), []
-            for _ in range(_SUMS + 1):
-                began_sum = time.perf_counter()
-                self._collective.sum([values])
-                seconds.append(time.perf_counter() - began_sum)
-            # Without the first sum, which the nodes do not start at the same time.
-            points.append(SweepPoint(self._collective.size, size, float(np.median(seconds[1:]))))
-            if self._together.clock() - began > _SUM_SECONDS and len(points) >= _LEAST:
-                break
-        return points
-
-
-class _Steps:
-    """Steps of several sizes on one node, each as `train` runs it without exchanges.
-
-    between: the step of a node that agrees with other nodes between steps.
-    prepared: the sizes whose graphs are made, in the order of `prepare`.
-    """
-
-    def __init__(self, rig: Rig, payload: PlanPayload, runner: Runner, between: Step) -> None:
-        self._rig, self._payload, self._runner, self._between = rig, payload, runner, between
-        memory = rig.in_memory
-        is_at_hand = memory is not None and memory.at_hand is not None
-        self._rows = rig.sample.held(memory.at_hand) if is_at_hand else rig.sample  # type: ignore[union-attr, arg-type]
-        """Rows in memory: reading is measured by itself."""
-        self._variants: dict[str, Variant] = {}
-        self.prepared: list[int] = []
-
-    def alone(self) -> tuple[list[StepTimes], list[StepTimes]]:
-        """Measure steps with the payload's sizes: with always as many rows, and with rows that could vary."""
-        names = [*map(str, self.prepare(self._payload.sizes))]
-        between = self._between
-        for rows in self.prepared[:_VARYING]:
-            name = f"{rows}, varying"
-            self._variants[name] = self._variant(rows, lambda chunk: between.train(replace(chunk, share=None)))
-            names.append(name)
-        times = self.measured(names)
-        return times[: len(self.prepared)], times[len(self.prepared) :]
-
-    def prepare(self, sizes: Sequence[int], limited: bool = True) -> list[int]:
-        """Make the graphs of steps with these rows, in this order. Return the prepared sizes.
-
-        limited: stop after half of the payload's seconds, if two sizes are prepared by then.
-        """
-        began = time.perf_counter()
-        for rows in sizes:
-            is_late = time.perf_counter() - began > self._payload.seconds / 2
-            if limited and is_late and len(self.prepared) >= _LEAST:
-                break
-            if rows not in self.prepared:
-                self._variants[str(rows)] = self._even_variant(rows)
-                self.prepared.append(rows)
-        return self.prepared
-
-    def align(self, member: Member, names: Sequence[str]) -> None:
-        """Give the blocks of both nodes as many steps. Each node must call this."""
-        own = [self._variants[name] for name in names]
-        extents = [each.extent or Extent(1) for each in own]
-        blocks = [(each.steps, of.rounds, of.updates, each.per_call) for each, of in zip(own, extents, strict=True)]
-        for variant, of_nodes in zip(own, zip(*member.gather("blocks", blocks), strict=True), strict=True):
-            variant.extent = common_extent([Extent(*each[1:3]) for each in of_nodes], [each[0] for each in of_nodes])
-            variant.per_call = of_nodes[0][3]
-
-    def measured(self, names: Sequence[str], runner: Runner | None = None) -> list[StepTimes]:
-        """Measure prepared steps in interleaved rounds. After the payload's seconds, two rounds are enough.
-
-        runner: measures both nodes at the same time, instead of this node.
-        """
-        measuring = runner or self._runner
-        blocks: dict[str, list[Block]] = {name: [] for name in names}
-        gc.collect()
-        began = measuring.clock()
-        for number in range(self._payload.rounds):
-            for name in rotated(names, number):
-                blocks[name].append(measuring.measure(self._variants[name]))
-            if number + 1 >= _LEAST and measuring.clock() - began > self._payload.seconds:
-                break
-        of_node = 1 if runner is None else 2
-        return [
-            StepTimes(of_size[0].rows / of_size[0].steps / of_node, [_per_step(block) for block in of_size])
-            for of_size in blocks.values()
-        ]
-
-    def begin_pass(self, window: int) -> float:
-        """Measure the seconds until a further pass has its first mini-batch, for each row of its first window.
-
-        window: blocks of a window.
-        """
-        feed, seconds = self._rig.feed(source=self._rows), []
-        for number in range(self._payload.rounds):
-            began = time.perf_counter()
-            chunks = feed.epoch(number)
-            next(chunks)
-            seconds.append(time.perf_counter() - began)
-            chunks.close()  # type: ignore[attr-defined]  # a generator
-            feed.rest()
-        self._rig.end(feed)
-        most = window * self._rows.block_rows
-        return float(np.median(seconds)) / max(1, sum(min(rows, most) for rows in self._rows.lane_rows))
-
-    def reading(self) -> tuple[list[float], StepTimes]:
-        """Measure the seconds of reading a row, and steps whose rows are read meanwhile."""
-        rig, blocks = self._rig, {}
-        for name, train in (("reading", lambda _: None), ("steps", rig.trained)):
-            feed = rig.feed()
-            variant = rig.variant(feed, train, resets=train == rig.trained)
-            self._runner.calibrate(variant)
-            blocks[name] = [self._runner.measure(variant) for _ in range(self._payload.rounds)]
-            rig.end(feed)
-        steps = blocks["steps"]
-        return (
-            [block.per_row for block in blocks["reading"]],
-            StepTimes(steps[0].rows / steps[0].steps, [_per_step(block) for block in steps]),
-        )
-
-    def branched(self, seconds: float, per_update: float) -> Branched:
-        """Train with larger mini-batches, as in `branching`."""
-        return branched(self._rig, self._rows, self._runner, seconds, per_update)
-
-    def _even_variant(self, rows: int) -> Variant:
-        return self._variant(rows, lambda chunk: self._rig.step.train(_even(chunk, rows)))
-
-    def _variant(self, rows: int, train: Callable[[Chunk], object]) -> Variant:
-        feed = self._rig.feed(source=self._rows, batch_size=rows)
-        steps = max(1, updates_per_epoch(sum(self._rows.lane_rows), rows))
-        made = replace(self._rig.variant(feed, train), steps=steps)
-        self._runner.calibrate(made)
-        return made
-
-
-def _even(chunk: Chunk, rows: int) -> Chunk:
-    """Return the chunk, marked as one of equal shares if it has them. A sample may lack lanes, so its feed cannot tell.
-
-    Equal shares have a faster graph.
-    """
-    is_even = chunk.share is None and bool((np.diff(chunk.offsets) == rows).all())
-    return replace(chunk, share=rows) if is_even else chunk
-
-
-def _per_step(block: Block) -> float:
-    return block.seconds / max(1, block.steps)
+        return self._process.step(LocalSync(self._ring, NO_SYNC), self._ring)
 
 
 def _memory(rig: Rig) -> int:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base.errors import SparksplitError
+from sparksplit.base.errors import Cancelled, SparksplitError
 from sparksplit.base.progress import say
 from sparksplit.base.version import __version__
 from sparksplit.cluster.requirements import explained
 from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import FRAMES, Network, ethernet
+from sparksplit.comparison.numbers import duration
 from sparksplit.planning.decide import Planner, planned
 from sparksplit.planning.measured import Measured
-from sparksplit.planning.messages import PlanPayload
+from sparksplit.planning.messages import SECONDS, PlanPayload
 from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
 from sparksplit.planning.plan_record import FORMAT, Plan
 from sparksplit.planning.predicted import Predictor
@@ -32,12 +34,14 @@ if TYPE_CHECKING:
 COMMAND = "plan"
 ASSUMED = "10Gbit"
 """The network between hosts, where it is neither given nor measured."""
+_LATE = 1.2
+"""How many times as long as it should measuring may take without a word."""
 _NODES = 2
 """The nodes of the measurement: one measures steps, and two measure exchanges."""
 
 
 def plan(config: PlanConfig) -> Plan:
-    """Measure steps and exchanges for at most half a minute, and predict the runs on up to `most_nodes` nodes. Train
+    """Measure steps and exchanges for about half a minute, and predict the runs on up to `most_nodes` nodes. Train
     for `branch_seconds`, to find the useful mini-batch. Nothing is written.
 
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
@@ -98,8 +102,8 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
             sizes=sizes,
             branch_seconds=branch_seconds,
         )
-        since = time.time()
-        say("measuring steps and exchanges, about half a minute")
+        since, states = time.time(), dict[int, dict[str, Any]]()
+        say(f"measuring steps and exchanges, for about {SECONDS:.0f} s, or longer if steps are slow")
         try:
             with NodeCluster(
                 spark,
@@ -108,11 +112,21 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
                 payload.to_json(),
                 limits=config.limits,
                 network=config.network,
+                on_state=states.__setitem__,
             ) as cluster:
-                results = cluster.run()
+                found = cluster.run()[0]
         except SparksplitError as error:
-            raise explained(error, spark, since) from error
-    return Measured.from_json(results[0], "what the nodes have measured")
+            why, so_far = explained(error, spark, since), states.get(0, {}).get("measured")
+            if so_far is None or isinstance(error, Cancelled):
+                raise why from error
+            say(f"the useful mini-batch was not found: {why}")
+            found = so_far
+    measured = Measured.from_json(found, "what the nodes have measured")
+    if measured.seconds > _LATE * SECONDS:
+        first = measured.alone[0]
+        steps = f"a step of {first.rows:.0f} rows takes {duration(fmean(first.seconds))}"
+        say(f"measuring took {measured.seconds:.0f} s: steps are slow, or the machine is busy ({steps})")
+    return measured
 
 
 def _link(config: PlanConfig, measured: Measured) -> tuple[Network | None, Any]:
@@ -125,6 +139,9 @@ def _link(config: PlanConfig, measured: Measured) -> tuple[Network | None, Any]:
 
 
 def _written(measured: Measured) -> str:
-    """Return the measured network's bandwidth, such as 9.4Gbit."""
+    """Return the bandwidth at which both hosts sum, such as 9.4Gbit, as `link` takes it."""
     per_byte = fit_network(measured.sweep).per_byte
-    return f"{FRAMES * 8e-9 / per_byte:.2g}Gbit" if per_byte else "unlimited"
+    if not per_byte:
+        return "unlimited"
+    mbit = max(1, round(FRAMES * 8e-6 / per_byte))
+    return f"{mbit}Mbit" if mbit < 1000 else f"{mbit / 1000:.1f}Gbit"

@@ -71,7 +71,7 @@ def candidates(config: PlanConfig) -> list[Candidate]:
     """Return the strategies on several nodes, `batch` first, then the configuration's own. Of the strategies that are
     planned for by default, those that do not fit the configuration are left out.
 
-    Raise ConfigError for a listed strategy that does not exist or does not fit.
+    Raise ConfigError for a listed strategy that does not exist or does not fit, and for keys that would not count.
     """
     own = {"strategy": config.strategy, **config.model_dump(mode="json", include={*_OWN[1:]}, exclude_unset=True)}
     is_default = "strategies" not in config.model_fields_set
@@ -82,6 +82,8 @@ def candidates(config: PlanConfig) -> list[Candidate]:
     for number, (key, keys) in enumerate(listed):
         if not isinstance(keys.get("strategy"), str):
             raise config.error(key, f"must name its strategy: one of {', '.join(COMPARED)}")
+        if "nodes" in keys:
+            raise config.error(key, "must not have `nodes`: plan tries all numbers of nodes up to `most_nodes`")
         try:
             candidate = _candidate(config, key, keys)
         except ConfigError:
@@ -90,6 +92,10 @@ def candidates(config: PlanConfig) -> list[Candidate]:
             raise
         if not (candidate.strategy.alone or candidate.strategy.chooses):
             found.setdefault(candidate.name, candidate)
+        elif number > 1 and not candidate.is_plain:
+            raise config.error(
+                key, f"{keys['strategy']} is planned for as configured; set its keys beside `strategies`"
+            )
     return [*found.values()]
 
 

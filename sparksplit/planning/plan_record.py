@@ -72,15 +72,16 @@ class Branch:
     tell, or if a loss was not finite."""
     learns: Literal["as much", "less", "undecided"]
     """as much: the whole 95 % interval is at least 0.9. less: the whole interval is below 0.9, or a loss was not
-    finite."""
+    finite, or the loss rises."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Useful:
     """The useful mini-batch, by two methods."""
 
-    batch_size: int
-    """The largest mini-batch that learns as much, if no smaller one learns less. At least the configured one."""
+    batch_size: int | None
+    """The largest mini-batch that learns as much, if no smaller one learns less. At least the configured one. None if
+    it is not sure that the loss falls with the configured one."""
     branches: list[Branch]
     """By ascending mini-batch, without the configured one."""
     noise_scale: Interval | None
@@ -105,7 +106,7 @@ class Plan(Record):
     link: str
     """The network between the nodes, such as 1Gbit."""
     link_source: Literal["given", "measured", "assumed"]
-    """Whether `link` was given, measured between two hosts, or assumed."""
+    """Whether `link` was given, measured by sums between two hosts, or assumed."""
     answer: Answer
     worth: list[Worth]
     """For each strategy, how many nodes pay."""

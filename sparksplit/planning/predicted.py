@@ -1,15 +1,16 @@
 """The time, the bytes and the memory of a run, predicted from measurements of one node's steps.
 
 A step takes the time that was measured for as many rows. Between two measured numbers of rows, the time is linear. No
-term is fitted to runs. An exchange of N nodes takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes on the link,
-as a ring does (Patarasuk and Yuan 2009). The part of a measured exchange that the link does not explain is added:
-copies, and calls into the collective. Each node has a host of its own.
+term is fitted to runs. A sum over N nodes takes 2 (N - 1) messages and 2 (N - 1) / N times its bytes on the link, as a
+ring does (Patarasuk and Yuan 2009). The part of a measured exchange that the link does not explain is added: copies,
+and calls into the collective. Each node has a host of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 
@@ -52,9 +53,11 @@ class Predictor:
         self._link = link
         self._steps = _merged(measured.beside if crowded and measured.beside else measured.alone)
         self._alone, self._varying = _merged(measured.alone), _merged(measured.varying)
-        by_round: list[StepTimes | Exchanged] = [*self._steps, *self._alone, *self._varying]
-        by_round += [*measured.exchanges.values(), *([measured.reading_steps] if measured.reading_steps else [])]
-        self._rounds = min(len(each.seconds) for each in by_round)
+        times: list[StepTimes | Exchanged] = [*self._steps, *self._alone, *self._varying, *measured.exchanges.values()]
+        by_round = [each.seconds for each in times]
+        if measured.reading is not None and measured.reading_steps is not None:
+            by_round += [measured.reading, measured.reading_steps.seconds]
+        self._rounds = min(map(len, by_round))
 
     def predicted(self, work: Workload, cache_bytes: int) -> Predicted:
         """Return the prediction of a run. cache_bytes: the memory that a node may use for rows."""
@@ -62,13 +65,9 @@ class Predictor:
         held, held_out = work.pass_rows * measured.row_bytes, measured.held_out_bytes // work.nodes
         is_kept = held + held_out <= cache_bytes
         share = work.pass_rows / max(1, measured.rows)
-        first = 0.0
-        if is_kept and measured.first_reading is not None:
-            first = measured.begin_reading + share * (measured.first_reading - measured.begin_reading)
-            in_window = min(held, share * measured.window_bytes / WINDOWS) / max(1, measured.row_bytes)
-            first += (sum(stage.rounds for stage in work.stages) - 1) * in_window * measured.begin_pass
         totals = [
-            first + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
+            (self._kept_seconds(work, held, share, number) if is_kept else 0.0)
+            + sum(self._stage_seconds(stage, work.nodes, number, is_kept) for stage in work.stages)
             for number in range(self._rounds)
         ]
         rows = held if is_kept else min(held, round(share * measured.window_bytes))
@@ -93,16 +92,31 @@ class Predictor:
         network, so all of it is added to the time on the link. Between two hosts, the measured network's part is
         replaced.
         """
-        sent, here = _sent_by(nodes, exchanged), self._measured_link
-        seconds = exchanged.seconds[number]
+        sent, here, sums = self._sent_by(nodes, exchanged), self._measured_link, exchanged.sums
+        on_link, seconds = here.seconds(2, sums, exchanged.sent), exchanged.seconds[: self._rounds]
         if self._link is None:
-            further = here.seconds(nodes, 1, sent) - here.seconds(2, 1, exchanged.sent)
-            return seconds + further
+            return _raised(seconds)[number] + here.seconds(nodes, sums, sent) - on_link
         if len({*self._measured.hosts}) > 1:
-            seconds = max(0.0, seconds - here.seconds(2, 1, exchanged.sent))
+            beside = _raised([each - on_link for each in seconds])[number]
         else:
-            seconds += 2 * (nodes - 2) * here.latency  # each further message is a call, too
-        return seconds + self._link.seconds(nodes, 1, sent)
+            # Each further message is a call, too.
+            beside = _raised(seconds)[number] + 2 * (nodes - 2) * sums * here.latency
+        return beside + self._link.seconds(nodes, sums, sent)
+
+    def _kept_seconds(self, work: Workload, held: int, share: float, number: int) -> float:
+        """Return the seconds until kept rows are in memory, and until each further pass over them begins.
+
+        held: the bytes of these rows. share: these rows, as a share of all training rows.
+        """
+        measured = self._measured
+        if measured.first_reading is not None:
+            seconds = measured.begin_reading + share * (measured.first_reading - measured.begin_reading)
+        elif measured.reading is not None:  # the rows of one node did not fit
+            seconds = work.pass_rows * measured.reading[number]
+        else:
+            seconds = 0.0
+        in_window = min(held, share * measured.window_bytes / WINDOWS) / max(1, measured.row_bytes)
+        return seconds + (sum(stage.rounds for stage in work.stages) - 1) * in_window * measured.begin_pass
 
     def _stage_seconds(self, stage: Stage, nodes: int, number: int, is_kept: bool) -> float:
         step = self.step_seconds(stage.step_rows, number)
@@ -123,13 +137,24 @@ class Predictor:
         reading, both = self._measured.reading, self._measured.reading_steps
         if reading is None or both is None:
             return step
-        apart = max(_seconds_at(self._alone, both.rows, number), both.rows * reading[number])
-        per_row = max(0.0, both.seconds[number] - apart) / both.rows
-        return max(step, rows * reading[number]) + rows * per_row
+        beyond = [
+            both.seconds[each] - max(_seconds_at(self._alone, both.rows, each), both.rows * reading[each])
+            for each in range(self._rounds)
+        ]
+        return max(step, rows * reading[number]) + rows * _raised(beyond)[number] / both.rows
 
     def _sent(self, work: Workload) -> float:
         exchanges = self._measured.exchanges
-        return sum(stage.exchanges * _sent_by(work.nodes, exchanges[stage.kind]) for stage in work.stages)
+        return sum(stage.exchanges * self._sent_by(work.nodes, exchanges[stage.kind]) for stage in work.stages)
+
+    def _sent_by(self, nodes: int, exchanged: Exchanged) -> float:
+        """Return the bytes that each of `nodes` nodes sends in one exchange. Two nodes send half of all bytes twice.
+
+        Each further node adds no more bytes than the second one did, because it uses some of the same rows. All nodes
+        together use all rows at most.
+        """
+        most = max(exchanged.sent, self._measured.model_bytes)
+        return min(most, exchanged.sent + (nodes - 2) * exchanged.further) * 2 * (nodes - 1) / nodes
 
 
 def _seconds_at(times: Sequence[StepTimes], rows: float, number: int) -> float:
@@ -154,6 +179,10 @@ def _merged(times: Sequence[StepTimes]) -> list[StepTimes]:
     return [by_rows[rows] for rows in sorted(by_rows)]
 
 
-def _sent_by(nodes: int, exchanged: Exchanged) -> float:
-    """Return the bytes that each of `nodes` nodes sends in one exchange. Two nodes send half of all bytes twice."""
-    return exchanged.sent * 2 * (nodes - 1) / nodes
+def _raised(seconds: Sequence[float]) -> list[float]:
+    """Return differences of measurements, by round, raised by as much as their mean is below 0.
+
+    To cut off each of them at 0 would raise the mean of noise.
+    """
+    lack = max(0.0, -fmean(seconds))
+    return [each + lack for each in seconds]

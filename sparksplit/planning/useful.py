@@ -89,17 +89,25 @@ def noise_of(gradients: Iterable[Sequence[Any]], rows: int) -> Noise | None:
 
     gradients: means over `rows` other rows each, with the same weights; at least two.
     """
+    # No copy of a gradient: next to the optimizer's variables, there may be room for little more than one.
     count, squares, total = 0, 0.0, None
     for gradient in gradients:
-        whole = np.concatenate([np.ravel(part).astype(np.float64) for part in gradient])
-        count, squares = count + 1, squares + float(whole @ whole)
-        total = whole if total is None else total + whole
+        parts = [np.ravel(part) for part in gradient]
+        count, squares = count + 1, squares + sum(map(_square, parts))
+        total = total or [np.zeros(part.shape) for part in parts]
+        for whole, part in zip(total, parts, strict=True):
+            np.add(whole, part, out=whole)
     assert total is not None and count > 1
     if not math.isfinite(squares):
         return None
-    mean, of_mean = squares / count, float(total @ total) / count**2
+    mean, of_mean = squares / count, sum(map(_square, total)) / count**2
     variance = (mean - of_mean) * count / (count - 1)  # of the gradient of a mini-batch
     return Noise(rows * variance, of_mean - variance / count)
+
+
+def _square(values: np.ndarray) -> float:
+    """Return the squared length, summed in float64 without a copy in float64."""
+    return float(np.einsum("i,i->", values, values, dtype=np.float64))
 
 
 def useful(branched: Branched) -> Useful:
@@ -115,22 +123,31 @@ def useful(branched: Branched) -> Useful:
         branches.append(Branch(batch_size=size, rate_factor=factor, share=share, learns=learns))
     _, *branches = branches  # the first one is the configured mini-batch
     until = next((place for place, branch in enumerate(branches) if branch.learns == "less"), len(branches))
-    as_much = [branch.batch_size for branch in branches[:until] if branch.learns == "as much"]
+    as_much = [branched.batch_sizes[0]]
+    as_much += [branch.batch_size for branch in branches[:until] if branch.learns == "as much"]
     noises = [repeat.noise for repeat in repeats if repeat.noise is not None]
     return Useful(
-        batch_size=max(as_much, default=branched.batch_sizes[0]),
+        batch_size=max(as_much) if _falls(progress) else None,
         branches=branches,
         noise_scale=_ratio([noise.variance for noise in noises], [noise.square for noise in noises]),
     )
 
 
+def _falls(progress: Sequence[float]) -> bool:
+    """Whether the loss falls, with a 95 % interval. One repeat has none, and is taken as it is."""
+    mean, low, _ = interval(progress)
+    return (mean if low is None else low) > 0
+
+
 def _verdict(own: Sequence[float], others: Sequence[float]) -> Literal["as much", "less", "undecided"]:
-    """Decide whether the mean of `own` is at least AS_MUCH of the mean of `others`. Unlike the ratio, this is possible
-    if the latter may be 0."""
-    _, low, high = interval([value - AS_MUCH * other for value, other in zip(own, others, strict=True)])
+    """Decide whether the mean of `own` is at least AS_MUCH of the mean of `others`. If there is no such progress to
+    compare with, only a loss that rises is known to learn less."""
+    falls = _falls(others)
+    differences = [value - AS_MUCH * other * falls for value, other in zip(own, others, strict=True)]
+    _, low, high = interval(differences)
     if low is None or high is None:
         return "undecided"
-    return "as much" if low >= 0 else "less" if high < 0 else "undecided"
+    return "as much" if falls and low >= 0 else "less" if high < 0 else "undecided"
 
 
 def _ratio(values: Sequence[float], others: Sequence[float]) -> Interval | None:

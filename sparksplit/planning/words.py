@@ -29,10 +29,20 @@ def _headline(plan: Plan) -> str:
     choice, most = plan.answer.choice, max(row.nodes for row in plan.rows)
     if plan.answer.decision == "use":
         beyond = "More nodes were not planned for." if choice.nodes == most else f"A further node {_SAVES}."
-        return f"Use {called(choice)}: {compact(choice.speed_up)} times as fast as 1 node, same result. {beyond}"
+        told = f"Use {called(choice)}{_apart(plan)}: {compact(choice.speed_up)} times as fast as 1 node"
+        return f"{told}, same result (except with BatchNorm or Dropout). {beyond}"
     return "Stay on 1 node: " + (
         "more were not planned for." if most == 1 else f"with `batch`, a second node {_SAVES}."
     )
+
+
+def _apart(plan: Plan) -> str:
+    """Where the nodes must be, if those that were measured share a host."""
+    return f", each on a {_place(plan)} of its own" if len({*plan.measured.hosts}) == 1 else ""
+
+
+def _place(plan: Plan) -> str:
+    return "host" if plan.measured.devices == ["CPU"] else "GPU"
 
 
 def called(row: PlanRow) -> str:
@@ -62,10 +72,10 @@ def _others(plan: Plan) -> Iterator[str]:
 def _network(plan: Plan) -> str:
     source = {
         "given": "as given",
-        "measured": "measured between two hosts",
+        "measured": "the rate of sums that was measured between two hosts",
         "assumed": "assumed; --link 1Gbit plans for another network",
     }
-    beyond = "" if len(plan.measured.hosts) < 2 else " Rows marked ~ go beyond the measured nodes."
+    beyond = "" if len(plan.measured.hosts) < 2 else " Rows marked ~ go beyond the measured nodes or rows of a step."
     return f"Network between hosts: {plan.link}, {source[plan.link_source]}.{beyond}"
 
 
@@ -73,7 +83,9 @@ def _next(plan: Plan) -> str:
     unfit: JsonObject = {"sync": {}, "local_batch_size": None, "min_nodes": None}
     set_there = {key: value for key, value in unfit.items() if plan.config.get(key) not in (None, {}, _NO_SYNC)}
     keys = set_words({**plan.answer.settings, **set_there})
-    return f"Next: sparksplit train, with the same configuration and {keys}"
+    nodes = plan.answer.choice.nodes
+    where = f" on {nodes} {_place(plan)}s" if nodes > 1 and _apart(plan) else ""
+    return f"Next{where}: sparksplit train, with the same configuration and {keys}"
 
 
 def mini_batches(plan: Plan) -> list[str]:
@@ -85,28 +97,30 @@ def mini_batches(plan: Plan) -> list[str]:
         return [f"Useful mini-batch: not known. {_problem(branched)}"]
     size, told = branched.batch_sizes[0], ", ".join(map(_branch, useful.branches))
     return [
-        f"Useful mini-batch: {_size(useful)}",
+        f"Useful mini-batch: {_size(useful, size)}",
         f"From the same rows, compared with mini-batches of {size}: {told}. Measured after {branched.rows:,} rows.",
         f"Gradient noise scale: {_noise(useful.noise_scale)}",
     ]
 
 
-def _size(useful: Useful) -> str:
+def _size(useful: Useful, configured: int) -> str:
     size = useful.batch_size
+    if size is None:
+        return f"not known. The loss does not surely fall with {configured} rows."
     rate = next((branch.rate_factor for branch in useful.branches if branch.batch_size == size), None)
     told = f"{size} rows" + ("" if rate is None else f", with {rate:.3g} times the learning rate")
     following = next((branch for branch in useful.branches if branch.batch_size > size), None)
     if following is None:
         return f"{told}. Larger ones were not tried."
     if following.learns == "less":
-        return f"{told}. Larger ones learn less."
+        return f"{told}. {following.batch_size} rows learn less."
     return f"at least {told}. It is undecided whether {following.batch_size} rows learn as much."
 
 
 def _branch(branch: Branch) -> str:
     share = branch.share
     if share is None:
-        return f"{branch.batch_size} {'learn less' if branch.learns == 'less' else 'are undecided'}"
+        return f"{branch.batch_size} {'are undecided' if branch.learns == 'undecided' else f'learn {branch.learns}'}"
     if share.mean < 0:
         return f"{branch.batch_size} raise the loss"
     between = "" if share.low is None or share.high is None else f" ({100 * share.low:.0f} to {100 * share.high:.0f} %)"
@@ -124,8 +138,9 @@ def _problem(branched: Branched) -> str:
     if branched.problem == "seconds":
         return f"Branches need more time: --set branch_seconds={math.ceil(1.2 * (branched.needed or 0.0))}"
     return {
-        "rows": "The run is too short, or has too few rows.",
+        "rows": f"The sample of {branched.sampled:,} rows has too few mini-batches, or the run is too short.",
         "loss": "The loss is not finite with the configured learning rate.",
+        "node": "The node ended while it trained with larger mini-batches, perhaps for lack of memory.",
         "memory": f"There is too little memory for {branched.batch_sizes[-1]} rows.",
     }[branched.problem or "rows"]
 

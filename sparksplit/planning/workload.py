@@ -133,8 +133,8 @@ def _largest_share(stretch: Stretch, batch: int, nodes: int, lane_rows: Sequence
 
 def _most_rows(stretch: Stretch, nodes: int, lane_rows: Sequence[int]) -> int:
     """Return the rows of the node with the most rows, in one epoch."""
-    owned = (stretch.split.lanes(len(lane_rows), rank, nodes) for rank in range(nodes))
-    return max(sum(int(lane_rows[lane]) for lane in lanes) for lanes in owned)
+    rows = np.array(lane_rows, np.int64)
+    return max(int(rows[stretch.split.lanes(len(lane_rows), rank, nodes)].sum()) for rank in range(nodes))
 
 
 def numbers(most: int) -> list[int]:
@@ -145,8 +145,21 @@ def numbers(most: int) -> list[int]:
 
 
 def step_sizes(config: TrainConfig, most: int) -> list[int]:
-    """Return the rows of a step to measure, the most useful first: the mini-batch, its halves, and own mini-batches."""
+    """Return the rows of a step to measure, the most useful first: the mini-batch, its smallest part, its other halves,
+    and own mini-batches.
+
+    The first two are always measured. They are as far apart as steps can be, so a step's fixed cost shows.
+    """
     batch = config.batch_size
     halves = [max(1, batch >> power) for power in range(most.bit_length())]
-    spread = [halves[0], halves[1 % len(halves)], halves[-1], *halves[3::3], *halves]
+    spread = [halves[0], halves[-1], halves[1 % len(halves)], *halves[3::3], *halves]
     return list(dict.fromkeys([*spread, *([config.local_batch_size] if config.local_batch_size else [])]))
+
+
+def sampled_sizes(sizes: Sequence[int], rows: int) -> list[int]:
+    """Return `sizes` for steps on a sample of `rows` rows. Steps with more rows would all be the same step.
+
+    A single size gets its half beside it.
+    """
+    found = list(dict.fromkeys(min(size, rows) for size in sizes))
+    return found if len(found) > 1 or found[0] < 2 else [found[0], found[0] // 2]

@@ -108,6 +108,8 @@ def test_large_arrays_and_the_bytes_that_were_sent():
     found = in_threads(2, lambda rank, _: sums(formed[rank], [array]))
     assert (found[0][0][0] == 2 * array).all()
     assert formed[0].bytes_sent + formed[1].bytes_sent == pytest.approx(2 * array.nbytes, rel=0.001)
+    in_threads(2, lambda rank, _: sums(formed[rank], [array[:9], np.arange(9)]))
+    assert formed[0].sums == formed[1].sums == 1 + 2  # of each dtype
     for ring in formed:
         ring.close()
 

@@ -31,10 +31,10 @@ def measured(rounds: int = 3, **changes: Any) -> Measured:
         beside=[],
         varying=[],
         exchanges={
-            "gradients": Exchanged(sent, [CALL + on_link] * rounds),
-            "own gradients": Exchanged(2 * sent, [CALL + on_link + sent * PER_BYTE] * rounds),
-            "weights": Exchanged(sent, [5 * CALL + on_link] * rounds),
-            "weights, outer optimiser": Exchanged(sent, [6 * CALL + on_link] * rounds),
+            "gradients": Exchanged(sent, 1, [CALL + on_link] * rounds),
+            "own gradients": Exchanged(2 * sent, 1, [CALL + on_link + sent * PER_BYTE] * rounds),
+            "weights": Exchanged(sent, 1, [5 * CALL + on_link] * rounds),
+            "weights, outer optimiser": Exchanged(sent, 1, [6 * CALL + on_link] * rounds),
         },
         sweep=[SweepPoint(2, size, 2 * LATENCY + size * PER_BYTE) for size in (1 << 10, 1 << 15, 1 << 20, 1 << 25)],
         reading=None,
@@ -48,5 +48,6 @@ def measured(rounds: int = 3, **changes: Any) -> Measured:
         row_bytes=100,
         memory_bytes=500_000_000,
         model_bytes=400_000,
+        seconds=20.0,
     )
     return replace(made, **changes)

@@ -42,6 +42,20 @@ def test_a_typing_error_is_refused():
         candidates(config)
 
 
+@pytest.mark.parametrize(
+    ("listed", "told"),
+    [
+        ({"strategy": "local", "nodes": 8}, "must not have `nodes`"),
+        ({"strategy": "single", "batch_size": 256}, "single is planned for as configured"),
+        ({"strategy": "auto", "batch_size": 256}, "auto is planned for as configured"),
+    ],
+)
+def test_keys_that_would_not_count_are_refused(listed, told):
+    config = parse(PlanConfig, {**REQUIRED, "strategies": ["single", listed]})
+    with pytest.raises(ConfigError, match=rf"strategies\.1: {told}"):
+        candidates(config)
+
+
 def test_a_strategy_that_chooses_its_nodes_is_planned_for_as_batch():
     names = [each.name for each in candidates(parse(PlanConfig, {**REQUIRED, "strategy": "auto"}))]
     assert names == [each.name for each in candidates(parse(PlanConfig, REQUIRED))]

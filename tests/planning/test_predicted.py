@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.comparison.costs import FRAMES, ethernet
-from sparksplit.planning.measured import StepTimes
+from sparksplit.planning.measured import Exchanged, StepTimes
 from sparksplit.planning.predicted import Predictor
 from sparksplit.planning.workload import Stage, Workload
 from tests.planning.made_up import CALL, LATENCY, PER_BYTE, measured, step
@@ -50,6 +52,44 @@ def test_each_kind_of_exchange_has_its_own_call_and_bytes(kind, calls, sent):
     assert Predictor(measured()).predicted(work, ROOM).sent == 4 * sent
 
 
+def test_each_sum_of_an_exchange_has_its_messages():
+    made_of_four = {kind: replace(each, sums=4) for kind, each in measured().exchanges.items()}
+    for hosts, further in ((["one", "two"], 0.0), (["one", "one"], 3 * 2 * 14 * LATENCY)):
+        found = [
+            seconds(batch(16), Predictor(measured(hosts=hosts, exchanges=exchanges), ethernet(1)))
+            for exchanges in (measured().exchanges, made_of_four)
+        ]
+        explained = 3 * 2 * LATENCY if len({*hosts}) > 1 else 0.0  # messages of the measured network
+        assert found[1] - found[0] == pytest.approx(100 * (3 * 30 * 50e-6 + further - explained), rel=1e-3)
+
+
+def test_further_nodes_use_further_rows_of_a_large_embedding_until_all_are_used():
+    own = Exchanged(100_000, 1, [CALL] * 3, further=40_000)
+    predictor = Predictor(measured(exchanges={"own gradients": own}))
+    for nodes, union in ((1, 0), (2, 100_000), (4, 180_000), (64, 400_000)):
+        work = Workload(nodes, (Stage(64, 10, "own gradients", 10, 1, 1.0),), 1, 640)
+        assert predictor.predicted(work, ROOM).sent == pytest.approx(10 * union * 2 * (nodes - 1) / nodes)
+
+
+@given(st.lists(st.floats(-0.05, 0.05), min_size=5, max_size=5), st.booleans(), st.sampled_from([1e-3, 10e-3]))
+def test_noise_of_long_steps_adds_nothing_to_an_exchange(noise, one_host, call):
+    """A difference of steps may be below 0 in a round, but not on average."""
+    off = sum(noise) / 5
+    on_link = 0.0 if one_host else 2 * LATENCY + 400_000 * PER_BYTE
+    exchanged = Exchanged(400_000, 1, [call + on_link + each for each in noise])
+    predictor = Predictor(
+        measured(5, exchanges={"gradients": exchanged}, hosts=["one", "one" if one_host else "two"]), ethernet(1)
+    )
+    wanted = max(0.0, call + off) + 2 * 50e-6 + 400_000 * FRAMES * 8e-9
+    assert seconds(batch(2), predictor) == pytest.approx(100 * (step(32) + wanted), rel=1e-3)
+
+
+def test_noise_of_long_steps_adds_nothing_to_reading():
+    both = StepTimes(64.0, [step(64) * factor for factor in (0.9, 1.0, 1.1)])
+    predictor = Predictor(measured(reading=[1e-6] * 3, reading_steps=both))
+    assert predictor.predicted(batch(1), 10).seconds.mean == pytest.approx(100 * step(64))
+
+
 def test_steps_whose_rows_vary_take_longer():
     varying = [StepTimes(64.0, [1.2 * step(64)] * 3), StepTimes(32.0, [1.4 * step(32)] * 3)]
     predictor = Predictor(measured(varying=varying))
@@ -73,7 +113,14 @@ def test_a_single_measured_size_is_taken_in_proportion():
 def test_rows_that_do_not_fit_are_read_again():
     slow = measured(reading=[1e-2] * 3, reading_steps=StepTimes(64.0, [64 * 1e-2] * 3))
     assert Predictor(slow).predicted(batch(1), 10).seconds.mean == pytest.approx(100 * 64 * 1e-2)
-    assert Predictor(slow).predicted(batch(1), ROOM).seconds.mean == pytest.approx(100 * step(64))
+
+
+def test_rows_that_fit_on_several_nodes_alone_are_read_once():
+    """The single node had no room for its rows, so its first reading was not measured."""
+    both = StepTimes(64.0, [64 * 1e-2] * 3)
+    slow = Predictor(measured(reading=[1e-2] * 3, reading_steps=both, window_bytes=3 * 1_000_000, begin_pass=1e-5))
+    work = Workload(4, (Stage(16, 300, "gradients", 0, 3, 1.0),), 3, 1600)
+    assert slow.predicted(work, 200_000).seconds.mean == pytest.approx(1600 * 1e-2 + 2 * 1600 * 1e-5 + 300 * step(16))
 
 
 @pytest.mark.parametrize("per_row", [0.2e-4, 2e-4])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -43,7 +44,9 @@ def branched(*shares: float | None, seed: int = 0, progress: float = 1.0, noise:
 
 
 def made(repeats: list[Repeat]) -> Branched:
-    return Branched(batch_sizes=[64, 128, 256], rate_factors=[1.0, 2.0, 4.0], rows=6400, seconds=9.0, repeats=repeats)
+    return Branched(
+        batch_sizes=[64, 128, 256], rate_factors=[1.0, 2.0, 4.0], rows=6400, seconds=9.0, sampled=9600, repeats=repeats
+    )
 
 
 @pytest.mark.parametrize(
@@ -77,6 +80,14 @@ def test_a_model_that_learns_nothing_decides_nothing_but_a_rising_loss():
     still = useful(branched(1.0, -50.0, progress=0.01, noise=0.05, seed=3))
     assert still.branches[0].learns == "undecided" and still.branches[0].share is None
     assert still.branches[1].learns == "less" and still.branches[1].share is None
+    assert still.batch_size is None
+
+
+@pytest.mark.parametrize(("progress", "noise", "learns"), [(-1.0, NOISE, "less"), (0.0, 0.0, "undecided")])
+def test_a_loss_that_does_not_fall_with_the_configured_mini_batch_names_none(progress, noise, learns):
+    found = useful(branched(1.0, 1.0, progress=progress, noise=noise))
+    assert found.batch_size is None
+    assert [(branch.learns, branch.share) for branch in found.branches] == [(learns, None)] * 2
 
 
 def test_one_repeat_has_no_interval_and_decides_nothing():
@@ -141,6 +152,17 @@ def test_gradients_give_numpys_variance_and_a_square_without_its_part(count, row
     assert noise.square == pytest.approx(
         (gradients.mean(axis=0) ** 2).sum() - of_mini_batch / count, rel=1e-6, abs=1e-6
     )
+
+
+def test_noise_needs_no_copy_of_a_gradient():
+    rows, gradients = 8, [[np.full(1 << 18, 1.0 + place, np.float32)] for place in range(3)]
+    tracemalloc.start()
+    noise = noise_of(gradients, rows)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 2 * gradients[0][0].nbytes + 300_000  # the sum of all, in float64
+    assert noise.variance == pytest.approx(rows * (1 << 18))
+    assert noise.square == pytest.approx((4 - 1 / 3) * (1 << 18))
 
 
 def test_a_gradient_that_is_not_finite_leaves_no_noise():

@@ -34,6 +34,20 @@ def test_several_nodes_are_recommended_with_the_command():
     assert len(lines) <= 6
 
 
+@pytest.mark.parametrize(("devices", "place"), [(["CPU"], "host"), (["GPU:0"], "GPU")])
+def test_nodes_that_one_host_cannot_have_are_not_started_there(devices, place):
+    """Also where the link is given: the nodes that were measured share a host."""
+    for source in ("given", "assumed"):
+        found = plan(100, source)
+        lines = words(replace(found, measured=measured(hosts=["one", "one"], devices=devices)))
+        assert lines[0].startswith(
+            f"Use {found.answer.choice.nodes} nodes with `batch`, each on a {place} of its own: "
+        )
+        assert lines[-1].startswith(f"Next on {found.answer.choice.nodes} {place}s: sparksplit train, ")
+    stay = replace(plan(0.01), measured=measured(hosts=["one", "one"]))
+    assert words(stay)[-1].startswith("Next: sparksplit train, ") and "own" not in words(stay)[0]
+
+
 def test_one_node_is_recommended_where_a_second_saves_nothing():
     lines = words(plan(0.01))
     assert lines[0] == "Stay on 1 node: with `batch`, a second node saves less than 5 %."
@@ -53,7 +67,7 @@ def test_the_most_nodes_are_not_called_enough():
 
 
 @pytest.mark.parametrize(
-    ("source", "told"), [("given", "as given"), ("measured", "measured between two hosts"), ("assumed", "--link 1Gbit")]
+    ("source", "told"), [("given", "as given"), ("measured", "rate of sums"), ("assumed", "--link 1Gbit")]
 )
 def test_the_network_is_named_with_its_source(source, told):
     assert told in " ".join(words(plan(1, source)))
@@ -76,11 +90,12 @@ def with_branches(branches: Branched) -> Plan:
     ("shares", "told", "each"),
     [
         ((1.0, 1.0), "256 rows, with 4 times the learning rate. Larger ones were not tried.", "128 learn "),
-        ((1.0, 0.7), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn "),
-        ((0.5, 0.3), "64 rows. Larger ones learn less.", "128 learn "),
+        ((1.0, 0.7), "128 rows, with 2 times the learning rate. 256 rows learn less.", "256 learn "),
+        ((0.5, 0.3), "64 rows. 128 rows learn less.", "128 learn "),
         ((0.9, 0.3), "at least 64 rows. It is undecided whether 128 rows learn as much.", "256 learn "),
-        ((1.0, -2.0), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 raise the loss"),
-        ((1.0, None), "128 rows, with 2 times the learning rate. Larger ones learn less.", "256 learn less"),
+        ((1.0, -2.0), "128 rows, with 2 times the learning rate. 256 rows learn less.", "256 raise the loss"),
+        ((0.5, 1.0), "64 rows. 128 rows learn less.", "256 learn "),
+        ((1.0, None), "128 rows, with 2 times the learning rate. 256 rows learn less.", "256 learn less"),
     ],
 )
 def test_the_useful_mini_batch_is_told_beside_the_noise_scale(shares, told, each):
@@ -90,13 +105,20 @@ def test_the_useful_mini_batch_is_told_beside_the_noise_scale(shares, told, each
     assert third.startswith("Gradient noise scale: ") and "stronger assumptions" in third
 
 
+def test_a_loss_that_does_not_fall_recommends_nothing():
+    first, second, _ = mini_batches(with_branches(branched(1.0, 1.0, progress=-1.0)))
+    assert first == "Useful mini-batch: not known. The loss does not surely fall with 64 rows."
+    assert "128 learn less, 256 learn less" in second
+
+
 @pytest.mark.parametrize(
     ("problem", "told"),
     [
         ("seconds", "--set branch_seconds=48"),
-        ("rows", "too short"),
+        ("rows", "sample of 9,600 rows"),
         ("loss", "not finite"),
         ("memory", "too little memory for 256 rows"),
+        ("node", "The node ended"),
     ],
 )
 def test_without_branches_the_reason_is_told(problem, told):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparksplit.base.config import parse
-from sparksplit.planning.workload import Stage, numbers, step_sizes, workload
+from sparksplit.planning.workload import Stage, numbers, sampled_sizes, step_sizes, workload
 from sparksplit.rows import order
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.train_config import TrainConfig
@@ -113,8 +113,16 @@ def test_the_numbers_are_powers_of_two_and_the_middles():
     assert numbers(64) == [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
 
 
-def test_the_whole_batch_and_its_half_and_its_smallest_part_are_measured_first():
-    assert step_sizes(config(), 64)[:3] == [64, 32, 1]
+def test_the_whole_batch_and_its_smallest_part_are_measured_first():
+    assert step_sizes(config(), 64)[:3] == [64, 1, 32]
     assert sorted(step_sizes(config(), 64)) == [1, 2, 4, 8, 16, 32, 64]
     assert step_sizes(config(batch_size=1), 64) == [1]
     assert 100 in step_sizes(config(strategy="local", nodes=2, local_batch_size=100), 8)
+
+
+@given(st.integers(1, 4096), st.integers(1, 64), st.integers(1, 4096))
+def test_two_sizes_of_different_steps_are_measured_however_small_the_sample_is(batch, most, rows):
+    sizes = sampled_sizes(step_sizes(config(batch_size=batch), most), rows)
+    assert sizes[0] == min(batch, rows) and len(sizes) == len({*sizes}) and max(sizes) == sizes[0]
+    mean_rows = [rows / math.ceil(rows / size) for size in sizes[:2]]
+    assert sizes[0] == 1 or mean_rows[1] < mean_rows[0]

@@ -113,12 +113,13 @@ class Rig:
         self._open.append(feed)
         return feed
 
-    def first(self, batch_size: int | None = None) -> Chunk:
-        """Return the first mini-batch of the sample. batch_size: its rows, instead of the configured number."""
+    def first(self, batch_size: int | None = None, epoch: int = 0) -> Chunk:
+        """Return the first mini-batch of an epoch over the sample. batch_size: its rows, instead of the configured
+        number."""
         if self.in_memory is not None and batch_size is None:
-            return _first(self.in_memory)
+            return _first(self.in_memory, epoch)
         feed = self.feed(batch_size=batch_size)
-        chunk = _first(feed)
+        chunk = _first(feed, epoch)
         self.end(feed)
         return chunk
 
@@ -320,10 +321,10 @@ class Rig:
         self.sync.begin(self.process.model)
 
 
-def _first(feed: Feed) -> Chunk:
-    """The first mini-batch of `feed`."""
+def _first(feed: Feed, epoch: int = 0) -> Chunk:
+    """The first mini-batch of an epoch of `feed`."""
     feed.max_updates = 1
-    chunks = feed.epoch(0)
+    chunks = feed.epoch(epoch)
     chunk = next(chunks)
     chunks.close()  # type: ignore[attr-defined]  # a generator
     feed.rest()
