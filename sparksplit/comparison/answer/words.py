@@ -8,7 +8,7 @@ from sparksplit.base.yaml_edits import set_words
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of
 from sparksplit.comparison.answer.content import Note, Question
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_table import TO_TARGET
+from sparksplit.comparison.content_table import TO_TARGET, Row
 from sparksplit.comparison.numbers import Quantity, bound, compact, count, duration, node_time
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.pages import with_notes
@@ -19,12 +19,12 @@ _NOTES = {
     "one seed": "one seed cannot tell a real difference from luck.",
     "seeds alone": "intervals count the seeds alone, not the choice of {split} rows, which depend on each other.",
     "diverged": "{row} diverged in {number} of {of} runs: the loss or the metric was no longer a number.",
-    "unmet": "{row} missed {target} in {number} of {of} runs.",
+    "unmet": "{row} never reached {target} in {number} of {of} runs.",
     "other place": "{row} was not timed where most runs were.",
     "learns better": "learns better than {single}: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
-    "untuned": "all strategies used the same learning rate. To try eight for each strategy instead: the same command "
-    "with {set}tune=8 --overwrite. It replaces these runs{takes}.",
+    "untuned": "all strategies used the same learning rate. To try eight learning rates for each strategy: the same "
+    "command with {set}tune=8 --overwrite. It replaces these runs{takes}.",
     "no test rows": "there are no test rows, so the validation rows decide.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
@@ -33,15 +33,15 @@ _TROUBLES = ("diverged", "unmet", "other place")
 """The notes on why a row cannot win."""
 _LEARNS = {
     "better": "better {metric} ({difference})",
-    "no difference": "same {metric} (differs by less than {margin})",
+    "no difference": "same {metric} (within the tolerance of {margin})",
     "not worse": "{metric} worse by less than {margin}, if at all",
     "undecided": "{metric} worse by less than {margin}, if at all",
     "worse": "worse {metric} ({difference}), by less than {margin}",
 }
 """How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
 _SURE = (
-    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend what is not faster than {single}, or "
-    "learns worse by more than {margin}."
+    "How sure: {seeds} seeds. At most {most} of 100 such answers are wrong: the setting is not faster than {single}, "
+    "or learns worse by more than {margin}, or both."
 )
 _VERBS = {
     "speed": ("is faster than", "are faster than"),
@@ -67,15 +67,21 @@ def headline(results: Results) -> str:
     if answer.decision == "nothing to compare":
         return f"Nothing to compare: {noted(answer.notes[0], results)}"
     if answer.decision == "undecided":
-        return _why_open(results) + (
-            f" For now, {results.named(until.name, until.nodes)} is the safe choice." if until else ""
-        )
+        return _why_open(results) + (f" {_for_now(until, results)}" if until else "")
     if choice is None or gain is None:
         return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse."
     speed = gain.speed
     fast = f"{compact(speed.times)} times as fast as {results.named()} (at least {bound(speed.at_least)})"
     learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))
     return f"Use {results.named(choice.name, choice.nodes)}: {fast}, {learns}."
+
+
+def _for_now(until: Row, results: Results) -> str:
+    if until.name != SINGLE:
+        return f"For now, use {results.named(until.name, until.nodes)}: it is shown to beat {results.named()}."
+    beaten = any(question.against != SINGLE for question in results.answer.open)
+    why = ": several nodes must also beat every other setting of one node" if beaten else ""
+    return f"For now, keep {results.named()}{why}."
 
 
 def _why_open(results: Results) -> str:
@@ -121,7 +127,7 @@ def _next(results: Results, within: str) -> Iterator[str]:
     if after is not None:
         looks = zip(after.seeds, after.seconds, strict=True)
         told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
-        ends = f"stops when it is decided, after {told[0]} at the earliest, or undecided after {told[-1]}"
+        ends = f"stops once it is decided: with {told[0]} at the earliest, and with {told[-1]} in any case"
         ends = ends if told[1:] else f"goes on to {told[0]}"
         keys = set_words(after.settings, within)
         yield f"{begin}, to be surer: the same command with {keys}. It keeps the finished runs and {ends}."

@@ -67,6 +67,9 @@ def overview(results: Results) -> Picture:
     return Picture(key, title, _caption(results, rows, len(best), goal), svg)
 
 
+_DECIDED = "The words “at least”, “faster” and “slower” say that a difference is decided"
+
+
 def _measured(results: Results) -> list[Row]:
     return [row for row in results.table if not row.virtual and row.runs + row.diverged]
 
@@ -104,7 +107,8 @@ def _caption(results: Results, rows: list[Row], unbeaten: int, goal: str) -> str
     better = "higher" if results.metric.higher_is_better else "lower"
     lines = any(any(_spans(row, goal)) for row in rows)
     caption = f"N: nodes. Left and {better} is better. "
-    caption += "Dashed line: through the rows that no other row beats in both. " if unbeaten > 1 else ""
+    both = f"time and {Quantity(results.metric.name).label}"
+    caption += f"Dashed line: joins the points that no other point beats in both {both}. " if unbeaten > 1 else ""
     caption += "Bars: each point's own 95 % interval. " if lines else "One run each: no intervals. "
     missing = [results.named(row.name, row.nodes) for row in _measured(results) if row not in rows]
     caption += f"Not shown, because they have no time (see the table): {'; '.join(missing)}." if missing else ""
@@ -139,7 +143,7 @@ def first_rows(results: Results) -> Table | None:
             f"to the target of {target(results)}, {set_by(results)}" if goal == TO_TARGET else "for all passes",
         ),
         (f"{results.metric.split} {quantity.label}", ""),
-        ("times as fast", f"compared with {results.named()}; at least, faster and slower are decided"),
+        ("times as fast", f"compared with {results.named()}. {_DECIDED}"),
         ("node time", "of all nodes together"),
     ]
     caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
@@ -157,14 +161,14 @@ def _why(row: Row, goal: str) -> str:
     if row.diverged:
         return f"diverged in {row.diverged} of {row.runs + row.diverged} runs"
     if goal == TO_TARGET and to is not None and to.reached < to.of:
-        return f"missed in {to.of - to.reached} of {to.of} runs"
+        return f"never reached in {to.of - to.reached} of {to.of} runs"
     return "timed elsewhere"
 
 
 def set_by(results: Results) -> str:
     """Who set the target."""
     told = {
-        REFERENCE: f"95 % of the way from the first to the best value of {results.named()}",
+        REFERENCE: f"95 % of the way from the first measured value of {results.named()} to its best",
         ALL_RUNS: "which all runs set",
     }
     return told.get(results.target.by if results.target else "", "as the key target says")

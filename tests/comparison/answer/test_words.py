@@ -53,7 +53,7 @@ def test_a_decided_answer_has_the_figures_of_its_data():
     assert numbers(head) == ["2", "1.6", "1", "1.36", "0.26"]
     assert numbers(figures) == ["2", "47.5", "95.00", "0.0950", "97.72", "1", "76.0", "0.0760", "96.97"]
     assert train == "Train with: --set strategy=batch --set nodes=2"
-    assert numbers(sure) == ["5", "100", "5", "1", "0.26"]
+    assert numbers(sure) == ["5", "5", "100", "1", "0.26"]
     # Where `single` misses the target, the seconds of all passes count.
     missed = replace(SINGLE, to_target=replace(SINGLE.to_target, reached=4))
     assert numbers(said(USE, single=missed)[1])[:2] == ["2", "95.0"]
@@ -62,7 +62,7 @@ def test_a_decided_answer_has_the_figures_of_its_data():
 @pytest.mark.parametrize(
     ("verdict", "end"),
     [
-        ("no difference", "same test accuracy (differs by less than 0.26 points)."),
+        ("no difference", "same test accuracy (within the tolerance of 0.26 points)."),
         ("not worse", "test accuracy worse by less than 0.26 points, if at all."),
         ("better", "(+0.75 points)."),
         ("undecided", "test accuracy worse by less than 0.26 points, if at all."),
@@ -86,10 +86,15 @@ def test_each_decision_begins_with_what_to_do():
         ),
     ]
     assert [head.split()[0] for head in heads] == ["Use", "Use", "Stay", "No", "Nothing", "Nothing"]
-    assert (
-        heads[3].endswith("For now, 1 node as configured is the safe choice.")
-        and whether(UNSURE, made(OPEN)) in heads[3]
-    )
+    assert heads[3].endswith("For now, keep 1 node as configured.") and whether(UNSURE, made(OPEN)) in heads[3]
+
+
+def test_without_a_winner_it_says_what_to_use_for_now():
+    larger = row("single, batch_size = 128", 1, 0.06, 0.9697)
+    against = replace(UNSURE, against=larger.name)
+    assert said(replace(OPEN, until=larger))[0].endswith(": it is shown to beat 1 node as configured.")
+    assert said(replace(OPEN, open=[against]))[0].endswith("must also beat every other setting of one node.")
+    assert "For now" not in said(replace(OPEN, until=None))[0]
 
 
 @pytest.mark.parametrize("note", ROW_LOST)
