@@ -25,16 +25,11 @@ def run(config: CompareConfig, options: Options) -> None:
     Console(file=OUT, width=max(120, Console(file=OUT).width), highlight=False).print(table_of(results))
     for record in results.diverged:
         print(f"{record.key}: diverged: {record.diverged}", file=OUT)
-    print("", *words(results, within(config)), sep="\n", file=OUT)
+    print("", *words(results, config.within), sep="\n", file=OUT)
     print(
         f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}",
         file=OUT,
     )
-
-
-def within(config: CompareConfig) -> str:
-    """Return the prefix of `compare`'s keys in `--set`: the section of the file, as in quickstart's file."""
-    return "".join(f"{key}." for key in config.origin.prefix)
 
 
 def table_of(results: Results) -> Table:

@@ -151,6 +151,11 @@ class CompareConfig(Training):
         return self.model_dump(mode="json", exclude=unhashed(CompareConfig) - _TIMED.keys())
 
     @property
+    def within(self) -> str:
+        """The prefix of these keys in `--set`: the section of the file, as in quickstart's file."""
+        return "".join(f"{key}." for key in self.origin.prefix)
+
+    @property
     def looks(self) -> list[int]:
         """The numbers of seeds after which the comparison checks whether the answer is decided."""
         return looks(self.seeds, self.max_seeds)

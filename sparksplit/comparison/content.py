@@ -14,11 +14,12 @@ from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun, Pl
 from sparksplit.comparison.content_costs import CostModel
 from sparksplit.comparison.content_table import OnHosts, Pair, Row, TimePair
 from sparksplit.comparison.named import named
+from sparksplit.comparison.numbers import Quantity
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.tuning.tuning_record import Tuning
 
 RESULTS = "results.json"
-FORMAT_VERSION = 9
+FORMAT_VERSION = 10
 """The version of results.json and of the records in runs/. Files of another version are not used."""
 
 
@@ -212,10 +213,21 @@ class Results(Record):
         return named(name, nodes)
 
     @property
+    def target_in_words(self) -> str:
+        """The target, such as `89.28 % validation accuracy`."""
+        quantity = Quantity(self.metric.name)
+        return f"{quantity.value(self.target.value if self.target else None)} validation {quantity.label}"
+
+    @property
     def wrong_of_100(self) -> int:
         """An upper bound on how many of 100 answers are wrong: 5, plus 5 for each earlier comparison of several seeds.
         Its results were seen before more seeds were run."""
         return 5 * (1 + sum(seeds > 1 for seeds in self.earlier))
+
+    @property
+    def wrong_of_100_next(self) -> int:
+        """`wrong_of_100` of a comparison that goes on from this one with more seeds."""
+        return 5 * (1 + sum(seeds > 1 for seeds in self.finished_with))
 
     @property
     def all_finished(self) -> list[ComparedRun]:

@@ -11,7 +11,7 @@ import pytest
 
 from sparksplit.base.config import load
 from sparksplit.base.shipped import shipped
-from sparksplit.commands import compare, quickstart
+from sparksplit.commands import quickstart
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.plan import plan
 
@@ -32,10 +32,10 @@ def test_a_path_that_the_user_sets_stays() -> None:
 
 def test_the_answer_names_keys_as_quickstart_takes_them() -> None:
     config = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"), [])
-    key = f"{compare.within(config.compare)}seeds"
+    key = f"{config.compare.within}seeds"
     more = load(quickstart.QuickstartConfig, shipped("conf/quickstart.yaml"), [f"{key}=5"])
     assert (key, config.compare.seeds, more.compare.seeds) == ("compare.seeds", 1, 5)
-    assert compare.within(load(CompareConfig, shipped("conf/compare-mlp.yaml"), ["data=d", "output=o"])) == ""
+    assert load(CompareConfig, shipped("conf/compare-mlp.yaml"), ["data=d", "output=o"]).within == ""
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,8 @@ def test_a_strategy_of_ones_own_for_one_node_runs_there_only(tmp_path):
 
 def test_nodes_with_mini_batches_of_their_own_lanes_cannot_agree_at_every_step(tmp_path):
     """They have other numbers of steps, and each divides by the rows of its own: was a sum without the other node."""
-    with pytest.raises(ConfigError, match=r"strategies.0.strategy: .* split is dealt_apart, so its sync must not be"):
+    told = r"strategies.0.strategy: .* with split.dealt_apart, sync.every_step must be False"
+    with pytest.raises(ConfigError, match=told):
         planned(strategies=[own_strategy(tmp_path, "mine", split="LaneSplit()")], nodes=[1, 2], seeds=1)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, log, sqrt
 
 from scipy import special
 
 from sparksplit.comparison.analysis.goals import goal_of
 from sparksplit.comparison.analysis.verdicts import UNDECIDED, Errors, rows_to_decide, seeds_to_decide
+from sparksplit.comparison.answer.content import Question
 from sparksplit.comparison.comparison_record import ComparedRun
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_table import Pair, TimePair
@@ -21,12 +23,18 @@ _MOST = 1000
 def undecided(results: Results) -> int:
     """Return the number of undecided differences on real nodes that more seeds might decide. If the answer is decided,
     only those count that could change it."""
-    goal, asked = goal_of(results.table), [question for question in results.answer.open if question.seeds is not None]
+    goal, asked = goal_of(results.table), for_seeds(results.answer.open)
     if results.answer.decision in ("use", "stay"):
         return len(asked)
     learnt = [pair.verdict for pair in results.pairs if not pair.virtual and not takes_rows(pair, results.metric)]
     verdicts = [*learnt, *(pair.verdict for pair in results.times if pair.what == goal)]
     return max(len(asked), verdicts.count(UNDECIDED))
+
+
+def for_seeds(asked: Sequence[Question]) -> list[Question]:
+    """Return the questions that more seeds would decide. A row with a question that takes more rows has none."""
+    stuck = {(question.name, question.nodes) for question in asked if question.rows}
+    return [one for one in asked if one.seeds is not None and (one.name, one.nodes) not in stuck]
 
 
 def to_decide(results: Results, one: Pair | TimePair | None) -> tuple[int | None, int | None]:

@@ -9,7 +9,7 @@ from sparksplit.base.records import JsonObject, Record
 from sparksplit.comparison.content_table import Pair, Row, TimePair
 
 Decision = Literal["use", "stay", "undecided", "nothing to compare"]
-About = Literal["speed", "quality"]
+About = Literal["speed", "quality", "faults"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Question:
     against: str
     """The strategy on one node that `name` is compared with."""
     about: About
-    """Whether the speed or the metric is undecided."""
+    """What is undecided: the speed, the metric, or (faults) all, because a run of the row cannot be compared."""
     seeds: int | None = None
     """The number of seeds that would decide the difference."""
     rows: int | None = None

@@ -6,18 +6,18 @@ the means alone has the decision `undecided`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
-from sparksplit.comparison.analysis.needed import in_time, to_decide
+from sparksplit.comparison.analysis.needed import for_seeds, in_time, to_decide
 from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE
 from sparksplit.comparison.answer.content import About, Answer, Decision, Gain, Next, Note, Question
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Pair, Row, TimePair
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.tuning.space import learn_as_single
+from sparksplit.comparison.tuning.space import RATE, learn_as_single, value_at
 
 _SEEDS = 5
 """Seeds to begin with: one seed tells nothing about chance."""
@@ -39,7 +39,7 @@ def answer(results: Results) -> Answer:
     likely = _by_the_means(evidence)
     decision, choice, doubtful = _decided(evidence, likely)
     speed, quality = (evidence.speed(choice), evidence.pair(choice)) if choice else (None, None)
-    asked = [question for row in doubtful for question in _questions(evidence, row)]
+    asked = [one for row in doubtful for one in sorted(_questions(evidence, row), key=lambda one: one.rows is None)]
     rest = [row for row in evidence.steady if row.nodes > 1] if decision == "stay" else []
     if decision == "undecided" and asked:  # what the first question is about
         rest = [row for row in evidence.steady if row.nodes == 1 and row.name == asked[0].against]
@@ -66,6 +66,7 @@ class _Evidence:
 
     def __init__(self, results: Results, single: Row) -> None:
         self.results, self.single, self.goal = results, single, goal_of(results.table)
+        self.sign = 1 if results.metric.higher_is_better else -1
         self.rows = [row for row in results.table if not row.virtual]
         self._on_one = {row.name: row for row in self.rows if row.nodes == 1}
         self._pairs = {(one.name, one.nodes, one.against): one for one in results.pairs if not one.virtual}
@@ -112,8 +113,7 @@ class _Evidence:
     def behind(self, row: Row) -> list[str]:
         """Return the controls that a row on several nodes is not decided to beat. To beat a control, the row must be
         faster or learn better."""
-        behind = (own for own in row.controls if not self.is_good(row, own))
-        return [control for control in behind if not self.is_faster(row, control)]
+        return [own for own in row.controls if not (self.is_good(row, own) or self.is_faster(row, own))]
 
     def wins(self, row: Row) -> bool:
         """Whether a steady row may be recommended.
@@ -147,8 +147,7 @@ def _by_the_means(evidence: _Evidence) -> list[Row]:
 
     A row on several nodes is left out if, by the means, one of these rows on one node is as quick and as good.
     """
-    metric = evidence.results.metric
-    sign = 1 if metric.higher_is_better else -1
+    sign, metric = evidence.sign, evidence.results.metric
 
     def learns(row: Row, other: Row) -> bool:
         mean, others = row.metric.mean, other.metric.mean
@@ -188,7 +187,7 @@ def _decided(evidence: _Evidence, likely: Sequence[Row]) -> tuple[Decision, Row 
 def _questions(evidence: _Evidence, row: Row) -> Iterator[Question]:
     """Yield the questions to decide before the row can be recommended."""
     if evidence.trouble(row):
-        yield Question(name=row.name, nodes=row.nodes, against=SINGLE, about="speed")
+        yield Question(name=row.name, nodes=row.nodes, against=SINGLE, about="faults")
         return
     is_faster, is_as_good = evidence.is_faster(row), evidence.is_good(row)
     if not is_faster:
@@ -210,9 +209,9 @@ def _question(evidence: _Evidence, row: Row, about: About, against: str = SINGLE
 def _next(evidence: _Evidence, asked: Sequence[Question]) -> Next | None:
     """Return the command with more seeds; None if they would decide nothing."""
     results, there, key = evidence.results, len(evidence.results.seeds), "max_seeds"
-    most = _LAST_LOOK * max((question.seeds or 0 for question in asked), default=0)
-    doubled = (results.looks[0] * 2**power for power in range(16))
-    looks = [look for look in doubled if max(results.looks[-1], there) < look < 2 * most]
+    most = _LAST_LOOK * max((question.seeds or 0 for question in for_seeds(asked)), default=0)
+    least, doubled = max(results.looks[-1], there), (results.looks[0] * 2**power for power in range(16))
+    looks = [look for look in doubled if least < look < 2 * most]
     if there == 1 and not evidence.single.diverged:
         key, looks = "max_seeds" if results.config.get("max_seeds") else "seeds", [_SEEDS]
     more = [in_time(results, look) - in_time(results, there) for look in looks]
@@ -228,18 +227,18 @@ def _notes(evidence: _Evidence, gained: float) -> Iterator[Note]:
     elif results.data.dependent is not None:
         yield Note(kind="seeds alone", key=results.data.dependent)
     yield from filter(None, map(evidence.trouble, evidence.rows))
-    sign = 1 if metric.higher_is_better else -1
-    pairs = (evidence.pair(row) for row in evidence.rows if not row.diverged)
-    better = [pair for pair in pairs if pair and pair.verdict == BETTER]
-    best = max(better, key=lambda pair: sign * pair.mean, default=None)
-    if best and sign * best.mean > sign * gained:
+    pairs = [evidence.pair(row) for row in evidence.rows if not row.diverged]
+    better, sign = (one for one in pairs if one and one.verdict == BETTER), evidence.sign
+    best = max(better, key=lambda one: sign * one.mean, default=None)
+    if best and sign * (best.mean - gained) > 0:
         yield Note(kind="learns better", name=best.name, nodes=best.nodes, number=best.mean)
     for tuned in tuning.strategies if tuning else ():
         for key in tuned.edges if not tuned.virtual else ():
             yield Note(kind="edge", name=tuned.name, nodes=tuned.nodes, key=key)
     if tuning is None and not learn_as_single(results.config["strategies"]):
         seconds = _TRIES * in_time(results, 1) + in_time(results, len(results.seeds))
-        yield Note(kind="untuned", number=seconds or None)
+        can_tune = results.data.rows.get("validation") and not isinstance(value_at(results.config, RATE), Mapping)
+        yield Note(kind="untuned", number=(seconds or None) if can_tune else None)
     if metric.split != "test":
         yield Note(kind="no test rows")
     # On a slow network, the row helps most that saves most bytes over `batch` and learns as well as `batch` does.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from sparksplit.base.yaml_edits import set_words
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of
+from sparksplit.comparison.analysis.needed import for_seeds
 from sparksplit.comparison.answer.content import Note, Question
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Row
@@ -15,7 +16,7 @@ from sparksplit.pages import with_notes
 
 _NOTES = {
     "no single": "add `single` to `strategies`, and 1 to `nodes`.",
-    "no other": "add a strategy to `strategies`, or 2 to `nodes`.",
+    "no other": "`strategies` needs another one than `single`, and `nodes` a number above 1.",
     "one seed": "one seed cannot tell a real difference from luck.",
     "seeds alone": "intervals count the seeds alone, not the choice of {split} rows, which depend on each other.",
     "diverged": "{row} diverged in {number} of {of} runs: the loss or the metric was no longer a number.",
@@ -23,14 +24,11 @@ _NOTES = {
     "other place": "{row} was not timed where most runs were.",
     "learns better": "learns better than {single}: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
-    "untuned": "all strategies used the same learning rate. To try eight learning rates for each strategy: the same "
-    "command with {set}tune=8 --overwrite. It replaces these runs{takes}.",
+    "untuned": "no learning rate was tuned, and each strategy may need its own.{tune}",
     "no test rows": "there are no test rows, so the validation rows decide.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
 """The sentences of the notes."""
-_TROUBLES = ("diverged", "unmet", "other place")
-"""The notes on why a row cannot win."""
 _LEARNS = {
     "better": "better {metric} ({difference})",
     "no difference": "same {metric} (within the tolerance of {margin})",
@@ -40,13 +38,19 @@ _LEARNS = {
 }
 """How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
 _SURE = (
-    "How sure: {seeds} seeds. At most {most} of 100 such answers are wrong: the setting is not faster than {single}, "
-    "or learns worse by more than {margin}, or both."
+    "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend a setting that is not faster than "
+    "{single}, or learns worse by more than {margin}, or both."
+)
+_STAY = "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} call a setting wrongly slower or worse."
+_TUNE = (
+    " To try eight learning rates for each: the same command with --set {within}tune=8 --overwrite. It replaces these "
+    "runs and takes about {takes}."
 )
 _VERBS = {
     "speed": ("is faster than", "are faster than"),
     "quality": ("learns as well as", "learn as well as"),
     "better": ("learns better than", "learn better than"),
+    "faults": ("wins over", "win over"),
 }
 
 
@@ -70,27 +74,28 @@ def headline(results: Results) -> str:
         return _why_open(results) + (f" {_for_now(until, results)}" if until else "")
     if choice is None or gain is None:
         return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse."
-    speed = gain.speed
-    fast = f"{compact(speed.times)} times as fast as {results.named()} (at least {bound(speed.at_least)})"
+    times, at_least = compact(gain.speed.times), bound(gain.speed.at_least)
+    fast = f"{times} times as fast as {results.named()} (at least {at_least})"
     learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))
     return f"Use {results.named(choice.name, choice.nodes)}: {fast}, {learns}."
 
 
 def _for_now(until: Row, results: Results) -> str:
     if until.name != SINGLE:
-        return f"For now, use {results.named(until.name, until.nodes)}: it is shown to beat {results.named()}."
+        shown = f"it is shown to be faster, and to learn no worse by more than {_facts(results)['margin']}"
+        return f"For now, use {results.named(until.name, until.nodes)}: {shown}."
     beaten = any(question.against != SINGLE for question in results.answer.open)
-    why = ": several nodes must also beat every other setting of one node" if beaten else ""
+    why = ": several nodes must also beat one node with other settings" if beaten else ""
     return f"For now, keep {results.named()}{why}."
 
 
 def _why_open(results: Results) -> str:
     answer, seeds = results.answer, len(results.seeds)
     row = (answer.open[0].name, answer.open[0].nodes) if answer.open else (SINGLE, 1)
-    lost = [note for note in answer.notes if note.kind in _TROUBLES and (note.name, note.nodes) == row]
+    lost = [note for note in answer.notes if (note.name, note.nodes) == row]
     if seeds < 2:
         return f"No winner yet: {_NOTES['one seed']}"
-    if lost:
+    if lost and (not answer.open or answer.open[0].about == "faults"):
         return f"No winner: {noted(lost[0], results)}"
     return f"No winner yet: {seeds} seeds do not decide {whether(answer.open[0], results)}."
 
@@ -100,37 +105,39 @@ def _figures(results: Results) -> Iterator[str]:
     answer, quantity, goal = results.answer, Quantity(results.metric.name), goal_of(results.table)
     if answer.choice is None:
         return
-    to, told = f" until {target(results)}" if goal == TO_TARGET else " for all passes", list[str]()
+    to, told = f" until {results.target_in_words}" if goal == TO_TARGET else " for all passes", list[str]()
     for row in (answer.choice, *answer.runners_up[-1 if answer.decision == "use" else 0 :]):
         seconds, learnt = seconds_of(row, goal) or 0.0, f"{results.metric.split} {quantity.label}"
         cost = f"{duration(seconds)}{'' if told else to} ({node_time(seconds * row.nodes / 3600)})"
         told.append(f"{results.named(row.name, row.nodes)}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
-    if answer.decision == "undecided":
-        yield f"The fastest so far is {told[0]}"
-        if told[1:]:
-            yield " ".join(told[1:])
-    else:
-        yield " ".join(told)
-        yield f"Train with: {set_words(answer.choice.settings)}"
+    is_open = answer.decision == "undecided"
+    yield ("The fastest so far that learns as well is " if is_open else "") + " ".join(told)
+    advised, begin = (answer.until, "For now, train") if is_open else (answer.choice, "Train")
+    if advised and not (is_open and advised.name == SINGLE):
+        yield f"{begin} with: {set_words(advised.settings)}"
 
 
 def _how_sure(results: Results) -> Iterator[str]:
-    answer, seeds = results.answer, len(results.seeds)
+    answer = results.answer
     if answer.decision in ("use", "stay"):
-        yield _SURE.format(seeds=seeds, most=results.wrong_of_100, **_facts(results))
-    elif seeds > 1 and answer.open and answer.open[0].seeds is None:
+        yield (_SURE if answer.gain else _STAY).format(**_facts(results))
+    elif len(results.seeds) > 1 and answer.open and answer.open[0].seeds is None:
         yield needed(answer.open[0])
 
 
 def _next(results: Results, within: str) -> Iterator[str]:
-    after, begin = results.answer.next, "Next" if results.answer.decision == "undecided" else "Optional"
+    after, asked, then = results.answer.next, for_seeds(results.answer.open), ""
     if after is not None:
+        begin = "Next, to be surer" if len(results.seeds) < 2 else "Next, to decide it"
+        if asked and results.answer.decision != "undecided":
+            begin = f"Optional, to see {whether(asked[0], results)}"
+            then = f" Then at most {results.wrong_of_100_next} of 100 such comparisons recommend wrongly."
         looks = zip(after.seeds, after.seconds, strict=True)
         told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
         ends = f"stops once it is decided: with {told[0]} at the earliest, and with {told[-1]} in any case"
         ends = ends if told[1:] else f"goes on to {told[0]}"
-        keys = set_words(after.settings, within)
-        yield f"{begin}, to be surer: the same command with {keys}. It keeps the finished runs and {ends}."
+        command = f"the same command with {set_words(after.settings, within)}"
+        yield f"{begin}: {command}. It keeps the finished runs and {ends}.{then}"
 
 
 def _facts(results: Results, number: float | None = None) -> dict[str, str]:
@@ -139,29 +146,22 @@ def _facts(results: Results, number: float | None = None) -> dict[str, str]:
     return {
         "number": compact(number), "difference": quantity.difference(number), "split": metric.split,
         "metric": f"{metric.split} {quantity.label}", "margin": quantity.difference(metric.margin).lstrip("+"),
-        "single": results.named(),
+        "single": results.named(), "target": results.target_in_words, "seeds": str(len(results.seeds)),
+        "most": str(results.wrong_of_100),
     }  # fmt: skip
-
-
-def target(results: Results) -> str:
-    """The target in words, such as `89.28 % validation accuracy`."""
-    quantity = Quantity(results.metric.name)
-    return f"{quantity.value(results.target.value if results.target else None)} validation {quantity.label}"
 
 
 def noted(note: Note, results: Results, within: str = "") -> str:
     """Return the sentence of one of the answer's notes. within: prefix for keys."""
-    takes = f" and takes about {duration(note.number)}" if note.number else ""
+    tune = _TUNE.format(within=within, takes=duration(note.number)) if note.number else ""
     row, facts = results.named(note.name or SINGLE, note.nodes or 1), _facts(results, note.number)
-    return _NOTES[note.kind].format(
-        row=row, of=note.of, key=note.key, target=target(results), set=f"--set {within}", takes=takes, **facts
-    )
+    return _NOTES[note.kind].format(row=row, of=note.of, key=note.key, tune=tune, **facts)
 
 
 def whether(question: Question, results: Results) -> str:
     """The question in words, such as `whether 2 nodes with batch are faster than 1 node as configured`."""
     row, other = results.named(question.name, question.nodes), results.named(question.against, 1)
-    about = "speed" if question.about == "speed" else "quality" if question.against == SINGLE else "better"
+    about = "better" if question.about == "quality" and question.against != SINGLE else question.about
     return f"whether {row} {_VERBS[about][question.nodes > 1]} {other}"
 
 
@@ -171,4 +171,4 @@ def needed(question: Question) -> str:
         return f"About {count(question.seeds)} seeds would decide it."
     if question.rows:
         return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."
-    return "It is not known whether more seeds would decide it."
+    return "More seeds do not help." if question.about == "faults" else "It is not known what would decide it."

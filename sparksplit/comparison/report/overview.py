@@ -7,7 +7,6 @@ from itertools import pairwise
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
 from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
-from sparksplit.comparison.answer.words import target
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Row, TimePair
 from sparksplit.comparison.numbers import MISSING, Quantity, bound, compact, duration, node_time, time_unit, usable
@@ -28,7 +27,7 @@ def overview(results: Results) -> Picture:
     """Time against quality: a point for each strategy and number of nodes, with both 95 % intervals."""
     goal, quantity, key = goal_of(results.table), Quantity(results.metric.name), "overview"
     metric = f"{results.metric.split} {quantity.label}"
-    title = f"Time {f'to {target(results)}' if goal == TO_TARGET else 'for all passes'}, against {metric}"
+    title = f"Time {f'to {results.target_in_words}' if goal == TO_TARGET else 'for all passes'}, against {metric}"
     rows = [row for row in _measured(results) if seconds_of(row, goal) and usable(row.metric.mean) is not None]
     if not rows:
         return Picture(key, title, note="No row has a time that counts.")
@@ -121,8 +120,9 @@ def first_rows(results: Results) -> Table | None:
     rows = sorted(_measured(results), key=lambda row: (seconds_of(row, goal) or float("inf"), row.nodes))
     if not rows:
         return None
-    choice, single = results.answer.choice, single_of(results.table)
-    kept = [row for row in rows if row is single or (choice and (row.name, row.nodes) == (choice.name, choice.nodes))]
+    single = single_of(results.table)
+    advised = [(row.name, row.nodes) for row in (results.answer.choice, results.answer.until) if row]
+    kept = [row for row in rows if row is single or (row.name, row.nodes) in advised]
     shown = {id(row) for row in [*kept, *(row for row in rows if row not in kept)][:_MOST]}
     speeds = {(pair.name, pair.nodes): pair for pair in results.times if (pair.what, pair.against) == (goal, "single")}
     cells = [
@@ -140,7 +140,7 @@ def first_rows(results: Results) -> Table | None:
         ("", ""),
         (
             "time",
-            f"to the target of {target(results)}, {set_by(results)}" if goal == TO_TARGET else "for all passes",
+            f"to the target of {results.target_in_words}, {set_by(results)}" if goal == TO_TARGET else "for all passes",
         ),
         (f"{results.metric.split} {quantity.label}", ""),
         ("times as fast", f"compared with {results.named()}. {_DECIDED}"),

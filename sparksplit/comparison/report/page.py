@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from sparksplit.comparison.answer.words import target, words
+from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.numbers import Quantity, count, percent, size, steps
 from sparksplit.comparison.report import charts, charts_cost, charts_nodes, overview, tables, terms, tuned
@@ -23,17 +23,17 @@ from sparksplit.pages import rendered, sentence
 from sparksplit.strategies import STRATEGIES
 
 
-def render(results: Results) -> str:
-    """The page. The same results give the same bytes."""
+def render(results: Results, within: str = "") -> str:
+    """The page. The same results give the same bytes. within: prefix for keys in commands, as for `words`."""
     return rendered(
         "sparksplit.comparison.report",
         "report.html.jinja",
         title=f"How to train {results.model}",
         subtitle=list(_subtitle(results)),
-        said=words(results, elsewhere="under Details"),
+        said=words(results, within, "under Details"),
         overview=overview.overview(results),
         first=overview.first_rows(results),
-        how_sure=list(how_sure(results)),
+        how_sure=list(how_sure(results, within)),
         notes=list(_notes(results)),
         pairs=tables.pairs(results),
         times=tables.times(results),
@@ -81,7 +81,7 @@ def _notes(results: Results) -> Iterator[str]:
         reason = f": {epochs.reason}" if epochs.reason else ""
         yield f"Of {count(epochs.asked)} epochs asked for, {count(epochs.run)} were run{reason}."
     if results.target:
-        yield f"The target is {target(results)}, {overview.set_by(results)}."
+        yield f"The target is {results.target_in_words}, {overview.set_by(results)}."
         if results.grid:
             yield f"Runs are looked at after the same passes: {steps(results.grid)}."
     else:

@@ -416,9 +416,15 @@ def test_single_with_other_keys_is_no_baseline():
 def test_it_is_noted_that_nothing_was_tuned_where_a_rate_may_favour_a_strategy(strategies, untuned):
     table = [SINGLE, row("batch", 2, 6.0, 0.97)]
     runs = [ran(name, nodes, seed, 10.0) for name, nodes in (("single", 1), ("batch", 2)) for seed in range(5)]
-    found = answered(table, [AS_GOOD], config={"strategies": strategies}, runs=runs)
+    data = DataFacts("d", "e", {"train": 1000, "validation": 10})
+    rate: dict[str, object] = {"strategies": strategies, "optimizer": {"learning_rate": 0.1}}
+    found = answered(table, [AS_GOOD], config=rate, runs=runs, data=data)
     # Eight tries take as long as eight seeds, and are followed by the comparison.
     assert found.notes == ([Note(kind="untuned", number=260.0)] if untuned else [])
+    # What `tune` would refuse is not advised.
+    schedule = {**rate, "optimizer": {"learning_rate": {"name": "CosineDecay"}}}
+    for facts in ({"config": schedule, "data": data}, {"config": rate}):
+        assert answered(table, [AS_GOOD], runs=runs, **facts).notes == ([Note(kind="untuned")] if untuned else [])
 
 
 def test_it_is_noted_that_the_validation_rows_decide():
@@ -452,7 +458,7 @@ def test_one_node_stays_only_if_every_row_on_several_nodes_is_decided_against(in
         times = [speed(slow, SINGLE.seconds, TO_TARGET)] if slow in table else []
         found = answered(table, [AS_GOOD], times=times)
         assert (found.decision, chosen(found)) == ("undecided", ("single", 1))
-        assert [(one.name, one.about, one.seeds) for one in found.open] == [("batch", "speed", None)]
+        assert [(one.name, one.about, one.seeds) for one in found.open] == [("batch", "faults", None)]
         assert (found.notes[0].kind, found.notes[0].name, found.until.name) == (kind, "batch", "single")
     # It learns worse, wherever it was timed.
     assert answered([SINGLE, incomplete], [pair("batch", "single", "worse")], times=[]).decision == "stay"

@@ -194,7 +194,7 @@ def test_another_file_of_the_builder_is_refused(folder, finished):
         ),
         (
             {"decision": "nothing to compare", "choice": None, "notes": [Note(kind="no other")]},
-            "has decided nothing: Nothing to compare: add a strategy to `strategies`, or 2 to `nodes`.",
+            "has decided nothing: Nothing to compare: `strategies` needs another one than `single`",
         ),
     ],
 )
