@@ -85,6 +85,15 @@ class Slow(Together):
         return super().sum(arrays)
 
 
+class Disturbed(Slow):
+    """Sums that wait for a node, and every third of which is disturbed."""
+
+    def sum(self, arrays):
+        passes(1e-3 + (0.1 if self.sums % 3 == 0 else 0.0))
+        self.waited += 1e-3
+        return super().sum(arrays)
+
+
 def measured(data, size, monkeypatch, exchange=lambda rows: EXCHANGE, together=Together, held_out=(), first=0.0,
              slowness=(1, 1, 1, 1), **keys):  # fmt: skip
     """What the nodes measure, by rank; no node's variables have changed. slowness: of each node's transform."""
@@ -126,9 +135,10 @@ def test_fewer_nodes_take_the_exchange_of_fewer(data, monkeypatch):
     assert first[2] == pytest.approx(BASE + PER_ROW * BATCH / 2 + EXCHANGE * (1 / 2) / (3 / 4))
 
 
-def test_an_exchange_of_fewer_has_fewer_turns(data, monkeypatch):
+@pytest.mark.parametrize("together", [Slow, Disturbed])
+def test_an_exchange_of_fewer_has_fewer_turns(data, monkeypatch, together):
     """Of the exchange, LATENCY is for its turns: two nodes have a third of the turns of four."""
-    first, *_ = measured(data, 4, monkeypatch, together=Slow)
+    first, *_ = measured(data, 4, monkeypatch, together=together)
     exchange = LATENCY / 3 + (EXCHANGE - LATENCY) * (1 / 2) / (3 / 4)
     assert first[2] == pytest.approx(BASE + PER_ROW * BATCH / 2 + exchange)
 
