@@ -180,11 +180,11 @@ def _measure(cases: Sequence[Case], file: Path, work: Path) -> int:
 
 def _run(cases: Sequence[Case], work: Path, done: Callable[[dict[str, Any]], None]) -> None:
     """Run `cases`, and call `done` with the row of each. What fails is said, and the others go on."""
-    from benchmarks.sealed import _prepared
+    from benchmarks.sealed import SAVED, _prepared
     from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, spark
     from sparksplit.spark.session import spark_session
 
-    hosts = Hosts(max(LINKS))
+    hosts = Hosts(max(LINKS), SAVED)
     data: dict[str, Path] = {}
     for name in dict.fromkeys(case.model for case in cases):
         with _going_on(f"the data of {name}"):
