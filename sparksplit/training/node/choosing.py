@@ -63,6 +63,7 @@ def choose(process: Process, member: Member, collective: Collective, step: Step)
     The state of the run stays as it is. step: the step that the run will train with.
     """
     with member.phase("measuring"):
+        member.announce(measures=True)  # stays in the state, whatever phases follow
         seconds = measured(process, member, collective, step)
         if member.rank == 0:
             member.announce(step_seconds={str(nodes): value for nodes, value in seconds.items()})

@@ -126,6 +126,16 @@ def measured(data, size, monkeypatch, exchange=lambda rows: EXCHANGE, together=T
     return in_threads(size, work)
 
 
+def test_the_driver_knows_that_nodes_measure_before_they_do(monkeypatch):
+    """Phases within, such as compiling, may hide the one in which a node is lost."""
+    told = []
+    monkeypatch.setattr(choosing, "measured", lambda *_: told.append("measured") or {1: 0.5})
+    member = Member()
+    member.announce, member.heard = lambda **fields: told.append(fields), lambda name: True
+    choosing.choose(None, member, None, None)
+    assert told == [{"measures": True}, "measured", {"step_seconds": {"1": 0.5}}]
+
+
 def test_fewer_nodes_take_the_exchange_of_fewer(data, monkeypatch):
     """The exchange of two nodes takes 2/3 of the time of the exchange of four."""
     first, *_ = measured(data, 4, monkeypatch)
