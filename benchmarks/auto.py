@@ -1,6 +1,6 @@
 """`strategy: auto` against every number of nodes that it can choose: 16 cases that it was not built on.
 
-    sudo python benchmarks/auto.py [--only cnn-100 lstm-host]
+    sudo python benchmarks/auto.py FILE [--only cnn-100 lstm-host]
 
 12 cases are on two hosts: MLP, CNN, LSTM, table x links of 10, 100 and 1,000 Mbit/s, with at most two nodes. The hosts
 are network namespaces with a link that tc limits, and each node has a processor of its own. 4 cases are on one host
@@ -14,27 +14,32 @@ the same kind do not differ by chance. auto_loss: how much longer the run with `
 run. before: how much longer it took until its first update than the fixed run of its choice: measuring, and starting
 the nodes again if fewer than all were chosen.
 
-The last line is one JSON object: cases; within_10_percent: in how many of them the choice takes at most 10 % longer
-than the fastest number of nodes; auto_within_10_percent: the same of the run with `auto` itself; always_one and
+Each case's row is added to FILE at once. A case that fails is named, and the others go on. After an interruption or a
+failure, the same command goes on with the cases that are not in FILE. The first line of FILE names the commit and what
+the cases are. A file of another commit, or of other cases, is refused.
+
+The last line is one JSON object: commit; cases; within_10_percent: in how many of them the choice takes at most 10 %
+longer than the fastest number of nodes; auto_within_10_percent: the same of the run with `auto` itself; always_one and
 always_all: the same of one node, and of all nodes, wherever they run; decisive: in how many cases some number of nodes
 takes more than 10 % longer; not_best_on_one: in how many of them one node does; soon: in how many of them choosing
-takes at most 20 s, or 10 % of the run; largest_loss, largest_auto_loss; before, the largest; failed, the cases in which
-a run failed; rows, one for each other case. The exit status is 1 if a case failed, or if all cases ran and a goal was
-missed. The goals are in GOALS. With more than MOST cases within 10 % without choosing, the cases would show nothing.
+takes at most 20 s, or 10 % of the run; largest_loss, largest_auto_loss; before, the largest; failed, the cases without
+a row; rows, one for each other case. The exit status is 1 if a case failed, or if all cases ran and a goal was missed.
+The goals are in GOALS. With more than MOST cases within 10 % without choosing, the cases would show nothing.
 
-Published figures name the commit of `training/choice.py` and `training/node/choosing.py` that was measured. They are
-from the first run of all cases with this commit.
+Published figures name the commit that was measured. They are from the first FILE of all cases with this commit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import redirect_stdout
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -94,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = [case.name for case in CASES]
+    parser.add_argument("file", type=Path, help="where the rows are kept")
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="CASE", help="these cases alone")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # the folder to work in, in the namespaces
     arguments = parser.parse_args(argv)
@@ -102,10 +108,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         from benchmarks.slow_link_hosts import clean_environment
 
         clean_environment()
-        return _measure(cases, arguments.inside)
+        return _measure(cases, arguments.file, arguments.inside)
     from benchmarks.slow_link_hosts import isolated, missing
 
-    if problem := missing(max(LINKS)):
+    if problem := refused(arguments.file) or missing(max(LINKS)):
         print(f"auto.py: {problem}", file=sys.stderr)
         return 2
     told_busy([busy()])
@@ -118,38 +124,100 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 128 + signal.SIGINT
 
 
-def _measure(cases: Sequence[Case], work: Path) -> int:
-    """Run all cases, and print what came out. Inside the namespaces."""
-    from benchmarks.sealed import _prepared
+def settings() -> dict[str, Any]:
+    """The commit, and what the cases are: the first line of the file of rows."""
+    from benchmarks.sealed import ROWS, commit
+
+    names = [[case.name, case.nodes] for case in CASES]
+    made = {"commit": commit(), "cases": names, "models": MODELS, "rows": ROWS, "epochs": EPOCHS}
+    known: dict[str, Any] = json.loads(json.dumps(made))
+    return known
+
+
+def refused(file: Path) -> str | None:
+    """Why no rows may be added to `file`; None if they may, or if it does not exist yet."""
+    if not file.exists():
+        return None if file.parent.is_dir() else f"{file.parent}: no such folder"
+    now = settings()
+    try:
+        there, *rows = [json.loads(line) for line in file.read_text().splitlines()]
+        is_own = there.keys() == now.keys() and all("case" in row for row in rows)
+    except (ValueError, AttributeError, TypeError):
+        is_own = False
+    if not is_own:
+        return f"{file}: is no file of this program; name another file"
+    if there["commit"] != now["commit"]:
+        return f"{file}: is of the commit {there['commit']} (this checkout: {now['commit']}); name another file"
+    return None if there == now else f"{file}: is of other cases than this program has; name another file"
+
+
+def kept_rows(file: Path) -> list[dict[str, Any]]:
+    """The rows in `file`."""
+    return [json.loads(line) for line in file.read_text().splitlines()[1:]] if file.exists() else []
+
+
+def keep(file: Path, added: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+    """Add a row to `file`. An interruption leaves the file as it was, or whole. first: the first line."""
+    whole = file.with_name(f"{file.name}.{os.getpid()}")
+    whole.write_text("".join(f"{json.dumps(line)}\n" for line in (first, *kept_rows(file), added)))
+    whole.replace(file)
+
+
+def _measure(cases: Sequence[Case], file: Path, work: Path) -> int:
+    """Run the cases that are not in `file`, and print what came out. Inside the namespaces."""
+    first, done = settings(), {row["case"] for row in kept_rows(file)}
+    if left := [case for case in cases if case.name not in done]:
+        print(f"{len(left)} of {len(cases)} cases are left", file=sys.stderr)
+        _run(left, work, lambda row: keep(file, row, first))
+    found_rows = {row["case"]: row for row in kept_rows(file)}
+    rows = [found_rows[case.name] for case in cases if case.name in found_rows]
+    failed = [case.name for case in cases if case.name not in found_rows]
+    print("\n".join(table(rows)))
+    found = figures(rows)
+    print(json.dumps({"commit": first["commit"], "cases": len(rows), **found, "failed": failed, "rows": rows}))
+    return int(bool(failed) or (len(cases) == len(CASES) and is_missed(found)))
+
+
+def _run(cases: Sequence[Case], work: Path, done: Callable[[dict[str, Any]], None]) -> None:
+    """Run `cases`, and call `done` with the row of each. What fails is said, and the others go on."""
+    from benchmarks.sealed import SAVED, _prepared
     from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, spark
     from sparksplit.spark.session import spark_session
 
-    hosts = Hosts(max(LINKS))
-    data = {name: _prepared(name, work) for name in dict.fromkeys(case.model for case in cases)}
-    rows: list[dict[str, Any]] = []
-    failed: list[str] = []
+    hosts = Hosts(max(LINKS), SAVED)
+    data: dict[str, Path] = {}
+    for name in dict.fromkeys(case.model for case in cases):
+        with _going_on(f"the data of {name}"):
+            data[name] = _prepared(name, work)
     for places in ((NEAR, FAR), (NEAR, NEAR, NEAR)):
-        here = [case for case in cases if case.nodes == len(places)]
+        here = [case for case in cases if case.nodes == len(places) and case.model in data]
         if not here:
             continue
         folder, is_pinned, warm = work / f"spark-{len(places)}", len(places) == 2, set[str]()
-        with spark(hosts, places, folder, pinned=is_pinned), spark_session("auto", len(places)):
+        with (
+            _going_on(f"Spark with {len(places)} workers"),
+            spark(hosts, places, folder, pinned=is_pinned),
+            spark_session("auto", len(places)),
+        ):
             for case in here:
-                if case.mbit:
-                    hosts.limit(case.mbit)
-                try:
+                with _going_on(case.name):
+                    if case.mbit:
+                        hosts.limit(case.mbit)
                     if case.model not in warm:
                         _warm_up(case, data[case.model], work)
                         warm.add(case.model)
-                    rows.append(row(case, dict(_runs(case, data[case.model], work))))
-                    print("\n".join(table(rows[-1:])[1:]), file=sys.stderr)
-                except RuntimeError as error:
-                    failed.append(case.name)
-                    print(error, file=sys.stderr)
-    print("\n".join(table(rows)))
-    found = figures(rows)
-    print(json.dumps({"cases": len(rows), **found, "failed": failed, "rows": rows}))
-    return int(bool(failed) or (len(cases) == len(CASES) and is_missed(found)))
+                    done(found := row(case, dict(_runs(case, data[case.model], work))))
+                    print("\n".join(table([found])[1:]), file=sys.stderr)
+
+
+@contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    """Say that the block failed, and go on behind it."""
+    try:
+        yield
+    except Exception as error:
+        traceback.print_exc()
+        print(f"{what}: failed: {error}", file=sys.stderr)
 
 
 def _warm_up(case: Case, data: Path, work: Path) -> None:

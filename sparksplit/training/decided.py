@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io.publish import Output
-from sparksplit.base.errors import InputError, NodeFailed, NotStarted, SparksplitError
+from sparksplit.base.errors import InputError, NodeFailed, SparksplitError
 from sparksplit.base.progress import say
 from sparksplit.training import checkpoints
 from sparksplit.training.choice import Choice, note, noted
@@ -69,7 +69,7 @@ class Choosing:
     executors: Sequence[Executor] = ()
     """The executors on which the chosen nodes have measured, if fewer than all nodes were chosen."""
     _lost: int = field(default=0, init=False)
-    """How often a node was lost before there was a choice."""
+    """How often a node was lost while the nodes measured."""
 
     @classmethod
     def of(cls, inputs: RunInputs, output: Output, choice: Choice | None) -> Choosing | None:
@@ -103,15 +103,22 @@ class Choosing:
         for rank in range(self.nodes):
             cluster.tell(rank, "chosen", True)
 
-    def learn_from(self, error: SparksplitError) -> None:
-        """Choose all nodes if they cannot measure: a node ran out of memory, or a node was lost a second time.
+    def cannot_measure(self, error: SparksplitError, states: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether to give up measuring: a node ran out of memory, or a node was lost a second time.
 
         A node alone may have no room for the rows of a whole mini-batch, and the reason for its end may be unknown.
+        error: why the attempt failed. states: the last states of its nodes. A loss before they measured does not count.
         """
-        if self.is_open and isinstance(error, NodeFailed) and error.may_pass and not isinstance(error, NotStarted):
-            self._lost += 1
-            if error.memory or self._lost > 1:
-                self._choose(Choice(self.most, {}))
+        if not (self.is_open and isinstance(error, NodeFailed) and error.may_pass):
+            return False
+        if not any(state.get("measures") for state in states):
+            return False
+        self._lost += 1
+        return error.memory or self._lost > 1
+
+    def take_all(self) -> None:
+        """Choose all nodes, without a measurement."""
+        self._choose(Choice(self.most, {}))
 
     def _choose(self, choice: Choice) -> None:
         """Write down the choice. From then on, it holds for the run."""

@@ -283,8 +283,9 @@ class _Run:
         """Note what a failed attempt says about hosts, and about the number of nodes."""
         if (host := getattr(error, "executor_host", None)) is not None:
             self.failures[host] += 1
-        if self.choosing is not None:
-            self.choosing.learn_from(error)
+        states = [] if self.display is None else self.display.states
+        if self.choosing is not None and self.choosing.cannot_measure(error, states):
+            self._waited_out(self.choosing.take_all, error)
 
     @property
     def is_choosing(self) -> bool:
@@ -332,11 +333,7 @@ class _Run:
             self.output.enclose()
             return checkpoint_of(self.output.folder, self.inputs.config.node_count)
 
-        try:
-            checkpoint = waited_out(enclosed, restarts.most, f"{failed}; ")
-        except SparksplitError as error:
-            rank = getattr(failed, "rank", None)
-            raise NodeFailed(f"{failed}; it cannot be restarted: {error}", rank) from error
+        checkpoint = self._waited_out(enclosed, failed)
         pause = restarts.after(failed, seconds, checkpoints.number_of(checkpoint))
         if pause is None:
             raise failed
@@ -345,6 +342,14 @@ class _Run:
         time.sleep(pause)
         self.restarts += 1
         return checkpoint
+
+    def _waited_out(self, act: Callable[[], str | None], failed: SparksplitError) -> str | None:
+        """Return the result of `act`, which a restart after `failed` needs. Try again after errors that may pass."""
+        try:
+            return waited_out(act, self.inputs.config.max_restarts, f"{failed}; ")
+        except SparksplitError as error:
+            rank = getattr(failed, "rank", None)
+            raise NodeFailed(f"{failed}; it cannot be restarted: {error}", rank) from error
 
     def _end_attempt(self, error: BaseException | None) -> float:
         """Note the end of the present attempt. Return how many seconds it has lasted."""

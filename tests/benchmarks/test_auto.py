@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
@@ -67,27 +67,109 @@ def test_choosing_may_take_20_seconds_or_a_tenth(before, train, counted):
     assert figures([row(Case("mlp", 0, 3), runs)])["soon"] == counted
 
 
-def test_the_other_cases_go_on_where_a_run_fails(tmp_path, monkeypatch, capsys):
+RUNS = {"1": run(10.0), "2": run(8.0), "auto": run(9.0, nodes=2)}
+
+
+@pytest.fixture
+def ran(tmp_path, monkeypatch):
+    """Measures cases with nothing real. Returns the exit status, and what each case was asked to do. runs, spark,
+    prepared: what takes the place of these."""
+
     class Hosts:
-        def __init__(self, mbit):
+        def __init__(self, mbit, saved=5.0):
+            assert saved == sealed.SAVED, "a link that saves more lets small exchanges pass at once"
             self.limit = lambda mbit: None
 
-    def runs(case, data, work):
-        if case.model == "cnn":
-            raise RuntimeError(f"{case.name}: failed")
-        return {"1": run(10.0), "2": run(8.0), "auto": run(9.0, nodes=2)}.items()
+    def measured(cases, runs=lambda case: RUNS, spark=lambda places: None, prepared=lambda name: None):
+        done, warm = [], []
 
-    warm = []
-    monkeypatch.setattr(auto, "_runs", runs)
-    monkeypatch.setattr(auto, "_warm_up", lambda case, data, work: warm.append(case.name))
-    monkeypatch.setattr(sealed, "_prepared", lambda name, work: work)
-    monkeypatch.setattr(slow_link_hosts, "Hosts", Hosts)
-    monkeypatch.setattr(slow_link_hosts, "spark", lambda *_, **__: nullcontext())
-    monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext())
-    assert auto._measure(CASES[:6], tmp_path) == 1
-    found = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert (found["cases"], found["failed"]) == (3, ["cnn-10", "cnn-100", "cnn-1000"])
+        @contextmanager
+        def cluster(hosts, places, folder, pinned):
+            spark(places)
+            yield
+
+        def all_of(case, data, work):
+            done.append(case.name)
+            return runs(case).items()
+
+        monkeypatch.setattr(auto, "_runs", all_of)
+        monkeypatch.setattr(auto, "_warm_up", lambda case, data, work: warm.append(case.name))
+        monkeypatch.setattr(sealed, "_prepared", lambda name, work: prepared(name))
+        monkeypatch.setattr(sealed, "commit", lambda: "c0ffee")
+        monkeypatch.setattr(slow_link_hosts, "Hosts", Hosts)
+        monkeypatch.setattr(slow_link_hosts, "spark", cluster)
+        monkeypatch.setattr(session, "spark_session", lambda *_: nullcontext())
+        return auto._measure(cases, tmp_path / "rows", tmp_path), done, warm
+
+    return measured
+
+
+def told(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def fails(error, *names):
+    """Raises `error` for these names, and returns RUNS for all others."""
+
+    def act(given):
+        if getattr(given, "model", given) in names:
+            raise error
+        return RUNS
+
+    return act
+
+
+@pytest.mark.parametrize("error", [RuntimeError("ended with 1"), KeyError("choice"), OSError("no space")])
+def test_the_other_cases_go_on_where_a_run_fails(ran, capsys, error):
+    status, done, warm = ran(CASES[:6], fails(error, "cnn"))
+    found = told(capsys)
+    assert (status, found["cases"], found["failed"]) == (1, 3, ["cnn-10", "cnn-100", "cnn-1000"]) and len(done) == 6
     assert warm == ["mlp-10", "cnn-10"], "once for each model in a place"
+
+
+def test_the_other_cases_go_on_where_a_place_or_data_fail(ran, capsys):
+    """The second command goes on where the first one left cases out."""
+    status, *_ = ran(CASES, spark=fails(RuntimeError("no master"), (slow_link_hosts.NEAR, slow_link_hosts.FAR)))
+    found = told(capsys)
+    assert (status, [row["case"] for row in found["rows"]]) == (1, [case.name for case in CASES if not case.mbit])
+    status, done, _ = ran(CASES, prepared=fails(RuntimeError("no rows"), "table"))
+    assert (status, told(capsys)["failed"]) == (1, [case.name for case in CASES if case.mbit and case.model == "table"])
+    assert done == [case.name for case in CASES if case.mbit and case.model != "table"]
+
+
+def test_an_interruption_loses_no_row(ran, capsys, tmp_path):
+    """Rows stay as they were, in the order of the cases. Nothing is asked of the cases that are there."""
+    with pytest.raises(KeyboardInterrupt):
+        ran(CASES[1:4], fails(KeyboardInterrupt(), "cnn"))
+    assert auto.refused(tmp_path / "rows") is None
+    other = {**RUNS, "1": run(5.0)}
+    status, done, _ = ran(CASES[:4], lambda case: other)
+    found = told(capsys)
+    assert (status, done, found["commit"]) == (0, ["mlp-10", "cnn-10"], "c0ffee")
+    rows = [(row["case"], row["seconds"]["1"]) for row in found["rows"]]
+    assert rows == [("mlp-10", 5.0), ("mlp-100", 10.0), ("mlp-1000", 10.0), ("cnn-10", 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"commit": "decaf"}, "of the commit c0ffee"),
+        ({"epochs": {}}, "of other cases"),
+        ({"further": 1}, "no file of this program"),
+    ],
+)
+def test_rows_of_another_commit_or_of_other_cases_are_refused(ran, monkeypatch, tmp_path, changed, why):
+    ran(CASES[:1])
+    now = auto.settings()
+    monkeypatch.setattr(auto, "settings", lambda: now | changed)
+    assert why in auto.refused(tmp_path / "rows")
+
+
+@pytest.mark.parametrize("text", ["", "mine\n", "[]\n", "1\n", "{}\n"])
+def test_no_other_file_is_written_to(tmp_path, text):
+    (tmp_path / "rows").write_text(text)
+    assert "no file of this program" in auto.refused(tmp_path / "rows")
+    assert auto.refused(tmp_path / "new") is None and "no such folder" in auto.refused(tmp_path / "none" / "new")
 
 
 def test_the_table_has_a_line_for_each_case():

@@ -158,12 +158,12 @@ def test_no_comparison_is_followed_from_another_trainings_checkpoint(tmp_path, c
 def made(tmp_path, monkeypatch):
     """Makes a run of `auto` on 3 nodes, whose attempts call a function. choice: as a resume has read it."""
     output = Output(str(tmp_path / "run"), "hash", "train")
-    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 3, "strategy": "auto"})
-    inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, STRATEGIES["auto"])
     monkeypatch.setattr(train_module, "threads", lambda *_: 1)
     replaced(monkeypatch, train_module, "time", sleep=lambda _: None)
 
-    def make(attempt, choice=None):
+    def make(attempt, choice=None, **keys):
+        config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 3, "strategy": "auto", **keys})
+        inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, STRATEGIES["auto"])
         monkeypatch.setattr(_Run, "_nodes", attempt)
         spark = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
         one = _Run(spark, inputs, output, None, 0.0, choosing=Choosing.of(inputs, output, choice))
@@ -235,6 +235,9 @@ def test_a_run_that_goes_on_measures_nothing(made):
     assert given == [(False, 2, 2)] * 2
 
 
+MEASURING = [{}, {"measures": True, "phase": "compiling"}, {}]
+
+
 def lost(**facts):
     error = NodeFailed("node 0 on h0: its executor was lost", 0, **facts)
     error.executor_host = "h0"
@@ -258,6 +261,7 @@ def test_where_nodes_cannot_measure_all_nodes_train(made, capsys, monkeypatch, e
 
     def attempt(self, payload):
         given.append((payload.chooses, self.present))
+        self.display.states = MEASURING
         if len(given) <= times:
             raise error
         return "results"
@@ -268,12 +272,42 @@ def test_where_nodes_cannot_measure_all_nodes_train(made, capsys, monkeypatch, e
     assert "auto: batch on all 3 nodes; nodes failed while they measured" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [NotStarted("node 1 did not start", 1), Passing("HDFS"), lost(may_pass=False)])
+@pytest.mark.parametrize("error", [Passing("HDFS"), lost(may_pass=False)])
 def test_what_says_nothing_of_measuring_chooses_nothing(made, error):
     choosing = made(None).choosing
-    for _ in range(3):
-        choosing.learn_from(error)
-    assert choosing.is_open
+    assert not any(choosing.cannot_measure(error, MEASURING) for _ in range(3))
+
+
+@pytest.mark.parametrize("error", [NotStarted("node 1 did not start", 1), lost(), lost(memory=True)])
+def test_losses_before_measuring_do_not_count(made, error):
+    """Executors may be preempted while nodes start, which says nothing of measuring."""
+    choosing = made(None).choosing
+    assert not any(choosing.cannot_measure(error, [{"phase": "start"}, {}]) for _ in range(3))
+    found = [choosing.cannot_measure(lost(), MEASURING) for _ in range(2)]
+    assert found == [False, True]
+
+
+@pytest.mark.parametrize(("fails", "restarts", "ends"), [(1, 3, False), (9, 1, True), (1, 0, True)])
+def test_a_choice_that_cannot_be_written_at_once_ends_no_run(made, monkeypatch, fails, restarts, ends):
+    """HDFS may be away for a moment. If it stays away, the line names the failure of the node, too."""
+    tried = []
+
+    def note(run, choice):
+        tried.append(choice)
+        if len(tried) <= fails:
+            raise Passing("HDFS is away")
+
+    def attempt(self, payload):
+        self.display.states = MEASURING
+        if payload.chooses:
+            raise lost(memory=True)
+        return "results"
+
+    monkeypatch.setattr("sparksplit.training.decided.note", note)
+    one = made(attempt, max_restarts=restarts)
+    with pytest.raises(NodeFailed, match=r"executor was lost.*HDFS is away") if ends else nullcontext():
+        assert one._train(None) == "results"
+    assert tried == [Choice(3, {})] * (1 + min(fails, restarts))
 
 
 def test_a_comparison_chooses_once(tmp_path, monkeypatch):

@@ -7,9 +7,10 @@ exchange of n nodes. The difference is taken off, as far as the collective knows
 in graphs, which TensorFlow's does not.
 
 Rows come from memory. If a run reads its rows again in each epoch, or transforms them, a step takes at least as long
-as a node needs to read and transform its share. Without readers, a step takes both times. Only rows that nothing has
-read yet show how long reading takes: the page cache holds all others. n nodes read at the same time, so nodes that
-share a host slow each other down here too.
+as a node needs to read and transform its share. Without readers, a step takes both times. If a node's rows stay in
+memory, it reads all of them before its first step, and each step takes its part of that time besides. Only rows that
+nothing has read yet show how long reading takes: the page cache holds all others. n nodes read at the same time, so
+nodes that share a host slow each other down here too.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ SECONDS = 20.0
 longer is left out."""
 _BLOCK, _BLOCKS = 0.2, 3
 """Seconds of a block of steps, and the number of blocks, as far as there is time. Their median counts."""
+_SUMS = 10
+"""The sums of a single number. The shortest one counts."""
 _TRANSFORMING = 1.0
 """Seconds after which a pass over the sample ends."""
 _SAMPLED, _SAMPLED_BYTES = 4, 64 << 20
@@ -60,6 +63,7 @@ def choose(process: Process, member: Member, collective: Collective, step: Step)
     The state of the run stays as it is. step: the step that the run will train with.
     """
     with member.phase("measuring"):
+        member.announce(measures=True)  # stays in the state, whatever phases follow
         seconds = measured(process, member, collective, step)
         if member.rank == 0:
             member.announce(step_seconds={str(nodes): value for nodes, value in seconds.items()})
@@ -87,7 +91,9 @@ def measured(process: Process, member: Member, collective: Collective, step: Ste
             seconds[1] = rows.with_reading(one.step, share, 1, alone)
             spent = one.took + rows.took
         member.gather("one node is measured", None)
+        began = time.perf_counter()
         latency, whole = _latency(collective), None
+        spent += time.perf_counter() - began
         for place, nodes in enumerate(numbers):
             left = SECONDS - _longest(collective, spent)
             if place and least > left:
@@ -158,13 +164,19 @@ def _timed(step: Step, batch: Chunk, collective: Collective, left: float, furthe
 
 
 def _latency(collective: Collective) -> float:
-    """Return the seconds of an exchange of a single number. Every node must call this."""
+    """Return the seconds of an exchange of a single number without waiting for other nodes. Every node must call this.
+
+    What disturbs a sum makes it longer, so the shortest sum counts.
+    """
+
+    def once() -> float:
+        waited, began = collective.waited, time.perf_counter()
+        collective.sum([one])
+        return time.perf_counter() - began - (collective.waited - waited)
+
     one = np.zeros(1)
     collective.sum([one])
-    began = time.perf_counter()
-    for _ in range(_BLOCKS):
-        collective.sum([one])
-    return (time.perf_counter() - began) / _BLOCKS
+    return min(once() for _ in range(_SUMS))
 
 
 def _longest(collective: Collective, value: float) -> float:
@@ -220,38 +232,37 @@ class _Rows:
         return share_of(one, 0, int(one.offsets[1]), int(one.rows[0]))
 
     def with_reading(self, step: float, share: Chunk, nodes: int, collective: Collective) -> float:
-        """Return the seconds of a step of `step` seconds on `nodes` nodes, if each node must read its `share` of the
-        rows for it. The first `nodes` nodes read now. Every node of `collective` must call this."""
-        config, is_kept, began = self._process.config, self._is_kept(nodes), time.perf_counter()
-        if is_kept and config.transform is None:
-            self.took = 0.0
-            return step
-        per_row = self._measured(is_kept) if collective.rank < nodes else 0.0
+        """Return the seconds of a step of `step` seconds on `nodes` nodes with all that reading and transforming its
+        rows adds. The first `nodes` nodes read now. share: this node's rows of a mini-batch. Every node of `collective`
+        must call this."""
+        config, began = self._process.config, time.perf_counter()
+        is_kept, read, transformed = self._is_kept(nodes), 0.0, 0.0
+        if collective.rank < nodes:
+            read = 0.0 if config.input_mode == "spark" else _second(self._unread)  # from Spark: in mapped files
+            # A slow transform ends the pass early.
+            transformed = 0.0 if config.transform is None else _second(self._kept, _TRANSFORMING)
         self.took = time.perf_counter() - began
-        reading = _longest(collective, per_row * int(share.offsets[1]))
-        return max(step, reading) if config.readers else step + reading
+        rows = int(share.offsets[1])
+        # Rows that stay in memory are read once, before the first step, and transformed again in each epoch.
+        before = rows * read / config.epochs if is_kept else 0.0
+        beside = rows * (transformed if is_kept else read + transformed)
+        slowest = _longest(collective, beside)
+        step = max(step, slowest) if config.readers else step + slowest
+        return step + _longest(collective, before)
 
     def _is_kept(self, nodes: int) -> bool:
-        """Whether the rows of each of `nodes` nodes are in memory in most epochs."""
+        """Whether the rows of each of `nodes` nodes stay in memory once they have been read."""
         process, config = self._process, self._process.config
-        if config.input_mode == "spark":
-            return True  # in mapped files
         held = [np.array(process.data.manifest.splits[name].lane_rows) for name in process.held_out]
         held_bytes = sum(held) * sum(spec.row_bytes for spec in self._source.tensors)
         lanes = self.lane_rows * self._kept.row_bytes + held_bytes
         most = max(int(lanes[order.owned_lanes(len(lanes), rank, nodes)].sum()) for rank in range(nodes))
-        return config.epochs > 1 and most <= config.cache_mb << 20
+        return most <= config.cache_mb << 20
 
     def close(self) -> None:
         """Close the feeds."""
         for feeds in self._open:
             feeds.close()
-
-    def _measured(self, is_kept: bool) -> float:
-        """Return the seconds in which a row is read and transformed. is_kept: without reading."""
-        reading = 0.0 if is_kept else _second(self._unread)
-        # A slow transform ends the pass early.
-        return reading + (0.0 if self._process.config.transform is None else _second(self._kept, _TRANSFORMING))
 
     def _opened(self, sample: Sample, **keys: Any) -> Feed:
         config = self._process.config.model_copy(update=keys)
