@@ -5,7 +5,8 @@
 
 The cells: links of 10, 100 and 1,000 Mbit/s x MLP, CNN, LSTM, table x `batch`, `epoch`, `epoch-delayed`, `local`, on
 two nodes. `predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a
-processor each. It writes the predictions and the git commit with their SHA-256 digest, and never replaces a file.
+processor each. It fails if the nodes were not measured side by side. It writes the predictions and the git commit with
+their SHA-256 digest, and never replaces a file. Both steps say so if the machine is busy before they begin.
 `measure` refuses a file that does not have its digest, or was sealed for other runs. It trains each cell with
 `sparksplit train`, one node in each of two network namespaces, with a link that tc limits, and one measurement of each
 cell. Each cell's measurement is added to FILE.measured at once. The predictions are always those of FILE. A cell whose
@@ -98,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         clean_environment()
         return {"predict": _predict, "measure": _measure}[arguments.step](arguments)
+    from benchmarks.helpers import busy, told_busy
     from benchmarks.slow_link_hosts import isolated, missing
 
     problem = missing(max(LINKS))
@@ -106,6 +108,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if problem is not None:
         print(f"sealed.py: {problem}", file=sys.stderr)
         return 2
+    told_busy([busy()])
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="sealed-") as work:
         own = sys.argv[1:] if argv is None else list(argv)
@@ -154,6 +157,8 @@ def _predict(arguments: argparse.Namespace) -> int:
             config = _plan_config(name, folder, work, PASSES[name][LINKS[0]])
             measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, NODES)
             measured = measure(measuring, step_sizes(measuring, NODES))
+            if not measured.beside:
+                raise RuntimeError(f"{name}: no time was left to measure both nodes side by side; predict again")
             lane_rows = _lane_rows(folder)
             for mbit in LINKS:
                 predictor = Predictor(measured, ethernet(mbit / 1000), crowded=True)
