@@ -12,7 +12,8 @@ their SHA-256 digest, and never replaces a file. Both steps say so if the machin
 cell. Each cell's measurement is added to FILE.measured at once. The predictions are always those of FILE. A cell whose
 run fails is named, and counts as missed. After an interruption, `measure` goes on with the cells that are not there.
 
-seconds: train and feed of run.json, for equal passes. memory: the VmHWM of the node with the most.
+seconds: train and feed of run.json, for equal passes. memory: the VmHWM of the run's node with the most, over its whole
+life, so with the last checkpoint and the export of the model.
 
 All strategies of a model and a link make as many passes. Slow links get fewer passes. Each cell at 1,000 Mbit/s then
 trains for five seconds or more on two cores, and the slowest cell for about five minutes. `predict` says how long
@@ -265,18 +266,17 @@ def _train(cell: Mapping[str, Any], data: Path, work: Path) -> tuple[float, int]
 
 @contextmanager
 def _peaks() -> Iterator[list[int]]:
-    """The VmHWM of every node that runs meanwhile, in bytes."""
-    peaks: dict[int, int] = {}
+    """The VmHWM of every node that starts meanwhile, in bytes. A node of an earlier run may still be ending."""
+    earlier, peaks = _nodes(), dict[psutil.Process, int]()
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.2):
-            for process in psutil.process_iter():
+            for node in _nodes() - earlier:
                 try:
-                    if any("node_main" in word for word in process.cmdline()):
-                        text = Path(f"/proc/{process.pid}/status").read_text()
-                        peaks[process.pid] = int(text.partition("VmHWM:")[2].split()[0]) << 10
-                except (psutil.Error, OSError, IndexError, ValueError):
+                    text = Path(f"/proc/{node.pid}/status").read_text()
+                    peaks[node] = int(text.partition("VmHWM:")[2].split()[0]) << 10
+                except (OSError, IndexError, ValueError):
                     continue  # it has ended meanwhile
 
     watcher = threading.Thread(target=look, daemon=True)
@@ -288,6 +288,12 @@ def _peaks() -> Iterator[list[int]]:
         over.set()
         watcher.join()
         found.extend(peaks.values())
+
+
+def _nodes() -> set[psutil.Process]:
+    """The processes of nodes."""
+    found = psutil.process_iter(["cmdline"])
+    return {process for process in found if any("node_main" in word for word in process.info["cmdline"] or ())}
 
 
 def _prepared(name: str, work: Path) -> Path:

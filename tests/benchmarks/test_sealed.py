@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -172,6 +174,21 @@ def test_steps_of_one_node_alone_are_never_sealed(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="mlp: no time was left"):
         program._predict(SimpleNamespace(file=file, only=["mlp"], inside=tmp_path))
     assert not file.exists()
+
+
+def test_nodes_of_an_earlier_run_do_not_count(monkeypatch):
+    """Was: a node that has not ended yet counted as one of the next cell."""
+
+    class Node(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    earlier, own = Node(pid=os.getpid()), Node(pid=os.getpid())
+    looked, nodes = threading.Semaphore(0), {earlier}
+    monkeypatch.setattr(program, "_nodes", lambda: looked.release() or nodes)
+    with program._peaks() as peaks:
+        nodes = {earlier, own}
+        assert all(looked.acquire(timeout=10) for _ in range(3))  # the third look begins after the second one
+    assert len(peaks) == 1 and peaks[0] > 1 << 20
 
 
 def test_the_commit_is_sealed():
