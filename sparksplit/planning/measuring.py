@@ -1,9 +1,8 @@
-"""The nodes' part of a plan: measure steps on one node, the same steps beside another node, and exchanges. At the end,
+"""What the nodes of a plan measure: steps on one node, the same steps beside another node, and exchanges. At the end,
 one node trains with larger mini-batches."""
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sparksplit.base.records import JsonObject
+from sparksplit.base.memory import most_memory
 from sparksplit.cluster.member import OneNode
 from sparksplit.collectives import Alone
 from sparksplit.collectives.ring import Ring
@@ -26,8 +25,6 @@ from sparksplit.planning.measured import WINDOWS, Measured, StepTimes
 from sparksplit.planning.messages import PlanPayload
 from sparksplit.planning.steps import BESIDE, Steps
 from sparksplit.strategies.syncs import LocalSync
-from sparksplit.training.node.kernels import naming_keys
-from sparksplit.training.node.main import configure, connect
 from sparksplit.training.node.process import Process
 
 if TYPE_CHECKING:
@@ -38,29 +35,12 @@ _BESIDE = 3
 """The numbers of rows that both nodes measure at the same time: the first ones of the list."""
 
 
-def work(member: Member) -> JsonObject:
-    """Measure the configuration of the PlanPayload on one of two nodes. Return the Measured on the first node."""
-    with member.phase("start"):
-        payload = PlanPayload.from_json(member.payload, "what the driver gave")
-        config = payload.train_config()
-        configure(config, payload.threads)
-        collective = connect(member, config, payload.sources)
-        assert isinstance(collective, Ring)  # as `plan` configures it
-        process = Process(member, payload, config)
-    try:
-        with member.phase("start"), naming_keys(config):
-            process.build()
-        with member.phase("measuring"):
-            measured = _Planning(process, member, collective, payload).measured()
-        return measured.to_json() if member.rank == 0 else {}
-    finally:
-        process.close()
-        collective.close()
+class Measuring:
+    """imports: the bytes of this module, and of all that only it imports."""
 
-
-class _Planning:
-    def __init__(self, process: Process, member: Member, ring: Ring, payload: PlanPayload) -> None:
+    def __init__(self, process: Process, member: Member, ring: Ring, payload: PlanPayload, imports: int) -> None:
         self._process, self._member, self._ring, self._payload = process, member, ring, payload
+        self._imports = imports
         effort = Effort(block=payload.block)
         self._one = OneNode(member)
         self._alone, self._together = Runner(self._one, Alone(), effort), Runner(member, ring, effort)
@@ -88,7 +68,7 @@ class _Planning:
                 alone, varying = steps.alone()
                 begin_pass = steps.begin_pass(window)
             sizes: list[int] = member.gather("alone", steps.prepared)[0]
-            memory = _memory(rig)
+            memory = _memory(rig, self._imports)
             if member.rank == 0 and not rig.kept:
                 reading, reading_steps = steps.reading()
             beside: list[StepTimes] = []
@@ -141,9 +121,10 @@ class _Planning:
         return self._process.step(LocalSync(self._ring, NO_SYNC), self._ring)
 
 
-def _memory(rig: Rig) -> int:
-    """Return the most bytes of this process so far, without the sample and the copies of the measurement."""
-    most: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def _memory(rig: Rig, imports: int) -> int:
+    """Return the most bytes of this process so far, without the sample and `imports`.
+
+    The rig's copies of weights and optimizer stay in: the first node of a run has as much for its checkpoints.
+    """
     sample = 0 if rig.in_memory is None else rig.in_memory.own_bytes
-    copies: int = sum(variable.numpy().nbytes for variable in rig.step.variables())
-    return max(0, most - sample - copies)
+    return max(0, most_memory() - sample - imports)
