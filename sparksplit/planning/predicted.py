@@ -18,7 +18,10 @@ from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import Network
 from sparksplit.comparison.intervals import interval
 from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
-from sparksplit.planning.workload import Stage, Workload
+from sparksplit.planning.workload import Kind, Stage, Workload
+
+_REMEMBERED: dict[Kind, int] = {"gradients": 0, "own gradients": 0, "weights": 1, "weights, outer optimiser": 2}
+"""As many times the weights are remembered between exchanges."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,18 @@ class Predictor:
             for number in range(self._rounds)
         ]
         rows = held if is_kept else min(held, round(share * measured.window_bytes))
-        buffers = 2 * measured.model_bytes if work.nodes > 1 else 0
-        memory = measured.memory_bytes + rows + min(held_out, cache_bytes) + buffers
+        memory = measured.memory_bytes + rows + min(held_out, cache_bytes) + self._exchanging(work)
         return Predicted(Interval(*interval(totals)), self._sent(work), memory)
+
+    def _exchanging(self, work: Workload) -> int:
+        """Return the bytes of memory for exchanges: two buffers of a sum, and the weights that are remembered.
+
+        Between two exchanges of weights, a node keeps the weights of the last one, and an outer optimiser its
+        velocities. While nodes agree, changes of weights take the memory that a step has for gradients.
+        """
+        if work.nodes == 1:
+            return 0
+        return max(2 + _REMEMBERED[stage.kind] for stage in work.stages) * self._measured.model_bytes
 
     def is_measured(self, work: Workload) -> bool:
         """Whether a run has no more nodes than were measured, and no larger or smaller steps than were measured."""

@@ -150,6 +150,16 @@ def test_memory_and_bytes_are_of_one_node():
     assert Predictor(measured(held_out_bytes=40_000)).predicted(batch(4), ROOM).memory == found.memory + 10_000
 
 
+@pytest.mark.parametrize(
+    ("kind", "times"), [("gradients", 2), ("own gradients", 2), ("weights", 3), ("weights, outer optimiser", 4)]
+)
+def test_strategies_remember_weights_between_exchanges(kind, times):
+    """Were: buffers of sums alone."""
+    stages = (Stage(32, 100, "gradients", 4, 1, 1.0), Stage(32, 100, kind, 4, 1, 1.0))
+    found = Predictor(measured()).predicted(Workload(2, stages, 1, 3200), ROOM).memory
+    assert found == 500_000_000 + 3200 * 100 + times * 400_000
+
+
 def test_rows_that_are_kept_are_read_once():
     found = Predictor(measured(first_reading=3.0, begin_reading=1.0)).predicted(batch(2), ROOM).seconds.mean
     assert found == pytest.approx(1.0 + 2.0 / 2 + seconds(batch(2)))
