@@ -111,8 +111,9 @@ class Predictor:
         if len({*self._measured.hosts}) > 1:
             beside = _raised([each - on_link for each in seconds])[number]
         else:
-            # Each further message is a call, too.
-            beside = _raised(seconds)[number] + 2 * (nodes - 2) * sums * here.latency
+            # Each further message is a call, and each further byte is copied and added, too.
+            further = 2 * (nodes - 2) * sums * here.latency + (sent - exchanged.sent) * here.per_byte
+            beside = _raised(seconds)[number] + further
         return beside + self._link.seconds(nodes, sums, sent)
 
     def _kept_seconds(self, work: Workload, held: int, share: float, number: int) -> float:
