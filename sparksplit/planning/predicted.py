@@ -102,7 +102,8 @@ class Predictor:
 
         The measured exchange between two nodes contains copies and calls. Between processes of one host, it contains no
         network, so all of it is added to the time on the link. Between two hosts, the measured network's part is
-        replaced.
+        replaced. It contains copies and sums too, which no link makes faster, and nobody knows how much of it is wire.
+        So a link never takes less time than the measured network.
         """
         sent, here, sums = self._sent_by(nodes, exchanged), self._measured_link, exchanged.sums
         on_link, seconds = here.seconds(2, sums, exchanged.sent), exchanged.seconds[: self._rounds]
@@ -110,11 +111,10 @@ class Predictor:
             return _raised(seconds)[number] + here.seconds(nodes, sums, sent) - on_link
         if len({*self._measured.hosts}) > 1:
             beside = _raised([each - on_link for each in seconds])[number]
-        else:
-            # Each further message is a call, and each further byte is copied and added, too.
-            further = 2 * (nodes - 2) * sums * here.latency + (sent - exchanged.sent) * here.per_byte
-            beside = _raised(seconds)[number] + further
-        return beside + self._link.seconds(nodes, sums, sent)
+            return beside + max(self._link.seconds(nodes, sums, sent), here.seconds(nodes, sums, sent))
+        # Each further message is a call, and each further byte is copied and added, too.
+        further = 2 * (nodes - 2) * sums * here.latency + (sent - exchanged.sent) * here.per_byte
+        return _raised(seconds)[number] + further + self._link.seconds(nodes, sums, sent)
 
     def _kept_seconds(self, work: Workload, held: int, share: float, number: int) -> float:
         """Return the seconds until kept rows are in memory, and until each further pass over them begins.

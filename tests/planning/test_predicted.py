@@ -56,7 +56,7 @@ def test_each_sum_of_an_exchange_has_its_messages():
     made_of_four = {kind: replace(each, sums=4) for kind, each in measured().exchanges.items()}
     for hosts, further in ((["one", "two"], 0.0), (["one", "one"], 3 * 2 * 14 * LATENCY)):
         found = [
-            seconds(batch(16), Predictor(measured(hosts=hosts, exchanges=exchanges), ethernet(1)))
+            seconds(batch(16), Predictor(measured(hosts=hosts, exchanges=exchanges), ethernet(0.1)))
             for exchanges in (measured().exchanges, made_of_four)
         ]
         explained = 3 * 2 * LATENCY if len({*hosts}) > 1 else 0.0  # messages of the measured network
@@ -69,6 +69,12 @@ def test_further_nodes_use_further_rows_of_a_large_embedding_until_all_are_used(
     for nodes, union in ((1, 0), (2, 100_000), (4, 180_000), (64, 400_000)):
         work = Workload(nodes, (Stage(64, 10, "own gradients", 10, 1, 1.0),), 1, 640)
         assert predictor.predicted(work, ROOM).sent == pytest.approx(10 * union * 2 * (nodes - 1) / nodes)
+
+
+@pytest.mark.parametrize("nodes", [2, 16])
+def test_between_two_hosts_no_link_makes_an_exchange_shorter(nodes):
+    """Was: copies and sums, which the measured network contains, were left out."""
+    assert seconds(batch(nodes), Predictor(measured(), ethernet(100))) == pytest.approx(seconds(batch(nodes)), rel=1e-3)
 
 
 @given(st.lists(st.floats(-0.05, 0.05), min_size=5, max_size=5), st.booleans(), st.sampled_from([1e-3, 10e-3]))
