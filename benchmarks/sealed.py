@@ -5,13 +5,15 @@
 
 The cells: links of 10, 100 and 1,000 Mbit/s x MLP, CNN, LSTM, table x `batch`, `epoch`, `epoch-delayed`, `local`, on
 two nodes. `predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a
-processor each. It writes the predictions and the git commit with their SHA-256 digest, and never replaces a file.
+processor each. It fails if the nodes were not measured side by side. It writes the predictions and the git commit with
+their SHA-256 digest, and never replaces a file. Both steps say so if the machine is busy before they begin.
 `measure` refuses a file that does not have its digest, or was sealed for other runs. It trains each cell with
 `sparksplit train`, one node in each of two network namespaces, with a link that tc limits, and one measurement of each
 cell. Each cell's measurement is added to FILE.measured at once. The predictions are always those of FILE. A cell whose
 run fails is named, and counts as missed. After an interruption, `measure` goes on with the cells that are not there.
 
-seconds: train and feed of run.json, for equal passes. memory: the VmHWM of the node with the most.
+seconds: train and feed of run.json, for equal passes. memory: the VmHWM of the run's node with the most, over its whole
+life, so with the last checkpoint and the export of the model.
 
 All strategies of a model and a link make as many passes. Slow links get fewer passes. Each cell at 1,000 Mbit/s then
 trains for five seconds or more on two cores, and the slowest cell for about five minutes. `predict` says how long
@@ -98,6 +100,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         clean_environment()
         return {"predict": _predict, "measure": _measure}[arguments.step](arguments)
+    from benchmarks.helpers import busy, told_busy
     from benchmarks.slow_link_hosts import isolated, missing
 
     problem = missing(max(LINKS))
@@ -106,6 +109,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if problem is not None:
         print(f"sealed.py: {problem}", file=sys.stderr)
         return 2
+    told_busy([busy()])
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="sealed-") as work:
         own = sys.argv[1:] if argv is None else list(argv)
@@ -154,6 +158,8 @@ def _predict(arguments: argparse.Namespace) -> int:
             config = _plan_config(name, folder, work, PASSES[name][LINKS[0]])
             measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, NODES)
             measured = measure(measuring, step_sizes(measuring, NODES))
+            if not measured.beside:
+                raise RuntimeError(f"{name}: no time was left to measure both nodes side by side; predict again")
             lane_rows = _lane_rows(folder)
             for mbit in LINKS:
                 predictor = Predictor(measured, ethernet(mbit / 1000), crowded=True)
@@ -260,18 +266,17 @@ def _train(cell: Mapping[str, Any], data: Path, work: Path) -> tuple[float, int]
 
 @contextmanager
 def _peaks() -> Iterator[list[int]]:
-    """The VmHWM of every node that runs meanwhile, in bytes."""
-    peaks: dict[int, int] = {}
+    """The VmHWM of every node that starts meanwhile, in bytes. A node of an earlier run may still be ending."""
+    earlier, peaks = _nodes(), dict[psutil.Process, int]()
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(0.2):
-            for process in psutil.process_iter():
+            for node in _nodes() - earlier:
                 try:
-                    if any("node_main" in word for word in process.cmdline()):
-                        text = Path(f"/proc/{process.pid}/status").read_text()
-                        peaks[process.pid] = int(text.partition("VmHWM:")[2].split()[0]) << 10
-                except (psutil.Error, OSError, IndexError, ValueError):
+                    text = Path(f"/proc/{node.pid}/status").read_text()
+                    peaks[node] = int(text.partition("VmHWM:")[2].split()[0]) << 10
+                except (OSError, IndexError, ValueError):
                     continue  # it has ended meanwhile
 
     watcher = threading.Thread(target=look, daemon=True)
@@ -283,6 +288,12 @@ def _peaks() -> Iterator[list[int]]:
         over.set()
         watcher.join()
         found.extend(peaks.values())
+
+
+def _nodes() -> set[psutil.Process]:
+    """The processes of nodes."""
+    found = psutil.process_iter(["cmdline"])
+    return {process for process in found if any("node_main" in word for word in process.info["cmdline"] or ())}
 
 
 def _prepared(name: str, work: Path) -> Path:

@@ -1,9 +1,11 @@
-"""Arrays that TensorFlow uses without a copy, and reuse of freed memory."""
+"""Arrays that TensorFlow uses without a copy, reuse of freed memory, and how much memory this process has had."""
 
 from __future__ import annotations
 
 import ctypes
 import math
+import resource
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +32,12 @@ def is_aligned(array: npt.NDArray[Any]) -> bool:
     """Whether TensorFlow can use `array` without a copy."""
     flags = array.flags
     return flags.c_contiguous and flags.writeable and array.ctypes.data % ALIGNMENT == 0 and array.dtype.kind in "fiu"
+
+
+def most_memory() -> int:
+    """Return the most bytes that this process has had in memory so far."""
+    most: int = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most << 10
 
 
 def keep_freed() -> bool:

@@ -79,6 +79,8 @@ class Branched:
     node: a node has ended meanwhile."""
     needed: float | None = None
     """With the problem `seconds`: how many seconds are enough."""
+    why: str | None = None
+    """With the problem `node`: the error that ended the measurement."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -103,6 +104,7 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
             branch_seconds=branch_seconds,
         )
         since, states = time.time(), dict[int, dict[str, Any]]()
+        ended: str | None = None
         say(f"measuring steps and exchanges, for about {SECONDS:.0f} s, or longer if steps are slow")
         try:
             with NodeCluster(
@@ -120,8 +122,10 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
             if so_far is None or isinstance(error, Cancelled):
                 raise why from error
             say(f"the useful mini-batch was not found: {why}")
-            found = so_far
+            found, ended = so_far, str(why)
     measured = Measured.from_json(found, "what the nodes have measured")
+    if measured.branched is not None and ended is not None:
+        measured = replace(measured, branched=replace(measured.branched, why=ended))
     if measured.seconds > _LATE * SECONDS:
         first = measured.alone[0]
         steps = f"a step of {first.rows:.0f} rows takes {duration(fmean(first.seconds))}"

@@ -32,8 +32,9 @@ class PlanConfig(TrainConfig):
     """All keys of `plan`: the keys of `train`, and what to plan for."""
 
     link: Annotated[str, pydantic.AfterValidator(_bandwidth)] | None = None
-    """Bandwidth of the network between the hosts, such as 1Gbit or 100Mbit. null: measured between two executors. If
-    both executors are on one host, 10Gbit is assumed."""
+    """Bandwidth of the network between the hosts, such as 1Gbit or 100Mbit. If two executors are on two hosts, only a
+    slower network than theirs can be planned for. null: measured between two executors. If both executors are on one
+    host, 10Gbit is assumed."""
     most_nodes: pydantic.PositiveInt = 64
     """Largest number of nodes to plan for. Each node has a host or a GPU of its own."""
     strategies: list[str | dict[str, Any]] = pydantic.Field(default_factory=lambda: list(DEFAULT_STRATEGIES))

@@ -18,7 +18,10 @@ from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import Network
 from sparksplit.comparison.intervals import interval
 from sparksplit.planning.measured import WINDOWS, Exchanged, Measured, StepTimes
-from sparksplit.planning.workload import Stage, Workload
+from sparksplit.planning.workload import Kind, Stage, Workload
+
+_REMEMBERED: dict[Kind, int] = {"gradients": 0, "own gradients": 0, "weights": 1, "weights, outer optimiser": 2}
+"""As many times the weights are remembered between exchanges."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +74,18 @@ class Predictor:
             for number in range(self._rounds)
         ]
         rows = held if is_kept else min(held, round(share * measured.window_bytes))
-        buffers = 2 * measured.model_bytes if work.nodes > 1 else 0
-        memory = measured.memory_bytes + rows + min(held_out, cache_bytes) + buffers
+        memory = measured.memory_bytes + rows + min(held_out, cache_bytes) + self._exchanging(work)
         return Predicted(Interval(*interval(totals)), self._sent(work), memory)
+
+    def _exchanging(self, work: Workload) -> int:
+        """Return the bytes of memory for exchanges: two buffers of a sum, and the weights that are remembered.
+
+        Between two exchanges of weights, a node keeps the weights of the last one, and an outer optimiser its
+        velocities. While nodes agree, changes of weights take the memory that a step has for gradients.
+        """
+        if work.nodes == 1:
+            return 0
+        return max(2 + _REMEMBERED[stage.kind] for stage in work.stages) * self._measured.model_bytes
 
     def is_measured(self, work: Workload) -> bool:
         """Whether a run has no more nodes than were measured, and no larger or smaller steps than were measured."""
@@ -90,7 +102,8 @@ class Predictor:
 
         The measured exchange between two nodes contains copies and calls. Between processes of one host, it contains no
         network, so all of it is added to the time on the link. Between two hosts, the measured network's part is
-        replaced.
+        replaced. It contains copies and sums too, which no link makes faster, and nobody knows how much of it is wire.
+        So a link never takes less time than the measured network.
         """
         sent, here, sums = self._sent_by(nodes, exchanged), self._measured_link, exchanged.sums
         on_link, seconds = here.seconds(2, sums, exchanged.sent), exchanged.seconds[: self._rounds]
@@ -98,10 +111,10 @@ class Predictor:
             return _raised(seconds)[number] + here.seconds(nodes, sums, sent) - on_link
         if len({*self._measured.hosts}) > 1:
             beside = _raised([each - on_link for each in seconds])[number]
-        else:
-            # Each further message is a call, too.
-            beside = _raised(seconds)[number] + 2 * (nodes - 2) * sums * here.latency
-        return beside + self._link.seconds(nodes, sums, sent)
+            return beside + max(self._link.seconds(nodes, sums, sent), here.seconds(nodes, sums, sent))
+        # Each further message is a call, and each further byte is copied and added, too.
+        further = 2 * (nodes - 2) * sums * here.latency + (sent - exchanged.sent) * here.per_byte
+        return _raised(seconds)[number] + further + self._link.seconds(nodes, sums, sent)
 
     def _kept_seconds(self, work: Workload, held: int, share: float, number: int) -> float:
         """Return the seconds until kept rows are in memory, and until each further pass over them begins.

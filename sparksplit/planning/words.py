@@ -140,7 +140,7 @@ def _problem(branched: Branched) -> str:
     return {
         "rows": f"The sample of {branched.sampled:,} rows has too few mini-batches, or the run is too short.",
         "loss": "The loss is not finite with the configured learning rate.",
-        "node": "The node ended while it trained with larger mini-batches, perhaps for lack of memory.",
+        "node": f"A node ended meanwhile: {(branched.why or 'not known why').partition(chr(10))[0]}",
         "memory": f"There is too little memory for {branched.batch_sizes[-1]} rows.",
     }[branched.problem or "rows"]
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import threading
 from contextlib import nullcontext
 from types import SimpleNamespace
 
@@ -25,6 +27,7 @@ from benchmarks.sealed_results import (
     taken,
 )
 from benchmarks.slow_link_hosts import limits
+from tests.planning.made_up import measured
 
 
 def cell(model: str, strategy: str, seconds: float, measured: float) -> dict[str, object]:
@@ -155,6 +158,37 @@ def test_a_run_that_fails_leaves_the_other_cells_to_be_measured(tmp_path, monkey
     last = json.loads(said.splitlines()[-1])
     assert (last["cells"], last["measured"], len(measured_rows(file))) == (4, 3, 3)
     assert "mlp, epoch, 1000 Mbit/s: not measured: ended with 1" in problem
+
+
+def test_steps_of_one_node_alone_are_never_sealed(tmp_path, monkeypatch):
+    """Was: without time for both nodes side by side, the steps of one node alone counted."""
+    monkeypatch.setattr(program, "_prepared", lambda *_: tmp_path)
+    monkeypatch.setattr(program, "_plan_config", lambda *_: None)
+    monkeypatch.setattr("benchmarks.slow_link_hosts.Hosts", lambda _: None)
+    monkeypatch.setattr("benchmarks.slow_link_hosts.spark", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("sparksplit.spark.session.spark_session", lambda *_: nullcontext())
+    monkeypatch.setattr("sparksplit.planning.plan_config.on_nodes", lambda *_: None)
+    monkeypatch.setattr("sparksplit.planning.workload.step_sizes", lambda *_: [])
+    monkeypatch.setattr("sparksplit.planning.plan.measure", lambda *_: measured(beside=[]))
+    file = tmp_path / "sealed.json"
+    with pytest.raises(RuntimeError, match="mlp: no time was left"):
+        program._predict(SimpleNamespace(file=file, only=["mlp"], inside=tmp_path))
+    assert not file.exists()
+
+
+def test_nodes_of_an_earlier_run_do_not_count(monkeypatch):
+    """Was: a node that has not ended yet counted as one of the next cell."""
+
+    class Node(SimpleNamespace):
+        __hash__ = object.__hash__
+
+    earlier, own = Node(pid=os.getpid()), Node(pid=os.getpid())
+    looked, nodes = threading.Semaphore(0), {earlier}
+    monkeypatch.setattr(program, "_nodes", lambda: looked.release() or nodes)
+    with program._peaks() as peaks:
+        nodes = {earlier, own}
+        assert all(looked.acquire(timeout=10) for _ in range(3))  # the third look begins after the second one
+    assert len(peaks) == 1 and peaks[0] > 1 << 20
 
 
 def test_the_commit_is_sealed():

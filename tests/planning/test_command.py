@@ -13,6 +13,7 @@ from sparksplit.commands import cli
 from sparksplit.comparison.comparison_record import SweepPoint
 from sparksplit.comparison.costs import ethernet
 from sparksplit.planning import plan as planning
+from sparksplit.planning.branching import unbranched
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.training.train_config import TrainConfig
 from tests.forked import session
@@ -106,6 +107,10 @@ def test_a_node_that_ends_in_branches_leaves_its_measurements(digits, tmp_path, 
     assert planning.measure(config, [64, 32]) == measured()
     told = capsys.readouterr().err
     assert "the useful mini-batch was not found: node 0 was killed" in told and "measuring took" not in told
+    monkeypatch.setattr(Cluster, "found", measured(branched=unbranched(config)).to_json())
+    found = planning.measure(config, [64, 32]).branched
+    assert found is not None and (found.problem, found.why) == ("node", "node 0 was killed")
+    capsys.readouterr()
     monkeypatch.setattr(Cluster, "found", measured(seconds=95.0).to_json())
     planning.measure(config, [64, 32])
     assert "measuring took 95 s: steps are slow, or the machine is busy (a step of 64 rows takes 7.40 ms)" in (

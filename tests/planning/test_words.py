@@ -118,11 +118,11 @@ def test_a_loss_that_does_not_fall_recommends_nothing():
         ("rows", "sample of 9,600 rows"),
         ("loss", "not finite"),
         ("memory", "too little memory for 256 rows"),
-        ("node", "The node ended"),
+        ("node", "A node ended meanwhile: node 0 was killed"),
     ],
 )
 def test_without_branches_the_reason_is_told(problem, told):
-    nothing = replace(branched(1.0, 1.0), repeats=[], problem=problem, needed=40.0)
+    nothing = replace(branched(1.0, 1.0), repeats=[], problem=problem, needed=40.0, why="node 0 was killed\nhost one")
     (line,) = mini_batches(with_branches(nothing))
     assert line.startswith("Useful mini-batch: not known. ") and told in line
     assert mini_batches(plan(1)) == []

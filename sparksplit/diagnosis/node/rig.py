@@ -16,7 +16,7 @@ from sparksplit.diagnosis.node.runner import Runner, Variant
 from sparksplit.rows import order
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, RowSource
-from sparksplit.rows.samples import Again, Rows, Sample, part
+from sparksplit.rows.samples import Again, Rows, Sample, Unread, part
 from sparksplit.strategies import find
 from sparksplit.training.node.feeds import Feeds
 from sparksplit.training.node.process import Process
@@ -99,9 +99,10 @@ class Rig:
     ) -> Feed:
         """Return a feed of the sample, or of `source`. The rig closes the feed at the latest in `close`.
 
-        batch_size: rows of a mini-batch, instead of the configured number.
+        The rows of `source` stay in memory once they are read, but not those of an `unread` sample. batch_size: rows of
+        a mini-batch, instead of the configured number.
         """
-        is_read = source is not None and source.at_hand() is None
+        is_read = source is not None and source.at_hand() is None and not isinstance(source, Unread)
         changed: dict[str, Any] = {"cache_mb": _NO_LIMIT if is_read else 0}
         if not transform:
             changed["transform"] = None
@@ -112,6 +113,10 @@ class Rig:
         assert isinstance(feed, Feed)
         self._open.append(feed)
         return feed
+
+    def unread(self) -> Unread:
+        """Return a sample as large as this one, of rows that nothing has read yet, as long as there are some."""
+        return Unread(self._rows, self._lanes, self._blocks)
 
     def first(self, batch_size: int | None = None, epoch: int = 0) -> Chunk:
         """Return the first mini-batch of an epoch over the sample. batch_size: its rows, instead of the configured
@@ -203,8 +208,10 @@ class Rig:
         """Read the sample into memory. Return the seconds of the slowest node."""
         if self.in_memory is not None:
             self.end(self.in_memory)
+        # Rows that were read before are given up first, so that there is never a second sample in memory.
+        self.in_memory, self.sample = None, Sample(self._rows, self._lanes, self._blocks)
         began = time.perf_counter()
-        self.in_memory = self.feed(source=Sample(self._rows, self._lanes, self._blocks))
+        self.in_memory = self.feed(source=self.sample)
         _first(self.in_memory)
         seconds = self._runner.most(time.perf_counter() - began)
         if self.kept and self.in_memory.at_hand is not None:
