@@ -132,6 +132,8 @@ class FileFacts:
     """(lane, rows, first row group) of each lane with rows"""
     crc32: list[int] = field(default_factory=list)
     checksum: int = 0
+    weights: int = 0
+    """Checksum of the rows' weights"""
     label: dict[str, Any] = field(default_factory=dict)
     """`LabelSums` of the rows, as JSON"""
     moments: list[dict[str, Any]] = field(default_factory=list)
@@ -244,6 +246,9 @@ class LaneFile:
             arrays.append(values)
             weight = values if tensor.name == WEIGHT else weight
             self._moments[tensor.name].update(self._layout.in_units(tensor, values, self._facts.split))
+        if weight is not None:
+            weights = row_ids.weights_checksum(row_ids.unsigned(ids), weight)
+            self._facts.weights = (self._facts.weights + weights) % 2**64
         if self._layout.label is not None:
             label = label_of(block.column(LABEL), self._layout.label)
             arrays.append(label)
@@ -338,7 +343,8 @@ def merge_split(
     Raise InputError for a tensor whose statistics are not finite. Raise RunError if the files do not continue each
     other.
     """
-    lane_rows, size, count, checksum, moments = [0] * lanes, 0, 0, 0, layout.moments()
+    lane_rows, size, count, moments = [0] * lanes, 0, 0, layout.moments()
+    checksum = weights = 0
     sums = layout.label_sums()
     for file in sorted(facts, key=lambda file: (file.first_lane, file.offset)):
         for place, (lane, rows, _) in enumerate(file.lanes):
@@ -348,7 +354,7 @@ def merge_split(
                 )
             lane_rows[lane] += rows
         count, size = count + 1, size + file.bytes
-        checksum = (checksum + file.checksum) % 2**64
+        checksum, weights = (checksum + file.checksum) % 2**64, (weights + file.weights) % 2**64
         for part in file.moments:
             for name, state in part.items():
                 moments[name].merge(Moments.from_json(state))
@@ -362,11 +368,13 @@ def merge_split(
                 f"{what}: values from {whole.min:g} to {whole.max:g} are too large for a standard deviation in float64"
             )
     statistics.pop(OF_LABEL, None)
-    if any(tensor.name == WEIGHT for tensor in layout.tensors):
+    weighted = any(tensor.name == WEIGHT for tensor in layout.tensors)
+    if weighted:
         statistics[OF_WEIGHTS] = moments[WEIGHT].whole()
     split = SplitFacts(
         rows=sum(lane_rows),
         checksum=checksum,
+        weights_checksum=weights if weighted else None,
         lane_rows=lane_rows,
         statistics=statistics,
         label_counts=label_counts if sums.counts is None else sums.counts.tolist(),

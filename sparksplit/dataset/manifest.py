@@ -5,7 +5,7 @@ The manifest stays small, because every task gets it. `block_table` has the deta
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pydantic
 
@@ -66,6 +66,8 @@ class SplitFacts(Frozen):
     rows: int
     checksum: int
     """The ledger's checksum: the sum modulo 2^64 of mix64(row_id)."""
+    weights_checksum: int | None = None
+    """Checksum of the rows' weights, which are no part of a row_id; None if rows have no weights."""
     lane_rows: list[int]
     """Rows of each lane. Every block of a lane except its last has the manifest's `block_rows` rows."""
     statistics: dict[str, Statistics]
@@ -79,6 +81,12 @@ class SplitFacts(Frozen):
     files: int
     bytes: int
     """Bytes of the files."""
+
+    @property
+    def content(self) -> list[Any]:
+        """The part of the facts that differs if rows, weights or lanes differ, for the data set's digest."""
+        weights = [] if self.weights_checksum is None else [self.weights_checksum]
+        return [self.checksum, self.lane_rows, *weights]
 
 
 class Manifest(Frozen):

@@ -117,8 +117,8 @@ class PreparedDataSet:
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of the content: rows, order, tensors, label and preprocessing. It does not depend on the
-        folder's path.
+        """A short hash of the content: rows, order, tensors, weights, label and preprocessing. It does not depend
+        on the folder's path.
         """
         manifest = self.manifest
         return digest(
@@ -129,7 +129,7 @@ class PreparedDataSet:
                 ),
                 "lanes": manifest.lanes,
                 "block_rows": manifest.block_rows,
-                "splits": {name: [split.checksum, split.lane_rows] for name, split in manifest.splits.items()},
+                "splits": {name: split.content for name, split in manifest.splits.items()},
             }
         )
 

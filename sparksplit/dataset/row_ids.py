@@ -22,6 +22,9 @@ _CUT = np.uint64(0xD1B54A32D192ED03)
 _GROUPS = np.uint64(0x8CB92BA72F3D8DD7)
 """Separates the cut of groups from every other use of a group's hash."""
 
+_WEIGHTS = np.uint64(0xA0761D6478BD642F)
+"""Separates the hash of a row's weight from the hash of its row_id."""
+
 
 def mix64(x: npt.ArrayLike) -> U64:
     """Return splitmix64's finaliser, elementwise: a bijection of uint64. Every input bit affects every output bit.
@@ -109,6 +112,17 @@ def row_checksum(row_ids: npt.ArrayLike) -> int:
     """Return the ledger's checksum: the sum modulo 2^64 of mix64(row_id). The order of the rows does not matter."""
     with np.errstate(over="ignore"):
         return int(mix64(row_ids).sum(dtype=np.uint64))
+
+
+def weights_checksum(row_ids: npt.ArrayLike, weights: npt.ArrayLike) -> int:
+    """Return a checksum of the rows' weights: the sum modulo 2^64 of a hash of each row's row_id and weight. The order
+    of the rows does not matter.
+
+    weights: any type of number that float64 holds [rows]
+    """
+    bits = np.asarray(weights, dtype=np.float64).view(np.uint64)
+    with np.errstate(over="ignore"):
+        return int(mix64(mix64(row_ids) + mix64(bits ^ _WEIGHTS)).sum(dtype=np.uint64))
 
 
 def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:

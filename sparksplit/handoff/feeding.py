@@ -37,7 +37,7 @@ class Feeding:
     owned: by rank, the lanes whose rows the node gets.
     states: the nodes' states by rank, as their heartbeats bring them. A state has `receiver` once the node's port is
         open.
-    before: the ledger entry of the rows of `frame` that the nodes have trained on before; None if there is none.
+    before: `Fed.content` of the rows of `frame` that the nodes have trained on before; None if there is none.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Feeding:
             return
         if fed.rows == 0:
             raise RunError("the DataFrame has no rows to train on")
-        if self._before is not None and fed.entry != self._before:
+        if self._before is not None and fed.content != self._before:
             raise RunError(
                 f"the DataFrame gave other rows than before ({fed.rows:,} now, {self._before.rows:,} then); a "
                 "DataFrame must give the same rows when Spark computes it again, so cache or write it; restart=True "

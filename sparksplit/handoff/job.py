@@ -53,6 +53,7 @@ class Fed:
     sent: rows and checksum that each node has acknowledged of each partition, uint64 [partitions, nodes, 2].
     lane_rows: rows that were read, by lane.
     rows, checksum: of all rows that were read, as in a ledger entry.
+    weights: checksum of their weights; 0 if rows have none.
     """
 
     numbers: list[int]
@@ -60,6 +61,7 @@ class Fed:
     lane_rows: list[int]
     rows: int
     checksum: int
+    weights: int = 0
 
     @classmethod
     def of(cls, partitions: Sequence[PackedPartition], owned: Sequence[Sequence[int]], lanes: int) -> Fed:
@@ -81,13 +83,19 @@ class Fed:
                     f"{acknowledged[rank]}"
                 )
         checksum = sum(partition.checksum for partition in partitions) % 2**64
+        weights = sum(partition.weights for partition in partitions) % 2**64
         numbers = [partition.number for partition in partitions]
-        return cls(numbers, sent, lane_rows.tolist(), int(lane_rows.sum()), checksum)
+        return cls(numbers, sent, lane_rows.tolist(), int(lane_rows.sum()), checksum, weights)
 
     @property
     def entry(self) -> Entry:
         """The ledger entry of all rows that were read."""
         return Entry(self.rows, self.checksum)
+
+    @property
+    def content(self) -> Entry:
+        """`entry` with the rows' weights in its checksum, to tell rows from the same rows with other weights."""
+        return self.entry + Entry(checksum=self.weights)
 
     def partitions(self, rank: int) -> list[tuple[int, int, int]]:
         """Return (partition, rows, checksum) of each partition, as sent to node `rank`."""
@@ -104,7 +112,7 @@ class Fed:
             "lane_rows": self.lane_rows,
             "lanes": list(lanes),
             "prepared": prepared,
-            "entry": self.entry.to_json(),
+            "content": self.content.to_json(),
         }
 
 

@@ -177,8 +177,7 @@ class Progress(Record):
     watched: Watched | None = None
     """The validations so far of the metric that is watched; None if no metric is watched."""
     fed: EntryJson | None = None
-    """The ledger entry of all rows of the DataFrame that the run trains on, as Entry.to_json writes it; None without a
-    DataFrame."""
+    """`Fed.content` of the DataFrame that the run trains on, as Entry.to_json writes it; None without a DataFrame."""
 
     @property
     def epochs(self) -> int:

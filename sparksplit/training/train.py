@@ -405,7 +405,7 @@ class _Run:
             go_on()
 
     def _rows_before(self, payload: Payload) -> Entry | None:
-        """Return the ledger entry of the DataFrame's rows that the checkpoint was trained on; None if there is none."""
+        """Return `Fed.content` of the DataFrame's rows that the checkpoint was trained on; None if there is none."""
         if self.frame is None or payload.checkpoint is None:
             return None
         fed = checkpoints.progress_of(payload.checkpoint).fed

@@ -95,6 +95,7 @@ def test_by_features_equal_ones_stay_together_whatever_they_weigh(spark: SparkSe
     number = np.arange(600)
     whole = pa.table({"x": number % 80 / 4, "y": number % 3, "worth": (number % 7 + 1).astype(np.float32)})
     found: list[dict[int, tuple[str, float, bytes]]] = []
+    digests = set()
     for order in (number, number[::-1]):
         folder = tmp_path / f"rows{len(found)}"
         folder.mkdir()
@@ -106,7 +107,8 @@ def test_by_features_equal_ones_stay_together_whatever_they_weigh(spark: SparkSe
         splits = {name: pq.read_table(f"{data.path}/{name}").to_pylist() for name in data.manifest.splits}
         of_split = [(name, row) for name, rows in splits.items() for row in rows]
         found.append({row["row_id"]: (name, row["weight"], row["x"]) for name, row in of_split})
-    assert found[0] == found[1] and len(found[0]) == 600
+        digests.add(data.digest)
+    assert found[0] == found[1] and len(found[0]) == 600 and len(digests) == 1
     assert {weight for _, weight, _ in found[0].values()} == {np.float32(value).tobytes() for value in range(1, 8)}
     parts = [{x for name, _, x in found[0].values() if name == split} for split in ("train", "validation", "test")]
     assert sum(map(len, parts)) == len(set().union(*parts)) == 80 and all(parts)

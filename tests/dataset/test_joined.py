@@ -157,6 +157,17 @@ def test_what_differs_is_named(tmp_path: Path, settings: dict[str, Any], problem
     assert str(raised.value) == f"{tmp_path}/b: {problem.format(one=f'{tmp_path}/a')}"
 
 
+def test_rows_that_differ_in_weights_alone_have_one_order_whatever_the_folders_are_called(tmp_path: Path) -> None:
+    x, label = np.zeros((40, 2), np.float32), np.arange(40) % 2
+    for name, weight in (("a", 1), ("b", 2), ("z", 1)):
+        tensors = {"x": x, "weight": np.full(40, weight, np.float32)}
+        from_arrays(f"{tmp_path}/{name}", {"train": (tensors, label)}, lanes=LANES)
+    one, other = open_joined([f"{tmp_path}/a", f"{tmp_path}/b"]), open_joined([f"{tmp_path}/b", f"{tmp_path}/z"])
+    assert one.digest == other.digest and one.manifest.splits == other.manifest.splits
+    for (lane, block), (same, again) in zip(everything(one), everything(other), strict=True):
+        assert lane == same and block.tensors["weight"].tolist() == again.tensors["weight"].tolist()
+
+
 @pytest.mark.parametrize(
     ("weighted", "problem"), [("b", "has weights, .*a has none"), ("a", "has no weights, .*a has")]
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -77,6 +78,28 @@ def test_the_order_of_the_input_does_not_matter(tmp_path: Path) -> None:
     for lane, (segment,) in one.segments("train").items():
         assert segment.crc32.tolist() == two.segments("train")[lane][0].crc32.tolist()
     assert one.digest != write(tmp_path / "c").digest
+
+
+def test_the_digest_counts_the_weights_of_rows_although_row_ids_do_not(tmp_path: Path) -> None:
+    """Otherwise a run on the old weights would be finished, or be resumed, on the new ones."""
+    x, y = arrays()
+    weight = np.random.default_rng(2).random(len(x)).astype(np.float32)
+    other = weight.copy()
+    other[[3, 4]] = other[[4, 3]]  # the same sum and mean
+
+    def digest(name: str, given: npt.NDArray[Any] | None, rows: Any = slice(None), **settings: int) -> str:
+        tensors = {"x": x[rows]} if given is None else {"x": x[rows], "weight": given[rows]}
+        data = from_arrays(f"{tmp_path}/{name}", {"train": (tensors, y[rows])}, lanes=5, **settings)
+        checksums.append(data.manifest.splits["train"].checksum)
+        assert PreparedDataSet.open(data.path).digest == data.digest
+        return data.digest
+
+    checksums: list[int] = []
+    order = np.random.default_rng(1).permutation(len(x))
+    first = digest("a", weight)
+    assert digest("b", weight, order, file_size=2000) == first
+    assert len({first, digest("c", other), digest("d", np.ones_like(weight)), digest("e", None)}) == 4
+    assert len(set(checksums)) == 1
 
 
 def test_duplicates_empty_lanes_and_empty_splits(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -134,7 +135,7 @@ def test_nodes_are_told_which_rows_a_data_frame_gave(feed: Feed, given: list[Any
     with Feeding(*given, before) as feeding:
         feeding.go_on()
         assert feeding.fed() == Entry(1300, 9)
-    assert [(rank, name, message["entry"]) for rank, name, message in given[3].told] == [
+    assert [(rank, name, message["content"]) for rank, name, message in given[3].told] == [
         (0, "fed", (1300, "9")),
         (1, "fed", (1300, "9")),
     ]
@@ -150,3 +151,14 @@ def test_a_data_frame_that_gives_other_rows_after_a_restart_ends_the_run(
     with Feeding(*given, before) as feeding, pytest.raises(RunError, match=says):
         feeding.go_on()
     assert not given[3].told
+
+
+def test_a_data_frame_that_gives_other_weights_after_a_restart_ends_the_run(feed: Feed, given: list[Any]) -> None:
+    """A row_id does not depend on the row's weight."""
+    feed.fed = replace(FED, weights=5)
+    with Feeding(*given, Entry(1300, 14)) as feeding:
+        feeding.go_on()
+        assert feeding.fed() == Entry(1300, 9)
+    assert given[3].told[0][2]["content"] == (1300, "14")
+    with Feeding(*given, Entry(1300, 15)) as feeding, pytest.raises(RunError, match="gave other rows than before"):
+        feeding.go_on()

@@ -345,7 +345,8 @@ def test_a_weight_that_is_none_is_refused(tmp_path, wrong):
     wrongly = rows.set_column(rows.schema.get_field_index("weight"), "weight", other)
     receiver = Receiver("127.0.0.1", "token", str(tmp_path / "spool"), schema)
     sender = Sender([receiver.address], "token", schema, LANES, [range(LANES)], spec)
-    assert sender.send(rows.to_batches(), 0, 0).sent[0].rows == 6
+    partition = sender.send(rows.to_batches(), 0, 0)
+    assert (partition.sent[0].rows, partition.weights) == (6, data.manifest.splits["train"].weights_checksum)
     with pytest.raises(RunError, match=f"has a row whose weight is {wrong}; it must be a number of 0 or more"):
         sender.send(wrongly.to_batches(), 1, 1)
     receiver.close()

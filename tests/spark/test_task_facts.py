@@ -12,9 +12,11 @@ from sparksplit.inference.tasks import Facts
 from sparksplit.spark.task_facts import decode, encode, facts_of
 
 EVERY_KIND = [
-    FileFacts("train", 3, "a", 10, 2, [(3, 5, 0)], [2**32 - 1], 2**64 - 1, {}, [{"x": {"mean": [0.1, 1e308]}}], [-7]),
-    Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11),
-    Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11).packed(),
+    FileFacts(
+        "train", 3, "a", 10, 2, [(3, 5, 0)], [2**32 - 1], 2**64 - 1, 5, {}, [{"x": {"mean": [0.1, 1e308]}}], [-7]
+    ),
+    Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11, 2**64 - 1),
+    Partition(7, [Sent(5, 2**64 - 1)], [3, 2], 11, 2**64 - 1).packed(),
     Facts("part", {"test": 3}, {"test": 2**64 - 1}, {"test": {"rows": 3, "loss": float("inf")}}, 1),
 ]
 

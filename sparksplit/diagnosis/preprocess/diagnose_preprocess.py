@@ -190,6 +190,9 @@ class Trials:
 
 
 def rows_of(manifest: Manifest) -> dict[str, object]:
-    """The number and checksum of each split's rows, and the numbers of rows that were left out."""
-    splits = {name: {"rows": facts.rows, "checksum": facts.checksum} for name, facts in manifest.splits.items()}
+    """The number and checksums of each split's rows, and the numbers of rows that were left out."""
+    splits = {
+        name: {"rows": facts.rows, "checksum": facts.checksum, "weights": facts.weights_checksum}
+        for name, facts in manifest.splits.items()
+    }
     return {**splits, "bad rows": sum(manifest.bad_rows.values()), "unseen labels": manifest.unseen_labels}

@@ -151,7 +151,7 @@ class Process:
         if fed["prepared"] and len(self.data.paths) == 1:
             spool.verify(self.data.path, self.data.segments("train"))
         if not fed["prepared"]:
-            rows, checksum = fed["entry"]
+            rows, checksum = fed["content"]
             self.fed = rows, checksum
         return spool
 

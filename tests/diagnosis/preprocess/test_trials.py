@@ -42,14 +42,14 @@ class Made:
     def preprocess(self, config: PreprocessConfig, options: object) -> Any:
         self.now += self._seconds(config)
         self.configs.append(config)
-        split = SimpleNamespace(rows=self.rows, checksum=7)
+        split = SimpleNamespace(rows=self.rows, checksum=7, weights_checksum=None)
         return SimpleNamespace(manifest=SimpleNamespace(splits={"train": split}, bad_rows={}, unseen_labels={}))
 
 
 @pytest.fixture
 def first() -> Prepared:
     """A preparation of ten seconds."""
-    split = SimpleNamespace(rows=10, checksum=7)
+    split = SimpleNamespace(rows=10, checksum=7, weights_checksum=None)
     manifest: Any = SimpleNamespace(splits={"train": split}, bad_rows={}, unseen_labels={})
     return Prepared([], 0.0, 10.0, manifest)
 
