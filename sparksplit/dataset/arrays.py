@@ -174,6 +174,8 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
         if tensor.name == WEIGHT and not (array >= 0).all():
             row = int(np.argmin(array >= 0))
             raise ValueError(f"{name}: tensor {WEIGHT}: row {row}: must be a number of 0 or more (is {array[row]})")
+        if tensor.name == WEIGHT:
+            array = array + array.dtype.type(0)  # -0 is 0
         parts.append(np.ascontiguousarray(array, dtype=tensor.numpy_dtype))
     hashed = [part for part, tensor in zip(parts, layout.tensors, strict=True) if tensor.name != WEIGHT and count]
     fixed = [part.reshape(count, -1).view(np.uint8).reshape(count, -1) for part in hashed]

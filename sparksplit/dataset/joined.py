@@ -267,7 +267,7 @@ def _sum(
     splits: Sequence[SplitFacts], tensors: Sequence[TensorSpec], weights: Sequence[Statistics | None]
 ) -> SplitFacts:
     means = [split.label_means for split in splits]
-    weighed = [split.weights_checksum for split in splits]
+    weights_checksums = [split.weights_checksum for split in splits]
     rows = [split.rows for split in splits]
     statistics = {
         spec.name: _pooled(spec, rows, [split.statistics[spec.name] for split in splits])
@@ -283,7 +283,9 @@ def _sum(
         update={
             "rows": sum(split.rows for split in splits),
             "checksum": sum(split.checksum for split in splits) % 2**64,
-            "weights_checksum": None if None in weighed else sum(each or 0 for each in weighed) % 2**64,
+            "weights_checksum": None
+            if None in weights_checksums
+            else sum(each or 0 for each in weights_checksums) % 2**64,
             "lane_rows": np.sum([split.lane_rows for split in splits], axis=0, dtype=np.int64).tolist(),
             "statistics": statistics,
             "label_counts": _summed([split.label_counts for split in splits]),

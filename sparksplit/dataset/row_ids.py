@@ -114,15 +114,21 @@ def row_checksum(row_ids: npt.ArrayLike) -> int:
         return int(mix64(row_ids).sum(dtype=np.uint64))
 
 
-def weights_checksum(row_ids: npt.ArrayLike, weights: npt.ArrayLike) -> int:
-    """Return a checksum of the rows' weights: the sum modulo 2^64 of a hash of each row's row_id and weight. The order
-    of the rows does not matter.
+def weight_hashes(row_ids: npt.ArrayLike, weights: npt.ArrayLike) -> U64:
+    """Return a hash of each row's row_id and weight [rows].
 
     weights: any type of number that float64 holds [rows]
     """
     bits = np.asarray(weights, dtype=np.float64).view(np.uint64)
     with np.errstate(over="ignore"):
-        return int(mix64(mix64(row_ids) + mix64(bits ^ _WEIGHTS)).sum(dtype=np.uint64))
+        return mix64(mix64(row_ids) + mix64(bits ^ _WEIGHTS))
+
+
+def weights_checksum(row_ids: npt.ArrayLike, weights: npt.ArrayLike) -> int:
+    """Return a checksum of the rows' weights: the sum modulo 2^64 of `weight_hashes`. The order of the rows does not
+    matter."""
+    with np.errstate(over="ignore"):
+        return int(weight_hashes(row_ids, weights).sum(dtype=np.uint64))
 
 
 def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:

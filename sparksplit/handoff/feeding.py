@@ -110,8 +110,9 @@ class Feeding:
         if fed.rows == 0:
             raise RunError("the DataFrame has no rows to train on")
         if self._before is not None and fed.content != self._before:
+            what = "rows or weights" if fed.weights else "rows"
             raise RunError(
-                f"the DataFrame gave other rows than before ({fed.rows:,} now, {self._before.rows:,} then); a "
+                f"the DataFrame gave other {what} than before ({fed.rows:,} rows now, {self._before.rows:,} then); a "
                 "DataFrame must give the same rows when Spark computes it again, so cache or write it; restart=True "
                 "starts from the beginning"
             )

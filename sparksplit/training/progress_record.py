@@ -177,7 +177,8 @@ class Progress(Record):
     watched: Watched | None = None
     """The validations so far of the metric that is watched; None if no metric is watched."""
     fed: EntryJson | None = None
-    """`Fed.content` of the DataFrame that the run trains on, as Entry.to_json writes it; None without a DataFrame."""
+    """The number of the DataFrame's rows, and a checksum of their ids and weights (`Fed.content`); None without a
+    DataFrame."""
 
     @property
     def epochs(self) -> int:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 import sparksplit
 from sparksplit import PreparedDataSet
 from sparksplit.base.errors import ConfigError, InputError
+from sparksplit.dataset import row_ids
 from sparksplit.dataset.description import UNKNOWN
 
 ROWS, DAYS, CUSTOMERS = 1200, 40, 60
@@ -105,6 +106,10 @@ def test_by_features_equal_ones_stay_together_whatever_they_weigh(spark: SparkSe
         keys: dict[str, Any] = {"cut": {"by": "features"}, "lanes": 4, "validation": 0.1, "test": 0.2}
         data = sparksplit.preprocess(f"{folder}", f"{tmp_path}/out{len(found)}", input=section, **keys)
         splits = {name: pq.read_table(f"{data.path}/{name}").to_pylist() for name in data.manifest.splits}
+        for name, rows in splits.items():
+            ids = np.array([row["row_id"] for row in rows], np.int64).view(np.uint64)
+            weights = np.frombuffer(b"".join(row["weight"] for row in rows), np.float32)
+            assert data.manifest.splits[name].weights_checksum == row_ids.weights_checksum(ids, weights)
         of_split = [(name, row) for name, rows in splits.items() for row in rows]
         found.append({row["row_id"]: (name, row["weight"], row["x"]) for name, row in of_split})
         digests.add(data.digest)

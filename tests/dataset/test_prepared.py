@@ -84,7 +84,9 @@ def test_the_digest_counts_the_weights_of_rows_although_row_ids_do_not(tmp_path:
     """Otherwise a run on the old weights would be finished, or be resumed, on the new ones."""
     x, y = arrays()
     weight = np.random.default_rng(2).random(len(x)).astype(np.float32)
-    other = weight.copy()
+    weight[7] = 0
+    signed, other = weight.copy(), weight.copy()
+    signed[7] = -0.0
     other[[3, 4]] = other[[4, 3]]  # the same sum and mean
 
     def digest(name: str, given: npt.NDArray[Any] | None, rows: Any = slice(None), **settings: int) -> str:
@@ -97,7 +99,7 @@ def test_the_digest_counts_the_weights_of_rows_although_row_ids_do_not(tmp_path:
     checksums: list[int] = []
     order = np.random.default_rng(1).permutation(len(x))
     first = digest("a", weight)
-    assert digest("b", weight, order, file_size=2000) == first
+    assert digest("b", weight, order, file_size=2000) == digest("f", signed) == first
     assert len({first, digest("c", other), digest("d", np.ones_like(weight)), digest("e", None)}) == 4
     assert len(set(checksums)) == 1
 

@@ -147,7 +147,7 @@ def test_a_data_frame_that_gives_other_rows_after_a_restart_ends_the_run(
 ) -> None:
     """Before the nodes train on them: the ledger could not become exact."""
     feed.fed = FED
-    says = rf"^the DataFrame gave other rows than before \(1,300 now, {rows} then\); .* cache or write it; "
+    says = rf"^the DataFrame gave other rows than before \(1,300 rows now, {rows} then\); .* cache or write it; "
     with Feeding(*given, before) as feeding, pytest.raises(RunError, match=says):
         feeding.go_on()
     assert not given[3].told
@@ -160,5 +160,8 @@ def test_a_data_frame_that_gives_other_weights_after_a_restart_ends_the_run(feed
         feeding.go_on()
         assert feeding.fed() == Entry(1300, 9)
     assert given[3].told[0][2]["content"] == (1300, "14")
-    with Feeding(*given, Entry(1300, 15)) as feeding, pytest.raises(RunError, match="gave other rows than before"):
+    with (
+        Feeding(*given, Entry(1300, 15)) as feeding,
+        pytest.raises(RunError, match="gave other rows or weights than before"),
+    ):
         feeding.go_on()

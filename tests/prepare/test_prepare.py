@@ -28,15 +28,17 @@ def test_where_no_row_falls_to_the_training_split_the_shares_are_named(validatio
 
 
 def test_rows_that_were_computed_twice_and_differ_are_no_data_set() -> None:
-    found = {"train": SimpleNamespace(rows=9, checksum=5), "test": SimpleNamespace(rows=1, checksum=2**64 - 2)}
+    found = {
+        "train": SimpleNamespace(rows=9, checksum=2, weights_checksum=3),
+        "test": SimpleNamespace(rows=1, checksum=2**64 - 2, weights_checksum=None),
+    }
     manifest: Any = SimpleNamespace(splits=found)
     counted = Counts({"train": {3: Group(4, 2**64 - 1), 5: Group(5, 6)}, "test": {5: Group(1, 2**64 - 2)}})
     check_counts(counted, manifest)
-    found["train"].checksum = 6
-    with pytest.raises(
-        RunError, match="train: the rows that were written are not those that were counted: the input changed while it"
-    ):
-        check_counts(counted, manifest)
+    for other in ({"checksum": 6}, {"checksum": 2, "weights_checksum": 4}):
+        vars(found["train"]).update(other)
+        with pytest.raises(RunError, match="train: the rows that were written are not those that were counted: the in"):
+            check_counts(counted, manifest)
     check_counts(counted, manifest, checksums=False)
     found["test"].rows = 2
     with pytest.raises(RunError, match="test: 1 rows were counted, but 2 were written: the input changed"):

@@ -220,7 +220,7 @@ def test_a_run_goes_on_with_the_same_rows_of_a_data_frame_only(fed, spark, digit
     straight = run(digits, tmp_path / "straight", rows, **settings)
     without_end(tmp_path / "straight", tmp_path / "run", 1 + epochs_done)
     resume = Options(resume=True)
-    says = r"^the DataFrame gave other rows than before \(1,\d{3} now, 1,300 then\); "
+    says = r"^the DataFrame gave other rows than before \(1,\d{3} rows now, 1,300 then\); "
     with pytest.raises(RunError, match=says):
         run(digits, tmp_path / "run", rows.where("label > 0"), resume, **settings)
     resumed = run(digits, tmp_path / "run", rows, resume, **settings)

@@ -12,13 +12,14 @@ import pyarrow as pa
 
 from sparksplit.base.errors import InputError, RunError
 from sparksplit.dataset import row_ids
+from sparksplit.dataset.description import WEIGHT, TensorSpec
 from sparksplit.dataset.labels import MAX_CLASSES, check_number_of_labels, classified, parsed_numbers, wide
-from sparksplit.dataset.lane_files import CHANGED, LABEL
+from sparksplit.dataset.lane_files import CHANGED, LABEL, tensor_of
 from sparksplit.dataset.manifest import SPLITS, Manifest
 from sparksplit.prepare.passes.cut import Cut
 from sparksplit.prepare.passes.identify import Identified, Identify
 from sparksplit.prepare.passes.numbering import ROWS
-from sparksplit.prepare.passes.parse import SPLIT
+from sparksplit.prepare.passes.parse import SPLIT, weight_names
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.prepare.source import Source
 from sparksplit.spark.job_names import described
@@ -33,7 +34,7 @@ _GROUPED = 1 << 17
 
 
 class Group(NamedTuple):
-    """Rows of a split and label. checksum: of their ids, as in the ledger"""
+    """Rows of a split and label. checksum: of their ids, as in the ledger, plus that of their weights"""
 
     rows: int
     checksum: int
@@ -56,7 +57,7 @@ class Counts:
 
     @property
     def checksums(self) -> dict[str, int]:
-        """Checksum of each split."""
+        """Checksum of each split: of the rows' ids, plus that of their weights."""
         return {name: sum(group.checksum for group in groups.values()) % 2**64 for name, groups in self.groups.items()}
 
     @property
@@ -88,7 +89,9 @@ def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool
     kinds = {SPLIT: pa.int32(), LABEL: pa.string() if source.label_kind == "text" else pa.int64()}
     sums = [(name, pa.int64()) for name in _SUMS]
     schema = pa.schema([*((name, kinds[name]) for name in counted), *sums])
-    stage = _Count(identify, cut, schema, labels and source.label_kind == "number")
+    weight = next((tensor for tensor in source.tensors if tensor.name == WEIGHT), None)
+    named = None if weight is None else (weight_names(source)[0], weight)
+    stage = _Count(identify, cut, schema, labels and source.label_kind == "number", named)
     parts = keys.through(stage)
     # As decimals, because an overflow is an error in some sessions.
     added = sql.sum(ROWS), sql.sum(sql.col(CHECKSUM).cast("decimal(20)")), sql.sum(WIDE)
@@ -104,12 +107,16 @@ def count(keys: Kept, source: Source, identify: Identify, cut: Cut, labels: bool
 
 @dataclass(frozen=True)
 class _Count:
-    """Adds up the rows of each split and label, in a task; see `Stage`. numbers: whether labels are numbers"""
+    """Adds up the rows of each split and label, in a task; see `Stage`.
+
+    numbers: whether labels are numbers. weight: the column of the rows' weights and its tensor; None without weights.
+    """
 
     identify: Identify
     cut: Cut
     schema: pa.Schema
     numbers: bool
+    weight: tuple[str, TensorSpec] | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pending: list[pa.Table] = []
@@ -118,7 +125,7 @@ class _Count:
             columns = [pa.array(batch.splits(self.cut))]
             if LABEL in self.schema.names:
                 columns.append(batch.rows.column(LABEL))
-            columns += [pa.array(np.ones(len(batch.ids), np.int64)), pa.array(row_ids.signed(row_ids.mix64(batch.ids)))]
+            columns += [pa.array(np.ones(len(batch.ids), np.int64)), pa.array(row_ids.signed(self._hashes(batch)))]
             columns.append(pa.array(self._wide(batch)))
             pending.append(self._added(pa.Table.from_arrays(columns, schema=self.schema)))
             if sum(table.num_rows for table in pending) >= waiting:
@@ -126,6 +133,15 @@ class _Count:
                 waiting = max(_GROUPED, 2 * pending[0].num_rows)
         if pending:
             yield from self._added(pa.concat_tables(pending)).to_batches(max_chunksize=10_000)
+
+    def _hashes(self, batch: Identified) -> row_ids.U64:
+        """Return each row's part of the checksum [rows]."""
+        hashes = row_ids.mix64(batch.ids)
+        if self.weight is None:
+            return hashes
+        name, tensor = self.weight
+        weights = tensor_of(pa.chunked_array([batch.rows.column(name)]), tensor)
+        return hashes + row_ids.weight_hashes(batch.ids, weights)
 
     def _wide(self, batch: Identified) -> npt.NDArray[np.int64]:
         """Return how many labels of a batch are numbers that float32 does not hold. The count is at the first row
@@ -160,7 +176,8 @@ def check_counts(counted: Counts, manifest: Manifest, checksums: bool = True) ->
         split = manifest.splits[name]
         if split.rows != rows:
             raise RunError(f"{name}: {rows} rows were counted, but {split.rows} were written: {CHANGED}")
-        if checksums and split.checksum != counted.checksums[name]:
+        checksum = (split.checksum + (split.weights_checksum or 0)) % 2**64
+        if checksums and checksum != counted.checksums[name]:
             raise RunError(f"{name}: the rows that were written are not those that were counted: {CHANGED}")
 
 

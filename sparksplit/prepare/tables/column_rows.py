@@ -149,7 +149,7 @@ class ColumnReader:
         if self.weight is None:
             return None, np.zeros(batch.num_rows, dtype=np.bool_)
         values, wrong = self._numbers(batch.column(self._weight_place), np.dtype(np.float32), False, True)
-        return values, wrong | (values < 0)
+        return values + np.float32(0), wrong | (values < 0)  # -0 is 0
 
     def _told(self, batch: pa.RecordBatch) -> Bools:
         if not self.told:
