@@ -111,7 +111,7 @@ def looked(monkeypatch, seeds, most, undecided, virtual=(), recorded=()):
     monkeypatch.setattr(compare_module.filesystem, "exists", lambda path: path.endswith(endings))
     monkeypatch.setattr(compare_module, "read_run", lambda *_: "record")
     monkeypatch.setattr(compare_module, "spark_session", session)
-    monkeypatch.setattr(compare_module, "render", lambda _: "")
+    monkeypatch.setattr(compare_module, "render", lambda *_: "")
     monkeypatch.setattr(compare_module, "undecided", lambda _: left.pop(0))
     monkeypatch.setattr(
         _Comparison, "run", lambda self, _: ran.append(sorted({one.run.config.seed for one in self.pending()}))

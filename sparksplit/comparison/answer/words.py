@@ -20,7 +20,7 @@ _NOTES = {
     "one seed": "one seed cannot tell a real difference from luck.",
     "seeds alone": "intervals count the seeds alone, not the choice of {split} rows, which depend on each other.",
     "diverged": "{row} diverged in {number} of {of} runs: the loss or the metric was no longer a number.",
-    "unmet": "{row} never reached {target} in {number} of {of} runs.",
+    "unmet": "{row} did not reach {target} in {number} of {of} runs.",
     "other place": "{row} was not timed where most runs were.",
     "learns better": "learns better than {single}: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
@@ -43,8 +43,8 @@ _SURE = (
 )
 _STAY = "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} call a setting wrongly slower or worse."
 _TUNE = (
-    " To try eight learning rates for each: the same command with --set {within}tune=8 --overwrite. It replaces these "
-    "runs and takes about {takes}."
+    " To try eight for each, start anew: the same command with --set {within}tune=8 --overwrite. It takes about "
+    "{takes} and replaces these runs."
 )
 _VERBS = {
     "speed": ("is faster than", "are faster than"),
@@ -85,7 +85,7 @@ def _for_now(until: Row, results: Results) -> str:
         shown = f"it is shown to be faster, and to learn no worse by more than {_facts(results)['margin']}"
         return f"For now, use {results.named(until.name, until.nodes)}: {shown}."
     beaten = any(question.against != SINGLE for question in results.answer.open)
-    why = ": several nodes must also beat one node with other settings" if beaten else ""
+    why = ": several nodes win only if they also beat one node with other settings" if beaten else ""
     return f"For now, keep {results.named()}{why}."
 
 
@@ -111,7 +111,7 @@ def _figures(results: Results) -> Iterator[str]:
         cost = f"{duration(seconds)}{'' if told else to} ({node_time(seconds * row.nodes / 3600)})"
         told.append(f"{results.named(row.name, row.nodes)}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
     is_open = answer.decision == "undecided"
-    yield ("The fastest so far that learns as well is " if is_open else "") + " ".join(told)
+    yield ("The fastest so far that seems to learn as well is " if is_open else "") + " ".join(told)
     advised, begin = (answer.until, "For now, train") if is_open else (answer.choice, "Train")
     if advised and not (is_open and advised.name == SINGLE):
         yield f"{begin} with: {set_words(advised.settings)}"
@@ -134,7 +134,7 @@ def _next(results: Results, within: str) -> Iterator[str]:
             then = f" Then at most {results.wrong_of_100_next} of 100 such comparisons recommend wrongly."
         looks = zip(after.seeds, after.seconds, strict=True)
         told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
-        ends = f"stops once it is decided: with {told[0]} at the earliest, and with {told[-1]} in any case"
+        ends = f"stops once this is decided, with {told[0]} at the earliest. Decided or not, it stops with {told[-1]}"
         ends = ends if told[1:] else f"goes on to {told[0]}"
         command = f"the same command with {set_words(after.settings, within)}"
         yield f"{begin}: {command}. It keeps the finished runs and {ends}.{then}"

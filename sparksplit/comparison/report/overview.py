@@ -161,7 +161,7 @@ def _why(row: Row, goal: str) -> str:
     if row.diverged:
         return f"diverged in {row.diverged} of {row.runs + row.diverged} runs"
     if goal == TO_TARGET and to is not None and to.reached < to.of:
-        return f"never reached in {to.of - to.reached} of {to.of} runs"
+        return f"not reached in {to.of - to.reached} of {to.of} runs"
     return "timed elsewhere"
 
 

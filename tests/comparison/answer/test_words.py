@@ -95,7 +95,7 @@ def test_without_a_winner_it_says_what_to_use_for_now():
     assert said(replace(OPEN, until=larger))[0].endswith(
         ": it is shown to be faster, and to learn no worse by more than 0.26 points."
     )
-    assert said(replace(OPEN, open=[against]))[0].endswith("must also beat one node with other settings.")
+    assert said(replace(OPEN, open=[against]))[0].endswith("win only if they also beat one node with other settings.")
     assert "For now" not in said(replace(OPEN, until=None))[0]
     larger = replace(larger, settings={"batch_size": 128})
     assert [line for line in said(replace(OPEN, until=larger)) if "--set" in line] == [

@@ -140,7 +140,7 @@ def test_a_row_that_misses_the_target_has_no_point_and_is_the_last_of_the_table(
     )
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]
     assert [last[0].text, last[1].text] == [
-        "2 nodes with local (sync every 32 steps, nesterov)", "never reached in 1 of 3 runs"
+        "2 nodes with local (sync every 32 steps, nesterov)", "not reached in 1 of 3 runs"
     ]  # fmt: skip
     row.update(runs=0, diverged=3, seconds=None, metric=dict.fromkeys(("mean", "low", "high")))
     last = first_rows(Results.from_json(changed(table=table), "a test")).rows[-1]

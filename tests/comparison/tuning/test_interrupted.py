@@ -36,7 +36,7 @@ def played(monkeypatch, ends_after):
 
     session = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app"))
     monkeypatch.setattr(compare_module, "spark_session", lambda *_: nullcontext(session))
-    monkeypatch.setattr(compare_module, "render", lambda _: "")
+    monkeypatch.setattr(compare_module, "render", lambda *_: "")
     monkeypatch.setattr(_Comparison, "_cluster", cluster)
     return made
 
