@@ -143,7 +143,7 @@ class Plan:
 class Comparison:
     """The result of `compare`. Printed, it is the answer in at most six lines, and the path of the report.
 
-    path: the comparison's folder. answer: the recommendation, as data (docs/compare.md). results: the content of
+    path: the comparison's folder. answer: the recommendation, as data (docs/compare-method.md). results: the content of
     results.json.
     """
 

@@ -38,8 +38,8 @@ class PlanConfig(TrainConfig):
     most_nodes: pydantic.PositiveInt = 64
     """Largest number of nodes to plan for. Each node has a host or a GPU of its own."""
     strategies: list[str | dict[str, Any]] = pydantic.Field(default_factory=lambda: list(DEFAULT_STRATEGIES))
-    """Strategies to plan for: names, or mappings of training keys such as {strategy: local, sync: {every: 32}}. The
-    configuration's own `strategy` is always planned for."""
+    """Strategies to plan for: names, or mappings of training keys such as {strategy: local, sync: {every: 32}}. `batch`
+    and the configuration's own `strategy` are always planned for."""
 
     branch_seconds: pydantic.NonNegativeFloat = 10
     """Seconds of training on one node, to find the largest mini-batch that learns as much from the same rows. With more
