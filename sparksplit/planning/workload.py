@@ -11,6 +11,7 @@ import numpy as np
 
 from sparksplit.collectives import Alone
 from sparksplit.rows.order import even_share
+from sparksplit.rows.shares import largest_share
 from sparksplit.strategies import Strategy
 from sparksplit.strategies.splits import Split
 from sparksplit.training.node.schedule import Schedule, Stretch
@@ -24,9 +25,10 @@ Kind = Literal["gradients", "own gradients", "weights", "weights, outer optimise
 class Stage:
     """The rounds of a run with one strategy, on the node with the most steps.
 
-    step_rows: the mean number of rows of a step on this node. steps: the node's steps, in all rounds. kind: of its
-    exchanges. exchanges: in all rounds; 0 on one node. rounds: passes of this node. even: the share of the steps in
-    which a node always has as many rows. These have a faster graph.
+    step_rows: the mean number of rows of a step on this node. If nodes share a mini-batch, they wait for the node with
+    the most rows of it, so its rows count. steps: the node's steps, in all rounds. kind: of its exchanges. exchanges:
+    in all rounds; 0 on one node. rounds: passes of this node. even: the share of the steps in which a node always has
+    as many rows. These have a faster graph.
     """
 
     step_rows: float
@@ -71,13 +73,12 @@ def workload(config: TrainConfig, strategy: Strategy, lane_rows: Sequence[int]) 
 
 
 def _stage(config: TrainConfig, strategy: Strategy, stretch: Stretch, rounds: int, lane_rows: Sequence[int]) -> Stage:
-    nodes, split, rows = config.node_count, stretch.split, sum(lane_rows)
+    nodes, split = config.node_count, stretch.split
     sync = strategy.sync(Alone(), config.sync)
     each_step = sync.every_step or not stretch.own
     if split.shared:
         batch = split.batch_size(config.batch_size, nodes)
-        share = _largest_share(stretch, batch, nodes, lane_rows)
-        step_rows = max(1.0, share * rows / max(1, stretch.steps * batch))
+        step_rows = _largest_share(stretch, batch, nodes, lane_rows)
     else:
         step_rows = _most_rows(stretch, nodes, lane_rows) / max(1, stretch.steps)
     every = stretch.steps if sync.every is None else sync.every
@@ -112,23 +113,10 @@ def _even(config: TrainConfig, stretch: Stretch, lane_rows: Sequence[int]) -> fl
 
 
 def _largest_share(stretch: Stretch, batch: int, nodes: int, lane_rows: Sequence[int]) -> float:
-    """Return the mean number of rows of the node with the most rows in a shared mini-batch. All nodes wait for it.
-
-    Mini-batches are dealt round-robin over the lanes with rows, as long as all of them have rows.
-    """
     owner = np.zeros(len(lane_rows), np.int64)
     for rank in range(nodes):
         owner[stretch.split.lanes(len(lane_rows), rank, nodes)] = rank
-    owner = owner[np.array(lane_rows) > 0]
-    lanes = len(owner)
-    if not lanes:
-        return float(batch)
-    rounds, rest = divmod(batch, lanes)
-    whole = rounds * np.bincount(owner, minlength=nodes)
-    begins = np.arange(lanes // math.gcd(batch, lanes)) * batch % lanes
-    last = owner[(begins[:, None] + np.arange(rest)) % lanes]
-    counts = np.stack([np.bincount(row, minlength=nodes) for row in last])
-    return float((whole + counts).max(axis=1).mean())
+    return largest_share(np.array(lane_rows, np.int64), owner, batch)
 
 
 def _most_rows(stretch: Stretch, nodes: int, lane_rows: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
 """How long a step takes on fewer and on more nodes, measured before the first update of a run with `strategy: auto`.
 
 Every step is on the rows of the same mini-batch. On one node, the first node makes the step without exchanges, while
-the others wait. On n nodes, the first n nodes have the rows of the lanes that they would own, and the others have none.
+the others wait. On n nodes, the first n nodes have as many rows as in a typical mini-batch, and the others have none.
 So nodes that share a host slow each other down as they will in training. All nodes exchange, which takes longer than an
 exchange of n nodes. The difference is taken off, as far as the collective knows it (`of_fewer`) and counts its seconds
 in graphs, which TensorFlow's does not.
@@ -33,6 +33,7 @@ from sparksplit.rows import order
 from sparksplit.rows.assembler import Chunk
 from sparksplit.rows.feed import Feed, RowSource
 from sparksplit.rows.samples import Again, Sample, Unread, part, share_of
+from sparksplit.rows.shares import typical_shares
 from sparksplit.training.choice import between
 from sparksplit.training.node.feeds import Feeds
 from sparksplit.training.node.process import Process
@@ -187,13 +188,14 @@ def _longest(collective: Collective, value: float) -> float:
 
 
 def _share(batch: Chunk, rank: int, nodes: int, lane_rows: order.Ints) -> Chunk:
-    """Return the share of the node `rank` if the first `nodes` nodes train on `batch`, a whole mini-batch: as many rows
-    as its lanes give. lane_rows: int64 [lanes]."""
+    """Return the share of the node `rank` if the first `nodes` nodes train on `batch`, a whole mini-batch. The fullest
+    node has about as many rows as in the mean over a pass. lane_rows: int64 [lanes]."""
     rows, lanes = int(batch.offsets[1]), len(lane_rows)
-    owned = [order.owned_lanes(lanes, each, nodes) for each in range(nodes)]
-    begin, end = (sum(map(len, owned[:until])) * rows // lanes for until in (rank, rank + 1))
-    even = order.even_share(lane_rows, owned[rank], rows)[1] if begin < end else None
-    return replace(share_of(batch, begin, end - begin, rows), share=even)
+    shares = np.append(typical_shares(lane_rows, np.arange(lanes) % nodes, nodes, rows), 0)
+    place = min(rank, nodes)
+    begin, count = int(shares[:place].sum()), int(shares[place])
+    even = order.even_share(lane_rows, order.owned_lanes(lanes, rank, nodes), rows)[1] if count else None
+    return replace(share_of(batch, begin, count, rows), share=count if even == count else None)
 
 
 @contextmanager

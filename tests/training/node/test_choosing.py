@@ -17,6 +17,7 @@ from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.description import TensorSpec
 from sparksplit.rows import order
 from sparksplit.rows.assembler import Chunk
+from sparksplit.rows.shares import largest_share, typical_shares
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training.node import choosing
 from sparksplit.training.train_config import TrainConfig
@@ -206,7 +207,7 @@ def test_nodes_read_at_the_same_time_and_the_slowest_counts(data, monkeypatch):
     """Two nodes read without the third one."""
     kept, *_ = measured(data, 3, monkeypatch)
     first, *_ = measured(data, 3, monkeypatch, transform="mine.py:read", slowness=(1, 1.5, 2, 2))
-    slowest = {1: BATCH, 3: 2 * 22, 2: 1.5 * BATCH / 2}
+    slowest = {1: BATCH, 3: 2 * 21, 2: 1.5 * BATCH / 2}
     assert first == {nodes: pytest.approx(kept[nodes] + PER_READ * slowest[nodes]) for nodes in slowest}
 
 
@@ -302,21 +303,33 @@ def test_a_sample_has_some_mini_batches_and_at_least_one(batch_size, row_bytes, 
 
 
 @given(
-    st.integers(1, 200), st.lists(st.integers(0, 60), min_size=1, max_size=12), st.integers(1, 12), st.integers(0, 3)
+    st.integers(1, 200),
+    st.lists(st.integers(0, 60), min_size=1, max_size=12).filter(any),
+    st.integers(1, 12),
+    st.integers(0, 3),
 )
 def test_shares_are_those_of_training_and_leave_out_no_row(rows, lane_rows, nodes, further):
-    """Eight lanes on seven nodes: a node has two of them, so a quarter of the rows."""
-    nodes, lane_rows = min(nodes, len(lane_rows)), np.array(lane_rows, np.int64)
+    nodes, lane_rows, rows = min(nodes, len(lane_rows)), np.array(lane_rows, np.int64), min(rows, sum(lane_rows))
     column = np.arange(rows)
     batch = Chunk(0, [column], None, np.array([0, rows]), np.array([rows]), None)
     shares = [choosing._share(batch, rank, nodes, lane_rows) for rank in range(nodes + further)]
     assert np.concatenate([share.tensors[0] for share in shares]).tolist() == column.tolist()
+    counts = [int(share.offsets[1]) for share in shares]
+    assert counts[:nodes] == typical_shares(lane_rows, np.arange(len(lane_rows)) % nodes, nodes, rows).tolist()
     for rank, share in enumerate(shares):
-        lanes = order.owned_lanes(len(lane_rows), rank, nodes) if rank < nodes else []
-        count = int(share.offsets[1])
-        assert abs(count - rows * len(lanes) / len(lane_rows)) < 1 and share.rows.tolist() == [rows]
-        even = order.even_share(lane_rows, lanes, rows)[1] if count else None
-        assert share.share == even and even in (None, count)
+        lanes = order.owned_lanes(len(lane_rows), rank, nodes)
+        even = order.even_share(lane_rows, lanes, rows)[1] if counts[rank] else None
+        assert share.share == (counts[rank] if even == counts[rank] else None) and share.rows.tolist() == [rows]
+
+
+@pytest.mark.parametrize(("rows", "nodes", "batch_size", "of_full"), [(1_000, 16, 64, 4), (10_000, 32, 256, 8)])
+def test_the_fullest_node_has_the_rows_of_real_mini_batches(rows, nodes, batch_size, of_full):
+    """Lanes by hash end at different depths. of_full: the most rows of a node while all lanes have rows."""
+    lane_rows = np.bincount(np.random.default_rng(1).integers(0, 96, rows), minlength=96)
+    batch = Chunk(0, [np.arange(batch_size)], None, np.array([0, batch_size]), np.array([batch_size]), None)
+    counts = [int(choosing._share(batch, rank, nodes, lane_rows).offsets[1]) for rank in range(nodes)]
+    mean = largest_share(lane_rows, np.arange(96) % nodes, batch_size)
+    assert max(counts) == round(mean) > of_full and sum(counts) == batch_size
 
 
 def test_even_shares_have_the_static_shapes_of_training(data, monkeypatch):
