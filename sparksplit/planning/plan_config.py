@@ -19,6 +19,8 @@ from sparksplit.training.train_config import TrainConfig, Training, misfit
 
 _LINK = re.compile(r"(\d+(?:\.\d+)?)\s*([GM])bit(?:/s)?", re.IGNORECASE)
 _OWN = ("strategy", "sync", "local_batch_size")
+_MEASURED = {*_OWN, "batch_size", "optimizer.learning_rate"}
+"""Keys of a mapping in `strategies` that change no step but its rows. Only the configuration's own step is measured."""
 
 
 def _bandwidth(text: str) -> str:
@@ -38,8 +40,9 @@ class PlanConfig(TrainConfig):
     most_nodes: pydantic.PositiveInt = 64
     """Largest number of nodes to plan for. Each node has a host or a GPU of its own."""
     strategies: list[str | dict[str, Any]] = pydantic.Field(default_factory=lambda: list(DEFAULT_STRATEGIES))
-    """Strategies to plan for: names, or mappings of training keys such as {strategy: local, sync: {every: 32}}. `batch`
-    and the configuration's own `strategy` are always planned for."""
+    """Strategies to plan for: names, or mappings such as {strategy: local, sync: {every: 32}}. A mapping may also have
+    `local_batch_size`, `batch_size` and `optimizer.learning_rate`. Other keys change a step or the epochs, and are
+    refused. `batch` and the configuration's own `strategy` are always planned for."""
 
     branch_seconds: pydantic.NonNegativeFloat = 10
     """Seconds of training on one node, to find the largest mini-batch that learns as much from the same rows. With more
@@ -85,6 +88,10 @@ def candidates(config: PlanConfig) -> list[Candidate]:
             raise config.error(key, f"must name its strategy: one of {', '.join(COMPARED)}")
         if "nodes" in keys:
             raise config.error(key, "must not have `nodes`: plan tries all numbers of nodes up to `most_nodes`")
+        if others := _not_measured(keys):
+            raise config.error(
+                key, f"must not have `{others[0]}`: all strategies are planned for with the configuration's own value"
+            )
         try:
             candidate = _candidate(config, key, keys)
         except ConfigError:
@@ -98,6 +105,14 @@ def candidates(config: PlanConfig) -> list[Candidate]:
                 key, f"{keys['strategy']} is planned for as configured; set its keys beside `strategies`"
             )
     return [*found.values()]
+
+
+def _not_measured(keys: dict[str, Any]) -> list[str]:
+    """Return the keys of `train` that a mapping must not have. `parse` refuses keys that do not exist."""
+    optimizer = keys.get("optimizer")
+    of_optimizer = [f"optimizer.{key}" for key in optimizer] if isinstance(optimizer, dict) else []
+    named = [key for key in keys if key in TrainConfig.model_fields and key != "optimizer"]
+    return [key for key in (*named, *of_optimizer) if key not in _MEASURED]
 
 
 def _candidate(config: PlanConfig, key: str, keys: dict[str, Any]) -> Candidate:

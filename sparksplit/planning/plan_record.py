@@ -34,7 +34,8 @@ class PlanRow(Record):
     passes: int
     """Passes over all training rows. Strategies that share epochs may need more than the configured epochs."""
     extrapolated: bool
-    """Whether the run has more nodes than were measured, or steps with more or fewer rows than were measured."""
+    """Whether the run has more nodes than were measured, another `batch_size`, or steps with more or fewer rows than
+    were measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

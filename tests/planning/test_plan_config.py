@@ -48,11 +48,30 @@ def test_a_typing_error_is_refused():
         ({"strategy": "local", "nodes": 8}, "must not have `nodes`"),
         ({"strategy": "single", "batch_size": 256}, "single is planned for as configured"),
         ({"strategy": "auto", "batch_size": 256}, "auto is planned for as configured"),
+        ({"strategy": "batch", "dtype": "bfloat16"}, "must not have `dtype`: .* the configuration's own value"),
+        ({"strategy": "local", "epochs": 3}, "must not have `epochs`"),
+        ({"strategy": "batch", "cache_mb": 0}, "must not have `cache_mb`"),
+        ({"strategy": "batch", "model": {"params": {"units": 8}}}, "must not have `model`"),
+        ({"strategy": "batch", "optimizer": {"learning_rate": 0.1, "name": "adam"}}, r"must not have `optimizer\.name"),
     ],
 )
 def test_keys_that_would_not_count_are_refused(listed, told):
     config = parse(PlanConfig, {**REQUIRED, "strategies": ["single", listed]})
     with pytest.raises(ConfigError, match=rf"strategies\.1: {told}"):
+        candidates(config)
+
+
+def test_keys_that_change_no_step_may_differ():
+    keys = {"batch_size": 128, "local_batch_size": 8, "sync": {"every": 4}, "optimizer": {"learning_rate": 0.2}}
+    config = parse(PlanConfig, {**REQUIRED, "strategies": [{"strategy": "local", **keys}]})
+    found = candidates(config)[-1].config
+    assert (found.batch_size, found.local_batch_size, found.sync.every) == (128, 8, 4)
+    assert found.optimizer.learning_rate == 0.2
+
+
+def test_a_key_that_does_not_exist_is_refused():
+    config = parse(PlanConfig, {**REQUIRED, "strategies": [{"strategy": "local", "bach_size": 3}]})
+    with pytest.raises(ConfigError, match=r"strategies\.0: .*bach_size"):
         candidates(config)
 
 
