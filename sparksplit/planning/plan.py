@@ -16,6 +16,7 @@ from sparksplit.comparison.calibration import fit_network
 from sparksplit.comparison.costs import FRAMES, Network, ethernet
 from sparksplit.comparison.numbers import duration
 from sparksplit.planning.decide import Planner, planned
+from sparksplit.planning.fitting import works
 from sparksplit.planning.measured import Measured
 from sparksplit.planning.messages import SECONDS, PlanPayload
 from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
@@ -51,7 +52,8 @@ def plan(config: PlanConfig) -> Plan:
     began = time.monotonic()
     wanted = candidates(config)
     measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, _NODES)
-    data = open_data(measuring)
+    single = on_nodes(config, {"strategy": "single"}, 1)
+    data = open_data(single)
     if data.manifest.lanes < _NODES:
         raise config.error(
             "data", f"{data.path}: has one lane, so it cannot be trained on several nodes; prepare it with more"
@@ -60,11 +62,11 @@ def plan(config: PlanConfig) -> Plan:
     most = min(config.most_nodes, data.manifest.lanes)
     if most < config.most_nodes:
         say(f"planning for at most {most} nodes: the data set has {most} lanes, and a node needs a lane")
+    fitting = [(candidate, works(candidate, lane_rows, most)) for candidate in wanted]
+    fitting = [(candidate, by_number) for candidate, by_number in fitting if by_number or most == 1]
     measured = measure(measuring, step_sizes(config, most), config.branch_seconds)
     link, source = _link(config, measured)
-    single = on_nodes(config, {"strategy": "single"}, 1)
-    predictor = Predictor(measured, link)
-    rows, worth, answer = planned(Planner(predictor, single, lane_rows, most), wanted, most)
+    rows, worth, answer = planned(Planner(Predictor(measured, link), single, lane_rows), fitting, most)
     return Plan(
         format=FORMAT,
         version=__version__,

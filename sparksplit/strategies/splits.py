@@ -48,7 +48,7 @@ def owned_by_rank(split: Split, lanes: int, nodes: int) -> list[list[int]]:
             raise ValueError(
                 f"lanes({lanes}, {rank}, {nodes}) must be ascending lanes from 0 to {lanes - 1} (is {own_lanes})"
             )
-    times = [sum(lane in own_lanes for own_lanes in map(set, owned)) for lane in range(lanes)]
+    times = np.bincount(np.array([lane for own_lanes in owned for lane in own_lanes], np.int64), minlength=lanes)
     must = nodes if split.every_row else 1
     for lane, owners in enumerate(times):
         if owners != must:

@@ -191,10 +191,16 @@ def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDat
     if problem := misfit(config, strategy):
         raise config.error("strategy", problem)
     try:
-        owned_by_rank(strategy.split, data.manifest.lanes, config.node_count)
-        check_epochs(strategy.split, config.epochs, config.node_count)
-        if config.early_stop is not None:
-            check_rounds(strategy.split, config.epochs, config.node_count)
+        check_split(config, strategy, data.manifest.lanes)
     except Exception as error:  # a user's own split may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return strategy
+
+
+def check_split(config: TrainConfig, strategy: Strategy, lanes: int) -> None:
+    """Raise ValueError if the split of `strategy` leaves out rows or epochs on the nodes of `config`. A user's own
+    split may raise any error."""
+    owned_by_rank(strategy.split, lanes, config.node_count)
+    check_epochs(strategy.split, config.epochs, config.node_count)
+    if config.early_stop is not None:
+        check_rounds(strategy.split, config.epochs, config.node_count)

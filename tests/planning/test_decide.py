@@ -7,6 +7,7 @@ from typing import Any
 from sparksplit.base.config import parse
 from sparksplit.comparison.costs import Network, ethernet
 from sparksplit.planning.decide import Planner, planned
+from sparksplit.planning.fitting import works
 from sparksplit.planning.plan_config import PlanConfig, candidates, on_nodes
 from sparksplit.planning.predicted import Predictor
 from tests.planning.made_up import measured
@@ -20,8 +21,8 @@ def config(**keys: Any) -> PlanConfig:
 
 def made(link: Network | None = None, most: int = 16, **keys: Any):
     asked = config(**keys)
-    planner = Planner(Predictor(measured(), link), on_nodes(asked, {"strategy": "single"}, 1), LANES, most)
-    return planned(planner, candidates(asked), most)
+    planner = Planner(Predictor(measured(), link), on_nodes(asked, {"strategy": "single"}, 1), LANES)
+    return planned(planner, [(each, works(each, LANES, most)) for each in candidates(asked)], most)
 
 
 def test_a_fast_network_is_worth_several_nodes():
@@ -58,5 +59,8 @@ def test_the_configurations_own_strategy_comes_first_with_its_keys():
 
 
 def test_another_batch_size_is_no_equal_result():
+    rows, _, answer = made(ethernet(100), strategies=[{"strategy": "batch", "batch_size": 32}])
+    assert {row.extrapolated for row in rows if row.name == "batch, batch_size = 32"} == {True}
+    assert not any(row.extrapolated for row in rows if row.name == "batch" and row.nodes == 2)
     _, _, answer = made(ethernet(100), strategies=[{"strategy": "batch", "batch_size": 512}])
     assert answer.choice.name == "batch" and [row.name for row in answer.others] == ["batch, batch_size = 512"]
