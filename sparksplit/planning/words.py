@@ -80,7 +80,7 @@ def _network(plan: Plan) -> str:
 
 
 def _next(plan: Plan) -> str:
-    unfit: JsonObject = {"sync": {}, "local_batch_size": None, "min_nodes": None}
+    unfit: JsonObject = {"sync": {}, "local_batch_size": None, "min_nodes": None, "comparison": None}
     set_there = {key: value for key, value in unfit.items() if plan.config.get(key) not in (None, {}, _NO_SYNC)}
     keys = set_words({**plan.answer.settings, **set_there})
     nodes = plan.answer.choice.nodes

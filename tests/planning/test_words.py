@@ -56,8 +56,10 @@ def test_one_node_is_recommended_where_a_second_saves_nothing():
 
 def test_the_command_takes_away_what_does_not_fit():
     made_for = plan(0.01)
-    changed = replace(made_for, config={"sync": {"every": 7}, "min_nodes": 2, "local_batch_size": None})
-    assert words(changed)[-1].endswith("--set strategy=single --set nodes=1 --set 'sync={}' --set min_nodes=null")
+    keys = {"sync": {"every": 7}, "min_nodes": 2, "local_batch_size": None, "comparison": "compared"}
+    changed = replace(made_for, config=keys)
+    told = "--set strategy=single --set nodes=1 --set 'sync={}' --set min_nodes=null --set comparison=null"
+    assert words(changed)[-1].endswith(told)
 
 
 def test_the_most_nodes_are_not_called_enough():
