@@ -148,9 +148,10 @@ def _problem(branched: Branched) -> str:
 def table(plan: Plan) -> Table:
     """Return the table of all runs."""
     made = Table(box=None, pad_edge=False)
-    for place, name in enumerate(
-        ("strategy", "nodes", "time", "95 % interval", "speed-up", "cost", "sends, MB", "memory")
-    ):
+    columns = ["strategy", "nodes", "time", "95 % interval", "speed-up", "cost", "sends, MB", "memory"]
+    # Strategies that share epochs may round them up.
+    has_passes = len({row.passes for row in plan.rows}) > 1
+    for place, name in enumerate([*columns, *(["passes"] if has_passes else [])]):
         made.add_column(name, justify="right" if place else "left", no_wrap=True)
     for row in plan.rows:
         made.add_row(
@@ -162,6 +163,7 @@ def table(plan: Plan) -> Table:
             node_time(row.node_hours),
             megabytes(row.sent_bytes),
             size(row.memory_bytes),
+            *([str(row.passes)] if has_passes else []),
         )
     return made
 

@@ -83,6 +83,19 @@ def test_the_table_has_a_row_for_each_run_and_marks_what_was_not_measured():
     assert sum("~" in line for line in lines) == sum(row.extrapolated for row in plan(1).rows)
 
 
+def passes_of(made_for: Plan) -> list[list[str]]:
+    """The cells of the column, if there is one."""
+    return [list(column.cells) for column in table(made_for).columns if column.header == "passes"]
+
+
+def test_the_table_shows_passes_where_a_strategy_makes_more():
+    """Three nodes share eight epochs in three rounds, which are nine passes."""
+    made_for = plan(1)
+    (passes,) = passes_of(made_for)
+    assert passes == [str(row.passes) for row in made_for.rows] and {"8", "9"} <= {*passes}
+    assert passes_of(replace(made_for, rows=[row for row in made_for.rows if row.name in ("single", "batch")])) == []
+
+
 def with_branches(branches: Branched) -> Plan:
     found = useful(branches) if branches.repeats else None
     return replace(plan(1), measured=measured(branched=branches), useful=found)
