@@ -27,6 +27,7 @@ from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.starting import Starting
 from sparksplit.cluster.stuck import has_stopped
 from sparksplit.network.listening import ANY, Network
+from sparksplit.spark.jvm import limited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -203,11 +204,16 @@ class NodeCluster:
         self.seconds = {"executors": executors - begin, "reserve": reserved - executors, "nodes": ready - reserved}
 
     def executors(self, nodes: int) -> list[placing.Executor]:
-        """Return the executors of the first `nodes` nodes, by rank; none if Spark does not name them all."""
+        """Return the executors of the first `nodes` nodes, by rank; none if Spark does not name them all in time."""
         held = {} if self._job is None else self._job.holders()
         if any(rank not in held for rank in range(nodes)):
             return []
-        there = {one.id: one for one in placing.executors_there(self._sc)}
+        try:
+            with limited(self._sc._gateway):
+                there = {one.id: one for one in placing.executors_there(self._sc)}
+        except Exception as error:  # the nodes may be anywhere
+            log.debug("Spark does not name the executors of the nodes: %s", error)
+            return []
         found = [there[held[rank]] for rank in range(nodes) if held[rank] in there]
         return found if len(found) == nodes else []
 

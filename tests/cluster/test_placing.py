@@ -13,6 +13,7 @@ from sparksplit.cluster.placing import Executor, elsewhere, failing, host_by_hos
 from sparksplit.cluster.requirements import await_executors
 from sparksplit.spark.executors import host_in
 from sparksplit.spark.waiting import Patience
+from tests.jvm import gateway, jvm
 
 ONE, TWO, THREE = (Executor(str(number), "a") for number in (1, 2, 3))
 FOUR, FIVE = Executor("4", "b"), Executor("5", "c")
@@ -68,8 +69,19 @@ def test_nodes_are_where_they_were_before_if_that_is_possible(monkeypatch, avoid
 def test_the_executors_of_the_first_nodes_are_named_or_none(monkeypatch, held, expected):
     monkeypatch.setattr(placing, "executors_there", lambda _: [ONE, FOUR, FIVE])
     cluster = NodeCluster.__new__(NodeCluster)
-    cluster._sc, cluster._job = None, SimpleNamespace(holders=lambda: held)
+    cluster._sc = SimpleNamespace(_gateway=gateway())
+    cluster._job = SimpleNamespace(holders=lambda: held)
     assert cluster.executors(2) == expected
+
+
+def test_no_executors_are_named_while_the_jvm_stands_still(monkeypatch):
+    """The choice of fewer nodes is written down by then. These may be anywhere."""
+    monkeypatch.setattr("sparksplit.spark.jvm.PATIENCE", 0.1)
+    cluster = NodeCluster.__new__(NodeCluster)
+    cluster._job = SimpleNamespace(holders=lambda: {0: "1"})
+    with jvm(0) as context:
+        cluster._sc = context
+        assert cluster.executors(1) == []
 
 
 @pytest.mark.parametrize("place", ["h5:40001", "h5", "10.0.0.5:7", "10.0.0.5", "[::1]:7", "[::1]"])
