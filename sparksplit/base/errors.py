@@ -67,6 +67,7 @@ class NodeFailed(RunError):
         would raise it again.
     memory: whether the node ran out of memory.
     executor_lost: whether the node's executor was lost. Spark may know the reason.
+    hangs: whether the node was alive, and made no progress.
     """
 
     def __init__(
@@ -78,10 +79,11 @@ class NodeFailed(RunError):
         may_pass: bool = True,
         memory: bool = False,
         executor_lost: bool = False,
+        hangs: bool = False,
     ) -> None:
         super().__init__(message)
         self.rank, self.host, self.may_pass = rank, host, may_pass
-        self.memory, self.executor_lost = memory, executor_lost
+        self.memory, self.executor_lost, self.hangs = memory, executor_lost, hangs
         self.executor_host: str | None = None
         """The host as Spark names it, if known."""
 

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 SHORTEST_STALL = 60.0
 STALL_STEPS = 20
 """The automatic stall_timeout is the larger of SHORTEST_STALL seconds and this many median steps."""
+MEASURING = 200.0
+"""Limit in seconds while nodes measure for `strategy: auto`, if `phase_timeout` is longer. It is ten times as long as
+measuring takes. All nodes train then, so it ends no run."""
 FINEST = 2.5 * BEAT
 """Shortest limit in seconds. Heartbeats show progress no finer than this, so a shorter limit would end healthy nodes.
 """
@@ -63,7 +66,7 @@ class _Waited:
 
     still: seconds since the node's last progress.
     alone: seconds since the node's last progress, or since it may last have been waiting for another node.
-    key: configuration key of the limit.
+    key: configuration key of the limit, or another name of it.
     limit: the limit in seconds.
     """
 
@@ -151,6 +154,8 @@ def _waited(node: NodeRecord, updating: tuple[str, float], now: float, limits: L
     if node.in_phase:
         key = "start_timeout" if node.state["phase"] == "start" else "phase_timeout"
         limit = float(getattr(limits, key))
+        if node.state["phase"] == "measuring" and node.state.get("measures") and limit > MEASURING:
+            key, limit = "the limit of measuring", MEASURING
     return _Waited(node, now - node.progressed, now - _last(node), key, max(limit, FINEST))
 
 

@@ -73,6 +73,7 @@ class Fault:
             may_pass=self.follows.may_pass,
             memory=self.follows.memory,
             executor_lost=self.follows.executor_lost,
+            hangs=self.failure is Failure.STALLED,
         )
 
 

@@ -104,7 +104,8 @@ class Choosing:
             cluster.tell(rank, "chosen", True)
 
     def cannot_measure(self, error: SparksplitError, states: Sequence[Mapping[str, Any]]) -> bool:
-        """Return whether to give up measuring: a node ran out of memory, or a node was lost a second time.
+        """Return whether to give up measuring: a node ran out of memory, a node made no progress, or a node was lost a
+        second time.
 
         A node alone may have no room for the rows of a whole mini-batch, and the reason for its end may be unknown.
         error: why the attempt failed. states: the last states of its nodes. A loss before they measured does not count.
@@ -114,7 +115,7 @@ class Choosing:
         if not any(state.get("measures") for state in states):
             return False
         self._lost += 1
-        return error.memory or self._lost > 1
+        return error.memory or error.hangs or self._lost > 1
 
     def take_all(self) -> None:
         """Choose all nodes, without a measurement."""

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.cluster.deadlines import FINEST, Limits, hanging
+from sparksplit.cluster.deadlines import FINEST, MEASURING, Limits, hanging
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import culprit
 from sparksplit.cluster.node_record import NodeRecord
@@ -161,6 +161,22 @@ def test_a_phase_has_its_own_limit() -> None:
         found = hanging(records, NOW + limit + 1, TEN)
         assert found is not None and found.node.rank == 0
         assert found.text.endswith(f"in {phase} ({key} is {limit} s)")
+
+
+def test_nodes_that_measure_for_auto_have_a_shorter_limit() -> None:
+    """All nodes train then. Other commands measure too, and end with it."""
+    for state, limits, limit in (
+        ({"measures": True}, Limits(), MEASURING),
+        ({"measures": True}, TEN, 30),
+        ({}, Limits(), 1800),
+        ({"measures": True, "phase": "compiling"}, Limits(), 1800),
+    ):
+        records = nodes(2, **{"phase": "measuring", "phases": 1, **state})
+        records[1].observe({"update": 5, "waiting": True}, NOW)
+        assert hangs(records, NOW + limit - 1, limits) is None and hangs(records, NOW + limit + 1, limits) == 0
+    fault = culprit(nodes(1, phase="measuring", phases=1, measures=True), NOW + 201, Limits())
+    assert fault is not None and fault.text.endswith("in measuring (the limit of measuring is 200 s)")
+    assert fault.error().hangs
 
 
 def test_a_phase_that_reports_progress_may_last() -> None:

@@ -248,6 +248,7 @@ def lost(**facts):
     ("error", "reason", "times"),
     [
         (lost(memory=True), None, 1),
+        (lost(hangs=True), None, 1),  # perhaps for longer each time
         # Only Spark knows that YARN ended an executor for its memory.
         (lost(executor_lost=True), "Container killed by YARN for exceeding physical memory limits", 1),
         (lost(executor_lost=True), None, 2),
