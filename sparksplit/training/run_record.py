@@ -48,7 +48,7 @@ class Attempt:
     """Why the nodes were started: start, restart, resume, rejoin or chosen.
 
     restart: by itself, after a failure. resume: by a later command. rejoin: with all nodes, after some were missing.
-    chosen: with fewer nodes, as `strategy: auto` has chosen.
+    chosen: with the nodes that `strategy: auto` has chosen, after others have measured.
     """
     begun: str
     """The time of the start, in UTC (ISO 8601)."""

@@ -171,7 +171,7 @@ class _Run:
     from_number: int = field(init=False)
     """The number of the checkpoint that this command goes on from."""
     prepared: float = field(init=False)
-    """Seconds of this command before its first attempt, and of the attempt that has chosen fewer nodes."""
+    """Seconds of this command before its first attempt, and of the attempt that has ended with a choice."""
     begun: float = field(init=False)
     """When the present attempt began (time.monotonic)."""
 
@@ -253,9 +253,13 @@ class _Run:
                 if isinstance(error, NotStarted) and how in ("restart", "rejoin", "chosen"):
                     error.may_pass = True  # Spark may not know yet that a host is gone (again)
                 self.failed = explained(error, self.spark, since)
-                self._learn_from(self.failed)
+                gave_up = self._learn_from(self.failed)
                 seconds = self._end_attempt(self.failed)
-                checkpoint, how = self._restart(restarts, self.failed, seconds), "restart"
+                if gave_up:  # a choice, and no restart
+                    self.prepared += seconds
+                    how = "chosen"
+                else:
+                    checkpoint, how = self._restart(restarts, self.failed, seconds), "restart"
             except RunError as error:
                 if self.failed is None:
                     raise
@@ -279,13 +283,16 @@ class _Run:
         say(f"{regrouped}; the run goes on with them from its last checkpoint")
         return "rejoin"
 
-    def _learn_from(self, error: SparksplitError) -> None:
-        """Note what a failed attempt says about hosts, and about the number of nodes."""
+    def _learn_from(self, error: SparksplitError) -> bool:
+        """Note what a failed attempt says about hosts. Return whether all nodes train now, as they cannot measure."""
         if (host := getattr(error, "executor_host", None)) is not None:
             self.failures[host] += 1
         states = [] if self.display is None else self.display.states
-        if self.choosing is not None and self.choosing.cannot_measure(error, states):
-            self._waited_out(self.choosing.take_all, error)
+        if self.choosing is None or not self.choosing.cannot_measure(error, states):
+            return False
+        say(str(error))
+        self._waited_out(self.choosing.take_all, error)
+        return True
 
     @property
     def is_choosing(self) -> bool:

@@ -267,10 +267,28 @@ def test_where_nodes_cannot_measure_all_nodes_train(made, capsys, monkeypatch, e
             raise error
         return "results"
 
-    one = made(attempt)
+    one = made(attempt, max_restarts=times - 1)
     assert one._train(None) == "results"
     assert given == [(True, 3)] * times + [(False, 3)] and one.failures == {"h0": times}
+    story = attempts.noted(one.output.folder).story
+    assert [each.how for each in story] == ["start", *["restart"] * (times - 1), "chosen"]
+    assert one.restarts == times - 1, "to give up measuring is no restart"
     assert "auto: batch on all 3 nodes; nodes failed while they measured" in capsys.readouterr().err
+
+
+def test_too_little_memory_to_measure_leaves_the_restart_for_memory(made):
+    given = []
+
+    def attempt(self, payload):
+        given.append(payload.chooses)
+        self.display.states = MEASURING
+        if len(given) < 3:
+            raise lost(memory=True)
+        return "results"
+
+    one = made(attempt, max_restarts=1)
+    assert one._train(None) == "results" and one.restarts == 1
+    assert given == [True, False, False]
 
 
 @pytest.mark.parametrize("error", [Passing("HDFS"), lost(may_pass=False)])
