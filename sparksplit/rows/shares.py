@@ -24,9 +24,11 @@ def largest_share(lane_rows: Ints, owner: Ints, batch_size: int) -> float:
     """
     if batch_size == 1:
         return 1.0
-    parts = [(shares.max(axis=1), times) for shares, times in _Dealing(lane_rows, owner, batch_size).counted()]
-    largest, times = map(np.concatenate, zip(*parts, strict=True))
-    return float(np.average(largest, weights=times))
+    rows = updates = 0
+    for shares, times in _Dealing(lane_rows, owner, batch_size).counted():
+        rows += int(shares.max(axis=1) @ times)
+        updates += int(times.sum())
+    return rows / updates
 
 
 def typical_shares(lane_rows: Ints, owner: Ints, nodes: int, batch_size: int) -> Ints:
@@ -94,8 +96,9 @@ class _Dealing:
         last = len(self._lanes) - 1
         stretch = np.minimum(np.searchsorted(self._before, positions, side="right") - 1, last)
         turns, further = np.divmod(positions - self._before[stretch], self._lanes[stretch])
-        whole = self._own_before[stretch] + turns[:, None] * self._own_lanes[stretch]
-        return whole + self._first_lanes(stretch, further)
+        found: Ints = self._own_before[stretch] + turns[:, None] * self._own_lanes[stretch]
+        found += self._first_lanes(stretch, further)
+        return found
 
     def _first_lanes(self, stretch: Ints, count: Ints) -> Ints:
         """Return how many of the first `count` lanes with rows in `stretch` (both int64 [n]) each node has, int64
@@ -109,4 +112,5 @@ class _Dealing:
         size = (len(points) + 1) * self._nodes
         of_part = np.bincount(part * self._nodes + self._owner[lanes], minlength=size).reshape(-1, self._nodes)
         before = np.cumsum(of_part, axis=0)
-        return before[where[len(stretches) :]] - before[where[: len(stretches)]][place]
+        found: Ints = before[where[len(stretches) :]] - before[where[: len(stretches)]][place]
+        return found
