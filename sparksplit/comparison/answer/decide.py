@@ -166,14 +166,14 @@ def _decided(evidence: _Evidence, likely: Sequence[Row]) -> tuple[Decision, Row 
     """Return the decision, the choice, and the undecided rows that could change the choice."""
     single, winner, steady = evidence.single, evidence.winner, evidence.steady
     if winner is None or winner.nodes == 1:
-        several = [row for row in evidence.rows if row.nodes > 1]
+        several, advice = [row for row in evidence.rows if row.nodes > 1], winner or single
         # A row with a diverged run is never recommended, so it cannot change a choice that is decided.
         rivals = [row for row in evidence.rows if row is not single and not (winner and row.diverged)]
-        rivals = [row for row in rivals if not evidence.is_ruled_out(row)]
+        rivals = [row for row in rivals if not (evidence.wins(row) or evidence.is_ruled_out(row))]
         left = [row for row in rivals if row.nodes > 1]
-        # `single` is no advice if a row is shown to beat it, and only an undecided row on one node rules that row out.
-        is_beaten = any(evidence.is_faster(row) and evidence.is_good(row) for row in several)
-        if winner is None and not left and (is_beaten or not several):
+        # A row is no advice if one is shown to beat it that only an undecided row on one node rules out.
+        is_beaten = any(evidence.is_faster(row, advice.name) and evidence.is_good(row) for row in several)
+        if not left and (is_beaten or not (winner or several)):
             left = rivals
         if left or single not in steady:
             left.sort(key=lambda row: (row not in steady, not evidence.is_faster(row), evidence.seconds(row)))

@@ -375,6 +375,22 @@ def test_single_is_no_advice_where_a_row_beats_it_that_an_undecided_row_rules_ou
     assert [(one.name, one.against, one.about) for one in found.open] == [(LARGE, "single", "quality")]
 
 
+def test_a_slower_winner_on_one_node_is_no_advice_where_a_row_beats_it_that_an_undecided_row_rules_out():
+    """Was: "Use 1 node with batch_size 32", with `local` decided to be faster than that, and as good as `single`."""
+    large, slow = row(LARGE, 1, 4.0, 0.968), row("single, batch_size = 32", 1, 9.0, 0.97)
+    local = replace(row("local", 2, 6.0, 0.97), controls=[LARGE, slow.name])
+    pairs = [pair("local", name, "no difference") for name in ("single", LARGE)]
+    pairs += [pair(LARGE, "single", "undecided", nodes=1), pair(slow.name, "single", "no difference", nodes=1)]
+    times = [speed(one, SINGLE.seconds, TO_TARGET) for one in (large, slow, local)]
+    times += [replace(speed(local, own.seconds, TO_TARGET), against=own.name) for own in (large, slow)]
+    found = answered([SINGLE, large, slow, local], pairs, times=times)
+    assert (found.decision, chosen(found), found.until) == ("undecided", (LARGE, 1), slow)
+    assert [(one.name, one.against, one.about) for one in found.open] == [(LARGE, "single", "quality")]
+    # Nobody has decided that `local` is faster than the winner: then the winner is used.
+    times[-1] = replace(times[-1], enough=False)
+    assert chosen(answered([SINGLE, large, slow, local], pairs, times=times)) == (slow.name, 1)
+
+
 @pytest.mark.parametrize("lacking", ["speed", "quality"])
 def test_a_verdict_recommends_nothing(lacking):
     """Verdicts and recommendations share no chance of being wrong: either would add 5 of 100."""
