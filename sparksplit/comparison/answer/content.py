@@ -100,9 +100,10 @@ class Answer(Record):
     """With the decision undecided: the row to use for now. It is a row on one node that is decided to be better, or
     `single`. None if a run of `single` diverged."""
     runners_up: list[Row] = field(default_factory=list)
-    """The next fastest row that learns as well by the means, and then `single`.
+    """At most one other row, and then `single`, unless it is the choice.
 
-    With the decision stay, the fastest row on several nodes comes first, however it learns.
+    use: the quickest row on one node that may be recommended too and is quicker than the choice. stay: the fastest row
+    on several nodes, however it learns. Otherwise: the next fastest row that learns as well by the means.
     """
     open: list[Question] = field(default_factory=list)
     """The undecided differences that could change the choice, the most promising first."""

@@ -40,10 +40,13 @@ def answer(results: Results) -> Answer:
     decision, choice, doubtful = _decided(evidence, likely)
     speed, quality = (evidence.speed(choice), evidence.pair(choice)) if choice else (None, None)
     asked = [one for row in doubtful for one in sorted(_questions(evidence, row), key=lambda one: one.rows is None)]
-    rest = [row for row in evidence.steady if row.nodes > 1] if decision == "stay" else []
-    if decision == "undecided" and asked:  # what the first question is about
-        rest = [row for row in evidence.steady if row.nodes == 1 and row.name == asked[0].against]
-    rest = [row for row in [*rest, *likely] if row not in (choice, single)][:1]
+    rest = list(filter(evidence.wins, evidence.steady))[:1]
+    if decision != "use":
+        first = [row for row in evidence.steady if row.nodes > 1]
+        if decision == "undecided":  # what the first question is about
+            first = [row for row in evidence.steady if row.nodes == 1 and row.name in [one.against for one in asked[:1]]]
+        rest = [*first, *likely]
+    rest = [row for row in rest if row not in (choice, single)][:1]
     if choice is not single and evidence.seconds(single) < inf:
         rest.append(single)
     return Answer(

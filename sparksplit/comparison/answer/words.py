@@ -106,10 +106,12 @@ def _figures(results: Results) -> Iterator[str]:
     if answer.choice is None:
         return
     to, told = f" until {results.target_in_words}" if goal == TO_TARGET else " for all passes", list[str]()
-    for row in (answer.choice, *answer.runners_up[-1 if answer.decision == "use" else 0 :]):
+    for row in (answer.choice, *answer.runners_up):
         seconds, learnt = seconds_of(row, goal) or 0.0, f"{results.metric.split} {quantity.label}"
         cost = f"{duration(seconds)}{'' if told else to} ({node_time(seconds * row.nodes / 3600)})"
-        told.append(f"{results.named(row.name, row.nodes)}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
+        is_rival = answer.decision == "use" and told and row.name != SINGLE  # it wins too, and is the quicker one
+        also = f" (quicker, and learns as well as {results.named()})" if is_rival else ""
+        told.append(f"{results.named(row.name, row.nodes)}{also}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
     is_open = answer.decision == "undecided"
     yield ("The fastest so far that seems to learn as well is " if is_open else "") + " ".join(told)
     advised, begin = (answer.until, "For now, train") if is_open else (answer.choice, "Train")

@@ -349,6 +349,8 @@ def test_a_row_that_one_on_one_node_rules_out_is_not_used():
     for verdict, choice in (("no difference", (LARGE, 1)), ("better", ("local", 2))):
         found = answered([SINGLE, large, local], [*pairs, pair("local", LARGE, verdict)], times=times)
         assert chosen(found) == choice
+        # The quicker row may be used too, and is named first. Was the last, which no line shows.
+        assert found.runners_up == [local if choice[1] == 1 else large, SINGLE]
 
 
 def test_a_row_on_one_node_that_is_decided_against_rules_nothing_out():
