@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from sparksplit.comparison.analysis.analyse import analyse
-from sparksplit.comparison.analysis.needed import in_time, to_decide, undecided
+from sparksplit.comparison.analysis.needed import in_time, undecided, with_needs
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
 from sparksplit.comparison.answer.content import Answer, Question
 from sparksplit.comparison.comparison_record import DivergedRun
@@ -39,11 +39,13 @@ def results_of(pairs=(), times=(), seeds=8, metric=None, **fields):
 
 
 def asked(results, about):
-    """The (seeds, rows) that would decide the first difference, judged with all differences of the results."""
-    return to_decide(results, next(iter(results.pairs if about == "quality" else results.times), None))
+    """The (seeds, rows, too few seeds) of the first difference, judged with all differences of the results."""
+    question = Question(name="batch", nodes=2, against="single", about=about)
+    found = with_needs(question, next(iter(results.pairs if about == "quality" else results.times), None), results)
+    return found.seeds, found.rows, found.more_than
 
 
-UNKNOWN = (None, None)
+UNKNOWN = (None, None, None)
 
 
 def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
@@ -51,13 +53,13 @@ def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
     unsure, time = replace(UNSURE, seeds=3, of=8), replace(TIME, seeds=3, of=8)
     error = 0.005 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 0.5), 0.005, 1000)
-    assert asked(results_of([unsure]), "quality") == (math.ceil(both * 8 / 3), None)
+    assert asked(results_of([unsure]), "quality") == (math.ceil(both * 8 / 3), None, None)
     error = math.log(1.37 / 0.9) / 2 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 0.5), math.log(10 / 9), 1000)
-    assert asked(results_of([], [time]), "speed") == (math.ceil(both * 8 / 3), None)
+    assert asked(results_of([], [time]), "speed") == (math.ceil(both * 8 / 3), None, None)
     # One more of both than there are is enough: more than the eight.
     clear = replace(unsure, low=0.0019, high=0.0021)
-    assert asked(results_of([clear]), "quality") == (11, None)
+    assert asked(results_of([clear]), "quality") == (11, None, None)
 
 
 def test_where_one_seed_tells_or_all_tell_the_same_it_says_so():
@@ -83,16 +85,17 @@ def test_what_is_chance_by_rows_takes_more_rows():
         results = results_of([one], seeds=5, metric=metric, data=data)
         return *asked(results, "quality"), undecided(results)
 
-    assert found(some) == (None, 1200, 0)
+    assert found(some) == (None, 1200, None, 0)
     # Mostly by seeds: by hand, 1.86 * 0.87 / sqrt(9) and 1.64 * 0.1 together are 0.56 points.
-    assert found(replace(some, error=0.004, rows_error=0.001)) == (9, None, 1)
+    assert found(replace(some, error=0.004, rows_error=0.001)) == (9, None, None, 1)
     # By both: neither alone.
-    assert found(replace(some, error=0.006, rows_error=0.004)) == (None, None, 0)
+    assert found(replace(some, error=0.006, rows_error=0.004)) == (None, None, None, 0)
 
 
-def test_a_difference_that_is_small_beside_its_spread_is_not_decided_by_any_number_of_seeds():
+def test_a_difference_that_is_small_beside_its_spread_is_not_decided_by_1000_seeds():
+    """Was told as unknown."""
     far = replace(TIME, low=0.1, high=10.0, times=1.001)
-    assert asked(results_of([], [far]), "speed") == UNKNOWN
+    assert asked(results_of([], [far]), "speed") == (None, None, 1000)
 
 
 def test_what_only_more_rows_can_tell_is_not_waited_for_with_more_seeds():

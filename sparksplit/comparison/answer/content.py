@@ -26,7 +26,7 @@ class Gain:
 class Question:
     """An undecided difference. The estimates assume that means and standard deviations stay as they are.
 
-    Without `seeds` and `rows`, it is unknown what would decide the difference.
+    Without `seeds`, `rows` and `more_than`, it is unknown what would decide the difference.
     """
 
     name: str
@@ -43,6 +43,8 @@ class Question:
     """The number of rows of the split that decides that would decide the difference with as many seeds."""
     seconds: float | None = None
     """Seconds of all runs with `seeds` seeds, without the hyperparameter search."""
+    more_than: int | None = None
+    """A number of seeds that is too few to decide the difference. A larger number is not looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from math import inf
 
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
-from sparksplit.comparison.analysis.needed import for_seeds, in_time, to_decide
-from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE
+from sparksplit.comparison.analysis.needed import for_seeds, in_time, with_needs
+from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE, further_looks
 from sparksplit.comparison.answer.content import About, Answer, Decision, Gain, Next, Note, Question
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Pair, Row, TimePair
@@ -23,9 +24,6 @@ _SEEDS = 5
 """Seeds to begin with: one seed tells nothing about chance."""
 _TRIES = 8
 """Learning rates to try where none was tuned."""
-_LAST_LOOK = 1.3
-"""Factor on the seeds of a question, for the last of several looks. This look adds half of the seeds, so it may spend
-half of the 5 %. Where two rows share these: (2.24 / 1.96)^2 of the normal distribution's quantiles."""
 _FEWER = 1.05
 """A row is named for a slow network if it sends at least this many times fewer bytes than `batch`."""
 
@@ -39,13 +37,16 @@ def answer(results: Results) -> Answer:
     likely = _by_the_means(evidence)
     decision, choice, doubtful = _decided(evidence, likely)
     speed, quality = (evidence.speed(choice), evidence.pair(choice)) if choice else (None, None)
-    asked = [one for row in doubtful for one in sorted(_questions(evidence, row), key=lambda one: one.rows is None)]
-    rest = list(filter(evidence.wins, evidence.steady))[:1]
-    if decision != "use":
-        first = [row for row in evidence.steady if row.nodes > 1]
-        if decision == "undecided":  # what the first question is about
-            first = [row for row in evidence.steady if row.nodes == 1 and row.name in [one.against for one in asked[:1]]]
-        rest = [*first, *likely]
+    # What takes rows comes first, and what is unknown last.
+    by_row = (sorted(_questions(evidence, row), key=lambda one: (not one.rows, not one.seeds)) for row in doubtful)
+    asked = list(chain.from_iterable(by_row))
+    if decision == "use":
+        rest = list(filter(evidence.wins, evidence.steady))[:1]
+    elif decision == "stay":
+        rest = [*(row for row in evidence.steady if row.nodes > 1), *likely]
+    else:  # what the first question is about
+        against = [(one.against, 1) for one in asked[:1]]
+        rest = [*(row for row in evidence.steady if (row.name, row.nodes) in against), *likely]
     rest = [row for row in rest if row not in (choice, single)][:1]
     if choice is not single and evidence.seconds(single) < inf:
         rest.append(single)
@@ -204,17 +205,14 @@ def _questions(evidence: _Evidence, row: Row) -> Iterator[Question]:
 
 def _question(evidence: _Evidence, row: Row, about: About, against: str = SINGLE) -> Question:
     one = evidence.pair(row, against) if about == "quality" else evidence.speed(row, against)
-    seeds, rows = to_decide(evidence.results, one)
-    took = None if seeds is None else in_time(evidence.results, seeds)
-    return Question(name=row.name, nodes=row.nodes, against=against, about=about, seeds=seeds, rows=rows, seconds=took)
+    return with_needs(Question(name=row.name, nodes=row.nodes, against=against, about=about), one, evidence.results)
 
 
 def _next(evidence: _Evidence, asked: Sequence[Question]) -> Next | None:
     """Return the command with more seeds; None if they would decide nothing."""
     results, there, key = evidence.results, len(evidence.results.seeds), "max_seeds"
-    most = _LAST_LOOK * max((question.seeds or 0 for question in for_seeds(asked)), default=0)
-    least, doubled = max(results.looks[-1], there), (results.looks[0] * 2**power for power in range(16))
-    looks = [look for look in doubled if least < look < 2 * most]
+    most = max((question.seeds or 0 for question in for_seeds(asked)), default=0)
+    looks = further_looks(results.looks, there, most)
     if there == 1 and not evidence.single.diverged:
         key, looks = "max_seeds" if results.config.get("max_seeds") else "seeds", [_SEEDS]
     more = [in_time(results, look) - in_time(results, there) for look in looks]

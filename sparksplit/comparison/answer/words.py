@@ -136,8 +136,8 @@ def _next(results: Results, within: str) -> Iterator[str]:
             then = f" Then at most {results.wrong_of_100_next} of 100 such comparisons recommend wrongly."
         looks = zip(after.seeds, after.seconds, strict=True)
         told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
-        ends = f"stops once this is decided, with {told[0]} at the earliest. Decided or not, it stops with {told[-1]}"
-        ends = ends if told[1:] else f"goes on to {told[0]}"
+        early = f"stops once no more seeds are needed, with {told[0]} at the earliest. Decided or not, it stops"
+        ends = f"{early} with {told[-1]}" if told[1:] else f"goes on to {told[0]}"
         command = f"the same command with {set_words(after.settings, within)}"
         yield f"{begin}: {command}. It keeps the finished runs and {ends}.{then}"
 
@@ -173,4 +173,6 @@ def needed(question: Question) -> str:
         return f"About {count(question.seeds)} seeds would decide it."
     if question.rows:
         return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."
+    if question.more_than:
+        return f"Even {count(question.more_than)} seeds would not decide it."
     return "More seeds do not help." if question.about == "faults" else "It is not known what would decide it."

@@ -183,6 +183,31 @@ def test_further_seeds_are_a_look_to_come_that_is_large_enough(low, planned):
     assert found.next.seconds == pytest.approx([10.0 * (look - seeds) for look in found.next.seeds])
 
 
+def test_the_next_command_is_sized_by_the_row_that_it_is_said_to_decide():
+    """Was: for `epoch`, 48 days of runs for a question about `local`."""
+    table = [SINGLE, row("batch", 2, 6.0, 0.97), row("epoch", 2, 4.0, 0.97), row("local", 2, 5.0, 0.97)]
+    unsure = [replace(pair(name, "single", "undecided", 0.0), error=error)
+              for name, error in (("epoch", 0.0015), ("local", 0.01))]  # fmt: skip
+    runs = [ran("single", 1, seed, 10.0) for seed in range(5)]
+    found = answered(table, [AS_GOOD, *unsure], runs=runs, looks=[5])
+    assert (found.decision, [one.name for one in found.open]) == ("use", ["epoch", "local"])
+    assert found.open[0].seeds < 10 and found.open[1].seeds > 100
+    assert found.next == Next(settings={"max_seeds": 20}, seeds=[10, 20], seconds=[50.0, 150.0])
+
+
+def test_what_more_seeds_would_decide_is_asked_before_what_they_would_not():
+    """Was: "It is not known what would decide it. Next, to decide it: ..."."""
+    table = [SINGLE, row("local", 2, 9.99, 0.97)]
+    time = replace(speed(table[1], 10.0, TO_TARGET, "undecided"), error=0.5)
+    unsure = replace(pair("local", "single", "undecided", 0.0), error=0.0015)
+    runs = [ran("single", 1, seed, 10.0) for seed in range(5)]
+    found = answered(table, [unsure], times=[time], runs=runs, looks=[5])
+    assert [(one.about, one.seeds, one.more_than) for one in found.open] == [
+        ("quality", 6, None), ("speed", None, 1000)
+    ]  # fmt: skip
+    assert found.next.settings == {"max_seeds": 10}
+
+
 def test_more_references_are_run_with_more_seeds():
     """One with one seed, three with three and more."""
     table = [SINGLE, row("batch", 2, 12.0, 0.97, 1e9)]

@@ -167,6 +167,7 @@ def test_the_next_command_has_the_section_of_the_file_and_says_when_it_stops():
 
 def test_what_would_decide_it_is_told_where_no_seeds_are_known():
     assert "4,000 rows" in said(replace(OPEN, open=[replace(UNSURE, seeds=None, rows=4000)]))[2]
+    assert "1,000 seeds would not" in said(replace(OPEN, open=[replace(UNSURE, seeds=None, more_than=1000)]))[2]
     unknown = replace(UNSURE, seeds=None)
     assert needed(unknown) == said(replace(OPEN, open=[unknown]))[2]
     assert "About 12 seeds" in needed(UNSURE) and len(said(OPEN)) == 2
