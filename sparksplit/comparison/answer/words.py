@@ -138,7 +138,7 @@ def _next(results: Results, within: str) -> Iterator[str]:
         told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
         early = f"stops once no more seeds are needed, with {told[0]} at the earliest. Decided or not, it stops"
         ends = f"{early} with {told[-1]}" if told[1:] else f"goes on to {told[0]}"
-        command = f"the same command with {set_words(after.settings, within)}"
+        command = f"the same command with {set_words(after.settings, within)}, without --overwrite"
         yield f"{begin}: {command}. It keeps the finished runs and {ends}.{then}"
 
 
