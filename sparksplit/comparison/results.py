@@ -97,6 +97,7 @@ def results(
         answer=NO_ANSWER,
         tuning=tuning,
         earlier=list(earlier),
+        within=config.within,
     )
     return replace(whole, answer=answer(whole))
 

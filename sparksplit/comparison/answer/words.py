@@ -44,7 +44,7 @@ _SURE = (
 _STAY = "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} call a setting wrongly slower or worse."
 _TUNE = (
     " To try eight for each, start anew: the same command with --set {within}tune=8 --overwrite. It takes about "
-    "{takes} and replaces these runs."
+    "{takes} and replaces these runs{steps}."
 )
 _VERBS = {
     "speed": ("is faster than", "are faster than"),
@@ -54,14 +54,11 @@ _VERBS = {
 }
 
 
-def words(results: Results, within: str = "", elsewhere: str = "in report.html") -> list[str]:
-    """Return the answer of a comparison in at most six lines of text.
-
-    within: prefix for keys in the commands that the text suggests. With `compare.`, as quickstart needs it, a command
-    has `--set compare.seeds=5`. elsewhere: the words for where the notes are that do not fit.
-    """
-    lines = [headline(results), *_figures(results), *_how_sure(results), *_next(results, within)]
-    notes = [noted(note, results, within) for note in results.answer.notes]
+def words(results: Results, elsewhere: str = "in report.html") -> list[str]:
+    """Return the answer of a comparison in at most six lines of text. elsewhere: the words for where the notes are that
+    do not fit."""
+    lines = [headline(results), *_figures(results), *_how_sure(results), *_next(results)]
+    notes = [noted(note, results) for note in results.answer.notes]
     return with_notes(lines, [note for note in notes if note not in lines[0]], elsewhere)
 
 
@@ -127,7 +124,7 @@ def _how_sure(results: Results) -> Iterator[str]:
         yield needed(answer.open[0])
 
 
-def _next(results: Results, within: str) -> Iterator[str]:
+def _next(results: Results) -> Iterator[str]:
     after, asked, then = results.answer.next, for_seeds(results.answer.open), ""
     if after is not None:
         begin = "Next, to be surer" if len(results.seeds) < 2 else "Next, to decide it"
@@ -138,7 +135,7 @@ def _next(results: Results, within: str) -> Iterator[str]:
         told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
         early = f"stops once no more seeds are needed, with {told[0]} at the earliest. Decided or not, it stops"
         ends = f"{early} with {told[-1]}" if told[1:] else f"goes on to {told[0]}"
-        command = f"the same command with {set_words(after.settings, within)}, without --overwrite"
+        command = f"the same command with {set_words(after.settings, results.within)}, without --overwrite"
         yield f"{begin}: {command}. It keeps the finished runs and {ends}.{then}"
 
 
@@ -153,9 +150,11 @@ def _facts(results: Results, number: float | None = None) -> dict[str, str]:
     }  # fmt: skip
 
 
-def noted(note: Note, results: Results, within: str = "") -> str:
-    """Return the sentence of one of the answer's notes. within: prefix for keys."""
-    tune = _TUNE.format(within=within, takes=duration(note.number)) if note.number else ""
+def noted(note: Note, results: Results) -> str:
+    """Return the sentence of one of the answer's notes."""
+    within, takes = results.within, duration(note.number)
+    steps = " and the outputs of all other steps" if within else ""
+    tune = _TUNE.format(within=within, takes=takes, steps=steps) if note.number else ""
     row, facts = results.named(note.name or SINGLE, note.nodes or 1), _facts(results, note.number)
     return _NOTES[note.kind].format(row=row, of=note.of, key=note.key, tune=tune, **facts)
 

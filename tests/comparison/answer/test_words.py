@@ -33,8 +33,9 @@ KINDS = get_args(get_type_hints(Note)["kind"])
 MORE = Next(settings={"max_seeds": 20}, seeds=[10, 20], seconds=[30.0, 90.0])
 
 
-def made(answer, seeds=5, single=SINGLE):
-    return some_results([single, BATCH], [], metric_of(margin=0.0026), seeds=list(range(seeds)), answer=answer)
+def made(answer, seeds=5, single=SINGLE, **fields):
+    seen = {"seeds": list(range(seeds)), "answer": answer, **fields}
+    return some_results([single, BATCH], [], metric_of(margin=0.0026), **seen)
 
 
 def said(answer, *where, **fields):
@@ -139,23 +140,25 @@ def test_there_is_room_for_a_note_and_the_number_of_the_others_in_every_answer()
     faster = replace(USE, open=[UNSURE])
     for answer in (faster, replace(faster, decision="stay", runners_up=[BATCH, SINGLE]),
                    replace(OPEN, open=[replace(UNSURE, seeds=None, rows=4000), UNSURE])):  # fmt: skip
-        lines = said(replace(answer, next=MORE, notes=notes), "", "there")
+        lines = said(replace(answer, next=MORE, notes=notes), "there")
         assert len(lines) in (5, 6) and "on each other" in lines[-1] and lines[-1].endswith("(3 more notes there.)")
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_kind_of_note_is_a_sentence(kind):
     note = Note(kind=kind, name="local, H = 4", nodes=2, number=2.0, of=5, key="learning rate")
-    text = noted(note, made(USE), "compare.")
+    text = noted(note, made(USE, within="compare."))
     assert text.endswith(".") and not set("{}") & set(text)
     assert ("2 nodes with `local`" in text) == (
         kind in ("diverged", "unmet", "other place", "learns better", "edge", "slow network")
     )
     assert ("compare.tune=8" in text) == (kind == "untuned")
+    # In quickstart, --overwrite does all four commands anew.
+    assert ("other steps" in text) == (kind == "untuned") and "other steps" not in noted(note, made(USE))
 
 
 def test_the_next_command_has_the_section_of_the_file_and_says_when_it_stops():
-    line = said(replace(OPEN, next=MORE), "compare.")[2]
+    line = said(replace(OPEN, next=MORE), within="compare.")[2]
     # With --overwrite, which the command may have had, it keeps nothing.
     assert line.startswith("Next") and "--set compare.max_seeds=20" in line and ", without --overwrite. It keeps" in line
     assert numbers(line) == ["10", "30.0", "20", "90.0"]
