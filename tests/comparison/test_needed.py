@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from sparksplit.comparison.analysis.analyse import analyse
-from sparksplit.comparison.analysis.needed import in_time, undecided, with_needs
+from sparksplit.comparison.analysis.needed import in_search, in_time, undecided, with_needs
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
 from sparksplit.comparison.answer.content import Answer, Question
 from sparksplit.comparison.comparison_record import DivergedRun
@@ -121,6 +121,25 @@ def test_all_runs_count_and_those_that_are_there_once_are_counted_once():
     fields = {"runs": runs, "virtual": once, "diverged": gone, "references": [ran("single", 1, 99, 30.0)]}
     assert in_time(results_of(seeds=4, **fields), 12) == pytest.approx((80 + 4) / 4 * 12 + 100)
     assert in_time(results_of(), 12) == 0
+
+
+def test_a_search_tries_each_strategy_once_that_learns_the_same_on_any_number_of_nodes():
+    """Was: eight tries for each run of the first seed, 192 where the search has 80. As `plan` has it: `batch` takes what
+    `single` has found, with its own keys that of `single` with these keys, and virtual nodes are tuned once."""
+    keys = {"batch_size": 128}
+    rows = [("single", 1, False, {}), ("single", 1, False, keys), ("batch", 2, False, {}), ("batch", 4, False, {}),
+            ("batch", 2, False, {**keys, "collective": "ring"}), ("epoch", 2, False, {}), ("epoch", 4, False, {}),
+            ("epoch", 16, True, {})]  # fmt: skip
+    table = [
+        replace(row(f"{name}, {more}" if more else name, nodes, 1.0, 0.9), strategy=name, virtual=virtual,
+                settings={"strategy": name, "nodes": {"virtual": nodes} if virtual else nodes, **more})
+        for name, nodes, virtual, more in rows
+    ]  # fmt: skip
+    runs = [replace(ran(one.name, one.nodes, seed, 10.0), virtual=one.virtual) for one in table for seed in range(3)]
+    real, virtual = ([run for run in runs if run.virtual == which] for which in (False, True))
+    results = some_results(table, [], metric_of(), runs=real, virtual=virtual, seeds=[0, 1, 2])
+    assert in_search(results, 8) == 8 * 10.0 * len(["single", "single, 128", "epoch 2", "epoch 4", "epoch 16"])
+    assert in_search(replace(results, runs=[], virtual=[]), 8) == 0
 
 
 def test_the_rows_that_may_be_recommended_share_the_chance() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from math import ceil, log, sqrt
+from statistics import fmean
 
 from scipy import special
 
+from sparksplit.base.config import digest
 from sparksplit.comparison.analysis.goals import goal_of
 from sparksplit.comparison.analysis.verdicts import UNDECIDED, Errors, rows_to_decide, seeds_to_decide
 from sparksplit.comparison.answer.content import Question
@@ -16,7 +18,10 @@ from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.plan import REFERENCES, SINGLE
+from sparksplit.strategies import STRATEGIES
 
+_OF_NODES = ("strategy", "nodes", "nodes.virtual", "collective")
+"""Keys that change no result of a strategy that has the same result on any number of nodes."""
 _MOST = 1000
 """The largest number of seeds, and the largest multiple of the rows, that is estimated."""
 
@@ -75,6 +80,21 @@ def in_time(results: Results, seeds: int) -> float:
     there = len(results.seeds)
     more = min(REFERENCES, seeds) / min(REFERENCES, there)
     return real * seeds / there + references * more + virtual if real else 0.0
+
+
+def in_search(results: Results, tries: int) -> float:
+    """Return the seconds of a hyperparameter search with `tries` tries of one seed, as `plan` has it; 0 if unknown. A
+    strategy with the same result on any number of nodes is tuned once, on the fewest nodes."""
+    once: dict[object, float] = {}
+    for row in results.table:  # fewer nodes come first
+        some = [run for run in (*results.runs, *results.virtual) if (run.name, run.nodes) == (row.name, row.nodes)]
+        took = [run.seconds.total for run in some if run.virtual == row.virtual]
+        strategy = STRATEGIES.get(row.strategy or "")
+        where = () if strategy and strategy.any_nodes else (row.strategy, row.nodes, row.virtual)
+        keys = {key: value for key, value in row.settings.items() if key not in _OF_NODES}
+        if took:
+            once.setdefault((where, digest(keys)), fmean(took))
+    return tries * sum(once.values())
 
 
 def takes_rows(difference: Pair | TimePair, metric: Metric) -> bool:

@@ -6,19 +6,19 @@ the means alone has the decision `undecided`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import inf
 
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
-from sparksplit.comparison.analysis.needed import for_seeds, in_time, with_needs
+from sparksplit.comparison.analysis.needed import for_seeds, in_search, in_time, with_needs
 from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE, further_looks
 from sparksplit.comparison.answer.content import About, Answer, Decision, Gain, Next, Note, Question
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Pair, Row, TimePair
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.tuning.space import RATE, learn_as_single, value_at
+from sparksplit.comparison.tuning.space import learn_as_single, takes_rates
 
 _SEEDS = 5
 """Seeds to begin with: one seed tells nothing about chance."""
@@ -237,8 +237,8 @@ def _notes(evidence: _Evidence, gained: float) -> Iterator[Note]:
         for key in tuned.edges if not tuned.virtual else ():
             yield Note(kind="edge", name=tuned.name, nodes=tuned.nodes, key=key)
     if tuning is None and not learn_as_single(results.config["strategies"]):
-        seconds = _TRIES * in_time(results, 1) + in_time(results, len(results.seeds))
-        can_tune = results.data.rows.get("validation") and not isinstance(value_at(results.config, RATE), Mapping)
+        seconds = in_search(results, _TRIES) + in_time(results, len(results.seeds))
+        can_tune = results.data.rows.get("validation") and takes_rates(results.config)
         yield Note(kind="untuned", number=(seconds or None) if can_tune else None)
     if metric.split != "test":
         yield Note(kind="no test rows")

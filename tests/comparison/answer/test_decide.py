@@ -466,8 +466,10 @@ def test_it_is_noted_that_nothing_was_tuned_where_a_rate_may_favour_a_strategy(s
     assert found.notes == ([Note(kind="untuned", number=260.0)] if untuned else [])
     # What `tune` would refuse is not advised.
     schedule = {**rate, "optimizer": {"learning_rate": {"name": "CosineDecay"}}}
+    own = {**rate, "strategies": [*strategies, {"strategy": "epoch", "optimizer": schedule["optimizer"]}]}
     for facts in ({"config": schedule, "data": data}, {"config": rate}):
         assert answered(table, [AS_GOOD], runs=runs, **facts).notes == ([Note(kind="untuned")] if untuned else [])
+    assert answered(table, [AS_GOOD], runs=runs, config=own, data=data).notes == [Note(kind="untuned")]
 
 
 def test_it_is_noted_that_the_validation_rows_decide():
