@@ -11,9 +11,10 @@ from dataclasses import replace
 from itertools import chain
 from math import inf
 
+from sparksplit.base.records import JsonObject
 from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
 from sparksplit.comparison.analysis.needed import for_seeds, in_search, in_time, with_needs
-from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE, further_looks
+from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE, further_looks, looks
 from sparksplit.comparison.answer.content import About, Answer, Decision, Gain, Next, Note, Question
 from sparksplit.comparison.content import Results
 from sparksplit.comparison.content_table import TO_TARGET, Pair, Row, TimePair
@@ -210,13 +211,15 @@ def _question(evidence: _Evidence, row: Row, about: About, against: str = SINGLE
 
 def _next(evidence: _Evidence, asked: Sequence[Question]) -> Next | None:
     """Return the command with more seeds; None if they would decide nothing."""
-    results, there, key = evidence.results, len(evidence.results.seeds), "max_seeds"
+    results, there = evidence.results, len(evidence.results.seeds)
     most = max((question.seeds or 0 for question in for_seeds(asked)), default=0)
-    looks = further_looks(results.looks, there, most)
+    ahead = further_looks(results.looks, there, most)
+    settings: JsonObject = {"max_seeds": max(ahead, default=0)}
     if there == 1 and not evidence.single.diverged:
-        key, looks = "max_seeds" if results.config.get("max_seeds") else "seeds", [_SEEDS]
-    more = [in_time(results, look) - in_time(results, there) for look in looks]
-    return Next(settings={key: looks[-1]}, seeds=looks, seconds=more) if looks else None
+        ahead = looks(_SEEDS, results.looks[-1])
+        settings = {"seeds": _SEEDS, **({"max_seeds": ahead[-1]} if results.config.get("max_seeds") else {})}
+    more = [in_time(results, look) - in_time(results, there) for look in ahead]
+    return Next(settings=settings, seeds=ahead, seconds=more) if ahead else None
 
 
 def _notes(evidence: _Evidence, gained: float) -> Iterator[Note]:

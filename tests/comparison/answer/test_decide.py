@@ -163,7 +163,10 @@ def test_one_seed_decides_nothing_and_five_are_next():
     assert found.next == Next(settings={"seeds": 5}, seeds=[5], seconds=[200.0])
     assert {one.seeds for one in found.open} == {None} and kinds(found)[0] == "one seed"
     more = answered(table, [known], seeds=1, config={**CONFIG, "max_seeds": 1}, **fields)
-    assert more.next.settings == {"max_seeds": 5}
+    assert more.next.settings == {"seeds": 5, "max_seeds": 5}
+    # Fewer than are configured are refused. With `max_seeds` alone, it stops with 2 seeds or 4.
+    more = answered(table, [known], seeds=1, config={**CONFIG, "max_seeds": 8}, looks=[1, 2, 4, 8], **fields)
+    assert more.next == Next(settings={"seeds": 5, "max_seeds": 8}, seeds=[5, 8], seconds=[200.0, 350.0])
 
 
 @pytest.mark.parametrize(("low", "planned"), [(0.97, [5]), (0.9, [5]), (0.9, [5, 10, 20])])
