@@ -83,7 +83,7 @@ def _for_now(until: Row, results: Results) -> str:
         return f"For now, use {results.named(until.name, until.nodes)}: {shown}."
     beaten = any(question.against != SINGLE for question in results.answer.open)
     why = ": several nodes win only if they also beat one node with other settings" if beaten else ""
-    return f"For now, keep {results.named()}{why}."
+    return f"For now, use {results.named()}{why}."
 
 
 def _why_open(results: Results) -> str:
@@ -112,7 +112,7 @@ def _figures(results: Results) -> Iterator[str]:
     is_open = answer.decision == "undecided"
     yield ("The fastest so far that seems to learn as well is " if is_open else "") + " ".join(told)
     advised, begin = (answer.until, "For now, train") if is_open else (answer.choice, "Train")
-    if advised and not (is_open and advised.name == SINGLE):
+    if advised and not (is_open and advised.settings.keys() <= {"strategy", "nodes"}):
         yield f"{begin} with: {set_words(advised.settings)}"
 
 

@@ -95,7 +95,7 @@ def test_each_decision_begins_with_what_to_do():
         ),
     ]
     assert [head.split()[0] for head in heads] == ["Use", "Use", "Stay", "No", "Nothing", "Nothing"]
-    assert heads[3].endswith("For now, keep 1 node as configured.") and whether(UNSURE, made(OPEN)) in heads[3]
+    assert heads[3].endswith("For now, use 1 node as configured.") and whether(UNSURE, made(OPEN)) in heads[3]
 
 
 def test_without_a_winner_it_says_what_to_use_for_now():
@@ -205,6 +205,14 @@ def test_a_tuned_single_is_not_as_configured(answer):
     plain, tuned = (" ".join(words(replace(made(answer), tuning=tuning))) for tuning in (None, TUNED))
     assert "1 node as configured" in plain and "configured" not in tuned
     assert plain.count("as configured") == tuned.count("1 node with its best learning rate")
+
+
+def test_a_tuned_single_is_used_for_now_with_the_learning_rate_that_was_found():
+    """Was: "keep 1 node with its best learning rate", without that learning rate."""
+    until = replace(SINGLE, settings={**SINGLE.settings, "optimizer.learning_rate": 0.03})
+    lines = said(replace(OPEN, until=until), tuning=TUNED)
+    assert lines[0].endswith("For now, use 1 node with its best learning rate.")
+    assert "For now, train with: --set strategy=single --set nodes=1 --set optimizer.learning_rate=0.03" in lines
 
 
 def test_what_to_train_with_can_be_pasted_into_a_shell():
