@@ -111,9 +111,13 @@ class _Evidence:
         return is_shown and speed is not None and speed.enough
 
     def is_slower(self, row: Row, against: str) -> bool:
-        """Whether it is decided that the row is slower than `against`, in the seconds that count."""
-        speed = self.speed(row, against)
-        return speed is not None and (speed.what, speed.verdict) == (self.goal, "slower")
+        """Whether it is decided that the row is slower than `against`, in the seconds that count.
+
+        A row that never reaches the target takes longer than all of its passes, and `against` takes no longer than all.
+        """
+        speed, to = self.speed(row, against), row.to_target
+        is_never = to is not None and to.reached == 0 and self.seconds(self._on_one[against]) < inf
+        return speed is not None and speed.verdict == "slower" and (is_never or speed.what == self.goal)
 
     def behind(self, row: Row) -> list[str]:
         """Return the controls that a row on several nodes is not decided to beat. To beat a control, the row must be

@@ -244,6 +244,24 @@ def test_a_target_that_not_every_run_reaches_is_not_reached():
     assert [(one.name, one.seeds) for one in found.open] == [("batch", None)]
 
 
+def test_a_row_that_never_reaches_the_target_and_takes_longer_in_all_is_ruled_out():
+    """Was a "No winner" for ever. It reaches the target even later, and `single` no later than at its end."""
+    slow = row("epoch", 2, 15.0, 0.97, reached=0)
+    longer = replace(speed(slow, SINGLE.seconds, IN_ALL), times=0.7, verdict="slower", enough=False)
+    found = answered([SINGLE, slow], [], times=[longer])
+    assert (found.decision, chosen(found), kinds(found)) == ("stay", ("single", 1), ["unmet"])
+    # In one run it reaches the target, perhaps earlier than `single`.
+    once = replace(slow, to_target=replace(slow.to_target, reached=1))
+    for other, times in ((once, [longer]), (slow, [replace(longer, verdict="undecided")])):
+        assert answered([SINGLE, other], [], times=times).decision == "undecided"
+    # Where `single` misses it too, the seconds in all count anyway. Where a control does, it rules nothing out.
+    own = row(LARGE, 1, 5.0, 0.97, reached=3)
+    beside = replace(longer, against=LARGE)
+    pairs = [pair(LARGE, "single", "no difference", nodes=1), pair("epoch", LARGE, "worse")]
+    other = replace(slow, controls=[LARGE])
+    assert answered([SINGLE, own, other], pairs, times=[beside]).decision == "undecided"
+
+
 def test_a_target_that_one_node_misses_is_no_measure():
     table = [row("single", 1, 10.0, 0.97, reached=4), row("batch", 2, 6.0, 0.97, reached=3)]
     found = answered(table, [AS_GOOD])

@@ -71,17 +71,25 @@ class Truth:
         shown = alone is None or (own is not None and own < alone)
         return (is_enough(speed) and shown) or is_enough(pair)
 
+    def is_slower(self, group, other):
+        """In the seconds that count. What never reaches the target is slower if it takes longer in all."""
+        speed = self.beside.get((*group, self.goal(), other[0]))
+        done = [one for one in self.groups[group] if not isinstance(one, DivergedRun)]
+        if self.goal() != "in all" and self.seconds(other, self.goal()) is not None and not any(map(self.hit, done)):
+            speed = speed or self.beside.get((*group, "in all", other[0]))
+        return speed is not None and speed.verdict == "slower"
+
     def is_beaten(self, group, control):
-        pair, speed = self.verdict.get((*group, control[0])), self.beside.get((*group, self.goal(), control[0]))
-        is_slower = speed is not None and speed.verdict == "slower"
+        pair = self.verdict.get((*group, control[0]))
+        is_slower = self.is_slower(group, control)
         return is_slower and pair is not None and pair.verdict in ("worse", "no difference") and not pair.enough
 
     def is_ruled_out(self, group):
         """Whether it is decided that a strategy is not worth having."""
-        pair, speed = self.verdict.get((*group, "single")), self.speed.get((*group, self.goal()))
+        pair = self.verdict.get((*group, "single"))
         return (
             (pair is not None and pair.verdict == "worse" and not pair.enough)
-            or (speed is not None and speed.verdict == "slower")
+            or self.is_slower(group, ("single", 1))
             or any(self.is_beaten(group, own) for own in self.controls(group) if not self.is_ruled_out(own))
         )
 
