@@ -70,7 +70,9 @@ def headline(results: Results) -> str:
     if answer.decision == "undecided":
         return _why_open(results) + (f" {_for_now(until, results)}" if until else "")
     if choice is None or gain is None:
-        return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse."
+        is_lost = any(note.kind == "diverged" for note in answer.notes)
+        other = "no other setting that finished every run" if is_lost else "nothing else"
+        return f"Stay on {results.named()}: {other} is shown to be faster without learning worse."
     times, at_least = compact(gain.speed.times), bound(gain.speed.at_least)
     fast = f"{times} times as fast as {results.named()} (at least {at_least})"
     learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))

@@ -146,7 +146,10 @@ def first_rows(results: Results) -> Table | None:
         ("times as fast", f"compared with {results.named()}. {_DECIDED}"),
         ("node time", "of all nodes together"),
     ]
-    caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
+    first = next((place for place, row in enumerate(rows) if id(row) not in shown), len(rows))
+    added = [results.named(row.name, row.nodes).replace("`", "") for row in rows[first:] if id(row) in shown]
+    caption = "The quickest first" if first == len(rows) else f"The quickest {first} of {len(rows)}"
+    caption += f", and {' and '.join(added)}" if added else ""
     return Table("first", caption, columns, cells, filled_only=True)
 
 

@@ -117,6 +117,13 @@ def test_who_stays_as_configured_is_told_how_sure_the_others_are_slower():
     assert sure.startswith("How sure") and "slower or worse" in sure and "recommend" not in sure
 
 
+def test_who_stays_is_told_that_rows_with_a_diverged_run_do_not_count():
+    """Was: "nothing else is shown to be faster", beside a row that was in four runs of five."""
+    stay = Answer(decision="stay", choice=SINGLE, runners_up=[BATCH])
+    assert ": nothing else is shown" in said(stay)[0]
+    assert ": no other setting that finished every run is shown" in said(replace(stay, notes=[ROW_LOST[1]]))[0]
+
+
 @pytest.mark.parametrize("note", ROW_LOST)
 def test_a_row_that_cannot_win_is_named_once_with_the_reason(note):
     answer = replace(OPEN, notes=[note], open=[replace(UNSURE, about="faults", seeds=None)])
