@@ -123,7 +123,7 @@ def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings by dotted key. A mapping with a key that has a dot, such as a label 1.5, is a value."""
+    """The values of nested mappings by dotted key. A mapping with dots in its keys, such as a label 1.5, is a value."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value and not any("." in name for name in value):
             yield from _dotted(value, f"{prefix}{key}.")

@@ -124,8 +124,8 @@ def test_all_runs_count_and_those_that_are_there_once_are_counted_once():
 
 
 def test_a_search_tries_each_strategy_once_that_learns_the_same_on_any_number_of_nodes():
-    """Was: eight tries for each run of the first seed, 192 where the search has 80. As `plan` has it: `batch` takes what
-    `single` has found, with its own keys that of `single` with these keys, and virtual nodes are tuned once."""
+    """Was: eight tries for each run of the first seed, 192 where the search has 80. As `plan` has it: `batch` takes the
+    values of `single` with the same keys, and virtual nodes are tuned once."""
     keys = {"batch_size": 128}
     rows = [("single", 1, False, {}), ("single", 1, False, keys), ("batch", 2, False, {}), ("batch", 4, False, {}),
             ("batch", 2, False, {**keys, "collective": "ring"}), ("epoch", 2, False, {}), ("epoch", 4, False, {}),

@@ -45,6 +45,11 @@ def for_seeds(asked: Sequence[Question]) -> list[Question]:
     return [one for one in some if (one.name, one.nodes) == (some[0].name, some[0].nodes)]
 
 
+def order(question: Question) -> tuple[bool, bool]:
+    """The sort key of the questions about a row: what takes rows, what takes seeds, and then what is unknown."""
+    return question.rows is None, question.seeds is None
+
+
 def with_needs(question: Question, one: Pair | TimePair | None, results: Results) -> Question:
     """Return the question about a difference with the seeds or rows that would decide it, if they are known.
 

@@ -7,22 +7,18 @@ the means alone has the decision `undecided`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import chain
 from math import inf
 
 from sparksplit.base.records import JsonObject
-from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
-from sparksplit.comparison.analysis.needed import for_seeds, in_search, in_time, with_needs
-from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE, further_looks, looks
+from sparksplit.comparison.analysis.goals import goal_of, lost, seconds_of, single_of
+from sparksplit.comparison.analysis.needed import for_seeds, in_search, in_time, order, with_needs
+from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE, further_looks
 from sparksplit.comparison.answer.content import About, Answer, Decision, Gain, Next, Note, Question
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_table import TO_TARGET, Pair, Row, TimePair
+from sparksplit.comparison.content_table import Pair, Row, TimePair
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.tuning.space import learn_as_single, takes_rates
 
-_SEEDS = 5
-"""Seeds to begin with: one seed tells nothing about chance."""
 _TRIES = 8
 """Learning rates to try where none was tuned."""
 _FEWER = 1.05
@@ -38,16 +34,13 @@ def answer(results: Results) -> Answer:
     likely = _by_the_means(evidence)
     decision, choice, doubtful = _decided(evidence, likely)
     speed, quality = (evidence.speed(choice), evidence.pair(choice)) if choice else (None, None)
-    # What takes rows comes first, and what is unknown last.
-    by_row = (sorted(_questions(evidence, row), key=lambda one: (not one.rows, not one.seeds)) for row in doubtful)
-    asked = list(chain.from_iterable(by_row))
+    asked = [one for row in doubtful for one in sorted(_questions(evidence, row), key=order)]
     if decision == "use":
         rest = list(filter(evidence.wins, evidence.steady))[:1]
     elif decision == "stay":
         rest = [*(row for row in evidence.steady if row.nodes > 1), *likely]
     else:  # what the first question is about
-        against = [(one.against, 1) for one in asked[:1]]
-        rest = [*(row for row in evidence.steady if (row.name, row.nodes) in against), *likely]
+        rest = [*(row for row in evidence.steady if row.nodes == 1 and asked and row.name == asked[0].against), *likely]
     rest = [row for row in rest if row not in (choice, single)][:1]
     if choice is not single and evidence.seconds(single) < inf:
         rest.append(single)
@@ -143,12 +136,8 @@ class _Evidence:
 
     def trouble(self, row: Row) -> Note | None:
         """Return why the row cannot win, however its other runs did; None if it can."""
-        to, why = row.to_target, Note(kind="other place", name=row.name, nodes=row.nodes)
-        if row.diverged:
-            return replace(why, kind="diverged", number=row.diverged, of=row.runs + row.diverged)
-        if self.goal == TO_TARGET and to is not None and to.reached < to.of:
-            return replace(why, kind="unmet", number=to.of - to.reached, of=to.of)
-        return why if self.seconds(row) == inf else None
+        found = lost(row, self.goal)
+        return Note(kind=found[0], name=row.name, nodes=row.nodes, number=found[1], of=found[2]) if found else None
 
 
 def _by_the_means(evidence: _Evidence) -> list[Row]:
@@ -217,11 +206,10 @@ def _next(evidence: _Evidence, asked: Sequence[Question]) -> Next | None:
     """Return the command with more seeds; None if they would decide nothing."""
     results, there = evidence.results, len(evidence.results.seeds)
     most = max((question.seeds or 0 for question in for_seeds(asked)), default=0)
-    ahead = further_looks(results.looks, there, most)
-    settings: JsonObject = {"max_seeds": max(ahead, default=0)}
-    if there == 1 and not evidence.single.diverged:
-        ahead = looks(_SEEDS, results.looks[-1])
-        settings = {"seeds": _SEEDS, **({"max_seeds": ahead[-1]} if results.config.get("max_seeds") else {})}
+    ahead = [] if there == 1 and evidence.single.diverged else further_looks(results.looks, there, most)
+    settings: JsonObject = {"seeds": ahead[0]} if ahead and there == 1 else {}
+    if ahead and (there > 1 or results.config.get("max_seeds")):
+        settings["max_seeds"] = ahead[-1]
     more = [in_time(results, look) - in_time(results, there) for look in ahead]
     return Next(settings=settings, seeds=ahead, seconds=more) if ahead else None
 

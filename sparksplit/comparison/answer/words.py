@@ -24,7 +24,7 @@ _NOTES = {
     "other place": "{row} was not timed where most runs were.",
     "learns better": "learns better than {single}: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
-    "untuned": "no learning rate was tuned, and each strategy may need its own.{tune}",
+    "untuned": "no learning rate was tuned, and each strategy may need its own.",
     "no test rows": "there are no test rows, so the validation rows decide.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
@@ -33,10 +33,9 @@ _LEARNS = {
     "better": "better {metric} ({difference})",
     "no difference": "same {metric} (within the tolerance of {margin})",
     "not worse": "{metric} worse by less than {margin}, if at all",
-    "undecided": "{metric} worse by less than {margin}, if at all",
     "worse": "worse {metric} ({difference}), by less than {margin}",
 }
-"""How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
+"""How the choice learns, by the verdict. It may be `undecided` or `worse` and yet `enough`, within the margin."""
 _SURE = (
     "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend a setting that is not faster than "
     "{single}, or learns worse by more than {margin}, or both."
@@ -70,13 +69,10 @@ def headline(results: Results) -> str:
     if answer.decision == "undecided":
         return _why_open(results) + (f" {_for_now(until, results)}" if until else "")
     if choice is None or gain is None:
-        is_lost = any(note.kind == "diverged" for note in answer.notes)
-        other = "no other setting that finished every run" if is_lost else "nothing else"
-        return f"Stay on {results.named()}: {other} is shown to be faster without learning worse."
-    times, at_least = compact(gain.speed.times), bound(gain.speed.at_least)
-    fast = f"{times} times as fast as {results.named()} (at least {at_least})"
-    learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))
-    return f"Use {results.named(choice.name, choice.nodes)}: {fast}, {learns}."
+        return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse or failing."
+    speed = f"{compact(gain.speed.times)} times as fast as {results.named()} (at least {bound(gain.speed.at_least)})"
+    learns = _LEARNS.get(gain.quality.verdict, _LEARNS["not worse"]).format(**_facts(results, gain.quality.mean))
+    return f"Use {results.named(choice.name, choice.nodes)}: {speed}, {learns}."
 
 
 def _for_now(until: Row, results: Results) -> str:
@@ -148,17 +144,16 @@ def _facts(results: Results, number: float | None = None) -> dict[str, str]:
         "number": compact(number), "difference": quantity.difference(number), "split": metric.split,
         "metric": f"{metric.split} {quantity.label}", "margin": quantity.difference(metric.margin).lstrip("+"),
         "single": results.named(), "target": results.target_in_words, "seeds": str(len(results.seeds)),
-        "most": str(results.wrong_of_100),
+        "most": str(results.wrong_of_100), "takes": duration(number), "within": results.within,
+        "steps": " and the outputs of all other steps" if results.within else "",
     }  # fmt: skip
 
 
 def noted(note: Note, results: Results) -> str:
     """Return the sentence of one of the answer's notes."""
-    within, takes = results.within, duration(note.number)
-    steps = " and the outputs of all other steps" if within else ""
-    tune = _TUNE.format(within=within, takes=takes, steps=steps) if note.number else ""
     row, facts = results.named(note.name or SINGLE, note.nodes or 1), _facts(results, note.number)
-    return _NOTES[note.kind].format(row=row, of=note.of, key=note.key, tune=tune, **facts)
+    text = _NOTES[note.kind] + (_TUNE if note.kind == "untuned" and note.number else "")
+    return text.format(row=row, of=note.of, key=note.key, **facts)
 
 
 def whether(question: Question, results: Results) -> str:

@@ -139,7 +139,7 @@ def learn_as_single(entries: Any) -> bool:
 
 
 def takes_rates(config: Mapping[str, Any]) -> bool:
-    """Whether `tune: 8` can search the learning rates of a comparison with these keys: no learning rate is a schedule."""
+    """Whether `tune: 8` can search a comparison with these keys: no learning rate is a schedule."""
     return not any(isinstance(value_at(values, RATE), Mapping) for values in (config, *config["strategies"]))
 
 
