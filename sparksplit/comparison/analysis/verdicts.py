@@ -145,7 +145,7 @@ def further_looks(planned: Sequence[int], there: int, wanted: int) -> list[int]:
     `wanted` seeds at a single look.
 
     planned: the looks of the comparison so far. there: the number of seeds so far. After one seed, five are next, and
-    the planned looks stay within reach.
+    then more up to the last planned look.
     """
     if there == 1:
         return looks(_FIRST, planned[-1])

@@ -63,13 +63,14 @@ class Truth:
         found = [own for own in self.groups if own[1] == 1 and own != ("single", 1)]
         return [own for own in found if group[1] > 1 and not self.diverged(own)]
 
-    def is_ahead(self, group, control):
-        pair = self.verdict.get((*group, control[0]))
-        both = [self.beside.get((*group, what, control[0])) for what in (self.goal(), "in all")]
-        speed = both[0] or both[1]
-        own, alone = self.seconds(group, self.goal()), self.seconds(control, self.goal())
+    def is_faster(self, group, other):
+        both = [self.beside.get((*group, what, other[0])) for what in (self.goal(), "in all")]
+        own, alone = self.seconds(group, self.goal()), self.seconds(other, self.goal())
         shown = alone is None or (own is not None and own < alone)
-        return (is_enough(speed) and shown) or is_enough(pair)
+        return is_enough(both[0] or both[1]) and shown
+
+    def is_ahead(self, group, control):
+        return self.is_faster(group, control) or is_enough(self.verdict.get((*group, control[0])))
 
     def is_slower(self, group, other):
         """In the seconds that count. What never reaches the target is slower if it takes longer in all."""
