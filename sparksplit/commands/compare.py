@@ -25,7 +25,7 @@ def run(config: CompareConfig, options: Options) -> None:
     Console(file=OUT, width=max(120, Console(file=OUT).width), highlight=False).print(table_of(results))
     for record in results.diverged:
         print(f"{record.key}: diverged: {record.diverged}", file=OUT)
-    print("", *words(results, config.within), sep="\n", file=OUT)
+    print("", *words(results), sep="\n", file=OUT)
     print(
         f"report: {filesystem.join(config.output, REPORT)}, figures: {filesystem.join(config.output, RESULTS)}",
         file=OUT,

@@ -138,7 +138,7 @@ def _fill(comparison: _Comparison, search: _Search) -> Results:
             if seeds != comparison.config.looks[-1]:
                 say(f"{open_ones} differences are undecided after {seeds} seeds: more are run")
     output.fence.write_json(filesystem.join(output.folder, RESULTS), results.to_json())
-    output.fence.write_bytes(filesystem.join(output.folder, REPORT), render(results, comparison.config.within).encode())
+    output.fence.write_bytes(filesystem.join(output.folder, REPORT), render(results).encode())
     trained = [run for run in (*results.runs, *results.virtual, *results.references) if isinstance(run, ComparedRun)]
     inexact = [run.key for run in trained if not run.ledger.exact]
     if inexact:

@@ -200,6 +200,8 @@ class Results(Record):
     """The hyperparameter search; None without a search."""
     earlier: list[int] = field(default_factory=list)
     """The numbers of seeds of the finished comparisons that this comparison continues, in order."""
+    within: str = ""
+    """The prefix of the keys of `compare` in a command, such as `compare.` in `quickstart`; empty otherwise."""
 
     @property
     def finished_with(self) -> list[int]:

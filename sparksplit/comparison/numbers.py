@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from sparksplit.pages import tables
 
 MISSING = tables.MISSING
+_LEAST = 1e-4
+"""The smallest difference in points that is not written as 0.00."""
 
 
 def usable(value: float | None) -> float | None:
@@ -132,11 +134,14 @@ class Quantity:
         return percent(value, 2) if self.is_share else plain(value)
 
     def difference(self, value: float | None) -> str:
-        """A difference, such as +0.31 points"""
+        """A difference, such as +0.31 points or +0.0042 points"""
         value = usable(value)
         if value is None:
             return MISSING
-        size = f"{abs(100 * value):.2f}" if self.is_share else plain(abs(value), 3)
+        size = plain(abs(value), 3)
+        if self.is_share:
+            points = abs(100 * value)
+            size = plain(points, 2) if _LEAST <= points < 0.01 else f"{points:.2f}"
         return signed(f"{size} {self.unit}".strip(), value)
 
     def interval(self, low: float | None, high: float | None) -> str:

@@ -97,6 +97,7 @@ def results(
         answer=NO_ANSWER,
         tuning=tuning,
         earlier=list(earlier),
+        within=config.within,
     )
     return replace(whole, answer=answer(whole))
 
@@ -122,9 +123,9 @@ def settings_of(run: TrainConfig, config: CompareConfig) -> JsonObject:
 
 
 def _dotted(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings by dotted key."""
+    """The values of nested mappings by dotted key. A mapping with dots in its keys, such as a label 1.5, is a value."""
     for key, value in values.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and not any("." in name for name in value):
             yield from _dotted(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 import pandas as pd
@@ -81,9 +82,11 @@ def test_what_is_wrong_is_told_by_its_key(call, message) -> None:  # type: ignor
 
 def test_a_notebook_shows_one_line_of_a_run_and_the_answer_of_a_comparison() -> None:
     assert repr(results.TrainedRun("runs/1", record=None)) == "TrainedRun(path='runs/1')"  # type: ignore[arg-type]
-    content = Results.from_json(sample.results(1), "a test")
+    content = replace(Results.from_json(sample.results(1), "a test"), within="compare.")
     shown = repr(results.Comparison("compared/1", content.answer, content.to_json())).splitlines()
     assert shown == [*words(content), "Report: compared/1/report.html"]
+    # As the comparison of quickstart says it. The prefix was missing.
+    assert "--set compare.seeds=5" in "\n".join(shown)
 
 
 @pytest.mark.parametrize("kind", [results.TrainedRun, results.Comparison, results.Predictions, PreparedDataSet])

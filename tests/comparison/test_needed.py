@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from sparksplit.comparison.analysis.analyse import analyse
-from sparksplit.comparison.analysis.needed import in_time, to_decide, undecided
+from sparksplit.comparison.analysis.needed import in_search, in_time, undecided, with_needs
 from sparksplit.comparison.analysis.verdicts import Errors, seeds_to_decide
 from sparksplit.comparison.answer.content import Answer, Question
 from sparksplit.comparison.comparison_record import DivergedRun
@@ -39,11 +39,13 @@ def results_of(pairs=(), times=(), seeds=8, metric=None, **fields):
 
 
 def asked(results, about):
-    """The (seeds, rows) that would decide the first difference, judged with all differences of the results."""
-    return to_decide(results, next(iter(results.pairs if about == "quality" else results.times), None))
+    """The (seeds, rows, too few seeds) of the first difference, judged with all differences of the results."""
+    question = Question(name="batch", nodes=2, against="single", about=about)
+    found = with_needs(question, next(iter(results.pairs if about == "quality" else results.times), None), results)
+    return found.seeds, found.rows, found.more_than
 
 
-UNKNOWN = (None, None)
+UNKNOWN = (None, None, None)
 
 
 def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
@@ -51,13 +53,13 @@ def test_seeds_that_tell_nothing_of_both_are_run_all_the_same():
     unsure, time = replace(UNSURE, seeds=3, of=8), replace(TIME, seeds=3, of=8)
     error = 0.005 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 0.5), 0.005, 1000)
-    assert asked(results_of([unsure]), "quality") == (math.ceil(both * 8 / 3), None)
+    assert asked(results_of([unsure]), "quality") == (math.ceil(both * 8 / 3), None, None)
     error = math.log(1.37 / 0.9) / 2 / special.stdtrit(2, 0.975)
     both = seeds_to_decide(Errors(error, 0.0, 3, 0.5), math.log(10 / 9), 1000)
-    assert asked(results_of([], [time]), "speed") == (math.ceil(both * 8 / 3), None)
+    assert asked(results_of([], [time]), "speed") == (math.ceil(both * 8 / 3), None, None)
     # One more of both than there are is enough: more than the eight.
     clear = replace(unsure, low=0.0019, high=0.0021)
-    assert asked(results_of([clear]), "quality") == (11, None)
+    assert asked(results_of([clear]), "quality") == (11, None, None)
 
 
 def test_where_one_seed_tells_or_all_tell_the_same_it_says_so():
@@ -83,16 +85,17 @@ def test_what_is_chance_by_rows_takes_more_rows():
         results = results_of([one], seeds=5, metric=metric, data=data)
         return *asked(results, "quality"), undecided(results)
 
-    assert found(some) == (None, 1200, 0)
+    assert found(some) == (None, 1200, None, 0)
     # Mostly by seeds: by hand, 1.86 * 0.87 / sqrt(9) and 1.64 * 0.1 together are 0.56 points.
-    assert found(replace(some, error=0.004, rows_error=0.001)) == (9, None, 1)
+    assert found(replace(some, error=0.004, rows_error=0.001)) == (9, None, None, 1)
     # By both: neither alone.
-    assert found(replace(some, error=0.006, rows_error=0.004)) == (None, None, 0)
+    assert found(replace(some, error=0.006, rows_error=0.004)) == (None, None, None, 0)
 
 
-def test_a_difference_that_is_small_beside_its_spread_is_not_decided_by_any_number_of_seeds():
+def test_a_difference_that_is_small_beside_its_spread_is_not_decided_by_1000_seeds():
+    """Was told as unknown."""
     far = replace(TIME, low=0.1, high=10.0, times=1.001)
-    assert asked(results_of([], [far]), "speed") == UNKNOWN
+    assert asked(results_of([], [far]), "speed") == (None, None, 1000)
 
 
 def test_what_only_more_rows_can_tell_is_not_waited_for_with_more_seeds():
@@ -118,6 +121,25 @@ def test_all_runs_count_and_those_that_are_there_once_are_counted_once():
     fields = {"runs": runs, "virtual": once, "diverged": gone, "references": [ran("single", 1, 99, 30.0)]}
     assert in_time(results_of(seeds=4, **fields), 12) == pytest.approx((80 + 4) / 4 * 12 + 100)
     assert in_time(results_of(), 12) == 0
+
+
+def test_a_search_tries_each_strategy_once_that_learns_the_same_on_any_number_of_nodes():
+    """Was: eight tries for each run of the first seed, 192 where the search has 80. As `plan` has it: `batch` takes the
+    values of `single` with the same keys, and virtual nodes are tuned once."""
+    keys = {"batch_size": 128}
+    rows = [("single", 1, False, {}), ("single", 1, False, keys), ("batch", 2, False, {}), ("batch", 4, False, {}),
+            ("batch", 2, False, {**keys, "collective": "ring"}), ("epoch", 2, False, {}), ("epoch", 4, False, {}),
+            ("epoch", 16, True, {})]  # fmt: skip
+    table = [
+        replace(row(f"{name}, {more}" if more else name, nodes, 1.0, 0.9), strategy=name, virtual=virtual,
+                settings={"strategy": name, "nodes": {"virtual": nodes} if virtual else nodes, **more})
+        for name, nodes, virtual, more in rows
+    ]  # fmt: skip
+    runs = [replace(ran(one.name, one.nodes, seed, 10.0), virtual=one.virtual) for one in table for seed in range(3)]
+    real, virtual = ([run for run in runs if run.virtual == which] for which in (False, True))
+    results = some_results(table, [], metric_of(), runs=real, virtual=virtual, seeds=[0, 1, 2])
+    assert in_search(results, 8) == 8 * 10.0 * len(["single", "single, 128", "epoch 2", "epoch 4", "epoch 16"])
+    assert in_search(replace(results, runs=[], virtual=[]), 8) == 0
 
 
 def test_the_rows_that_may_be_recommended_share_the_chance() -> None:

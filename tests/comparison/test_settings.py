@@ -34,6 +34,8 @@ def copied(settings):
         ({"class_weights": "balanced"}, {"class_weights": None}, {"class_weights": None}),
         ({}, {"class_weights": None}, {}),
         ({}, {"class_weights": {"a": 2.0}}, {"class_weights.a": 2.0}),
+        # `--set class_weights.1.5=2.0` is refused.
+        ({"class_weights": {"a": 2.0}}, {"class_weights": {"1.5": 3.0}}, {"class_weights": {"a": 2.0, "1.5": 3.0}}),
         ({"loss": {"name": "huber", "delta": 2.0}}, {"loss": None}, {"loss": None}),
         (
             {"optimizer": {"name": "sgd", "clipnorm": 1.0}},

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil, log, sqrt
+from statistics import fmean
 
 from scipy import special
 
+from sparksplit.base.config import digest
 from sparksplit.comparison.analysis.goals import goal_of
 from sparksplit.comparison.analysis.verdicts import UNDECIDED, Errors, rows_to_decide, seeds_to_decide
 from sparksplit.comparison.answer.content import Question
@@ -15,7 +18,10 @@ from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.comparison.intervals import LEVEL
 from sparksplit.comparison.plan import REFERENCES, SINGLE
+from sparksplit.strategies import STRATEGIES
 
+_OF_NODES = ("strategy", "nodes", "nodes.virtual", "collective")
+"""Keys that change no result of a strategy that has the same result on any number of nodes."""
 _MOST = 1000
 """The largest number of seeds, and the largest multiple of the rows, that is estimated."""
 
@@ -32,13 +38,20 @@ def undecided(results: Results) -> int:
 
 
 def for_seeds(asked: Sequence[Question]) -> list[Question]:
-    """Return the questions that more seeds would decide. A row with a question that takes more rows has none."""
+    """Return the questions that more seeds would decide, of the first row that has such a question. A row with a
+    question that takes more rows has none."""
     stuck = {(question.name, question.nodes) for question in asked if question.rows}
-    return [one for one in asked if one.seeds is not None and (one.name, one.nodes) not in stuck]
+    some = [one for one in asked if one.seeds is not None and (one.name, one.nodes) not in stuck]
+    return [one for one in some if (one.name, one.nodes) == (some[0].name, some[0].nodes)]
 
 
-def to_decide(results: Results, one: Pair | TimePair | None) -> tuple[int | None, int | None]:
-    """Return (seeds, rows): how many of which would decide a difference; (None, None) if that is unknown.
+def order(question: Question) -> tuple[bool, bool]:
+    """The sort key of the questions about a row: what takes rows, what takes seeds, and then what is unknown."""
+    return question.rows is None, question.seeds is None
+
+
+def with_needs(question: Question, one: Pair | TimePair | None, results: Results) -> Question:
+    """Return the question about a difference with the seeds or rows that would decide it, if they are known.
 
     The estimates take means, standard deviations, and the share of seeds with values for both rows as constant. The
     rows that may be recommended share the 5 %. Against another row on one node, speed and quality have half of a row's
@@ -46,16 +59,21 @@ def to_decide(results: Results, one: Pair | TimePair | None) -> tuple[int | None
     """
     # What is enough is asked about where the row is faster seed by seed, but not over all runs.
     if one is None or one.error is None or one.enough:
-        return None, None
+        return question
     gap, of_rows, step = _parts(one, results.metric)
     others = sum(not row.virtual for row in results.table) - 1
     judged = others / 2 if one.against == SINGLE else others
     errors = Errors(sqrt(max(0.0, one.error**2 - of_rows**2)), of_rows, one.seeds, judged)
+    if errors.of_seeds == 0:
+        return question
     if takes_rows(one, results.metric):
         rows, times = results.data.rows.get(results.metric.split, 0), rows_to_decide(errors, gap, step, _MOST)
-        return None, int(float(f"{times * rows:.1e}")) if times and rows and errors.of_seeds > 0 else None
+        return replace(question, rows=int(float(f"{times * rows:.1e}"))) if times and rows else question
     seeds = seeds_to_decide(errors, gap, _MOST)
-    return None if seeds is None else ceil(seeds * len(results.seeds) / errors.seeds), None
+    if seeds is None:
+        return replace(question, more_than=_MOST)
+    seeds = ceil(seeds * len(results.seeds) / errors.seeds)
+    return replace(question, seeds=seeds, seconds=in_time(results, seeds))
 
 
 def in_time(results: Results, seeds: int) -> float:
@@ -67,6 +85,21 @@ def in_time(results: Results, seeds: int) -> float:
     there = len(results.seeds)
     more = min(REFERENCES, seeds) / min(REFERENCES, there)
     return real * seeds / there + references * more + virtual if real else 0.0
+
+
+def in_search(results: Results, tries: int) -> float:
+    """Return the seconds of a hyperparameter search with `tries` tries of one seed, as `plan` has it; 0 if unknown. A
+    strategy with the same result on any number of nodes is tuned once, on the fewest nodes."""
+    once: dict[object, float] = {}
+    for row in results.table:  # fewer nodes come first
+        some = [run for run in (*results.runs, *results.virtual) if (run.name, run.nodes) == (row.name, row.nodes)]
+        took = [run.seconds.total for run in some if run.virtual == row.virtual]
+        strategy = STRATEGIES.get(row.strategy or "")
+        where = () if strategy and strategy.any_nodes else (row.strategy, row.nodes, row.virtual)
+        keys = {key: value for key, value in row.settings.items() if key not in _OF_NODES}
+        if took:
+            once.setdefault((where, digest(keys)), fmean(took))
+    return tries * sum(once.values())
 
 
 def takes_rows(difference: Pair | TimePair, metric: Metric) -> bool:

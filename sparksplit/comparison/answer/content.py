@@ -26,7 +26,7 @@ class Gain:
 class Question:
     """An undecided difference. The estimates assume that means and standard deviations stay as they are.
 
-    Without `seeds` and `rows`, it is unknown what would decide the difference.
+    Without `seeds`, `rows` and `more_than`, it is unknown what would decide the difference.
     """
 
     name: str
@@ -43,6 +43,8 @@ class Question:
     """The number of rows of the split that decides that would decide the difference with as many seeds."""
     seconds: float | None = None
     """Seconds of all runs with `seeds` seeds, without the hyperparameter search."""
+    more_than: int | None = None
+    """A number of seeds that is too few to decide the difference. A larger number is not looked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,9 +102,10 @@ class Answer(Record):
     """With the decision undecided: the row to use for now. It is a row on one node that is decided to be better, or
     `single`. None if a run of `single` diverged."""
     runners_up: list[Row] = field(default_factory=list)
-    """The next fastest row that learns as well by the means, and then `single`.
+    """At most one other row, and then `single`, unless it is the choice.
 
-    With the decision stay, the fastest row on several nodes comes first, however it learns.
+    use: the quickest row on one node that may be recommended too and is quicker than the choice. stay: the fastest row
+    on several nodes, however it learns. Otherwise: the next fastest row that learns as well by the means.
     """
     open: list[Question] = field(default_factory=list)
     """The undecided differences that could change the choice, the most promising first."""

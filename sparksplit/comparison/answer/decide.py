@@ -6,26 +6,21 @@ the means alone has the decision `undecided`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from math import inf
 
-from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
-from sparksplit.comparison.analysis.needed import for_seeds, in_time, to_decide
-from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE
+from sparksplit.base.records import JsonObject
+from sparksplit.comparison.analysis.goals import goal_of, lost, seconds_of, single_of
+from sparksplit.comparison.analysis.needed import for_seeds, in_search, in_time, order, with_needs
+from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, SAME, WORSE, further_looks
 from sparksplit.comparison.answer.content import About, Answer, Decision, Gain, Next, Note, Question
 from sparksplit.comparison.content import Results
-from sparksplit.comparison.content_table import TO_TARGET, Pair, Row, TimePair
+from sparksplit.comparison.content_table import Pair, Row, TimePair
 from sparksplit.comparison.plan import SINGLE
-from sparksplit.comparison.tuning.space import RATE, learn_as_single, value_at
+from sparksplit.comparison.tuning.space import learn_as_single, takes_rates
 
-_SEEDS = 5
-"""Seeds to begin with: one seed tells nothing about chance."""
 _TRIES = 8
 """Learning rates to try where none was tuned."""
-_LAST_LOOK = 1.3
-"""Factor on the seeds of a question, for the last of several looks. This look adds half of the seeds, so it may spend
-half of the 5 %. Where two rows share these: (2.24 / 1.96)^2 of the normal distribution's quantiles."""
 _FEWER = 1.05
 """A row is named for a slow network if it sends at least this many times fewer bytes than `batch`."""
 
@@ -39,11 +34,14 @@ def answer(results: Results) -> Answer:
     likely = _by_the_means(evidence)
     decision, choice, doubtful = _decided(evidence, likely)
     speed, quality = (evidence.speed(choice), evidence.pair(choice)) if choice else (None, None)
-    asked = [one for row in doubtful for one in sorted(_questions(evidence, row), key=lambda one: one.rows is None)]
-    rest = [row for row in evidence.steady if row.nodes > 1] if decision == "stay" else []
-    if decision == "undecided" and asked:  # what the first question is about
-        rest = [row for row in evidence.steady if row.nodes == 1 and row.name == asked[0].against]
-    rest = [row for row in [*rest, *likely] if row not in (choice, single)][:1]
+    asked = [one for row in doubtful for one in sorted(_questions(evidence, row), key=order)]
+    if decision == "use":
+        rest = list(filter(evidence.wins, evidence.steady))[:1]
+    elif decision == "stay":
+        rest = [*(row for row in evidence.steady if row.nodes > 1), *likely]
+    else:  # what the first question is about
+        rest = [*(row for row in evidence.steady if row.nodes == 1 and asked and row.name == asked[0].against), *likely]
+    rest = [row for row in rest if row not in (choice, single)][:1]
     if choice is not single and evidence.seconds(single) < inf:
         rest.append(single)
     return Answer(
@@ -106,9 +104,13 @@ class _Evidence:
         return is_shown and speed is not None and speed.enough
 
     def is_slower(self, row: Row, against: str) -> bool:
-        """Whether it is decided that the row is slower than `against`, in the seconds that count."""
-        speed = self.speed(row, against)
-        return speed is not None and (speed.what, speed.verdict) == (self.goal, "slower")
+        """Whether it is decided that the row is slower than `against`, in the seconds that count.
+
+        A row that never reaches the target takes longer than all of its passes, and `against` takes no longer than all.
+        """
+        speed, to = self.speed(row, against), row.to_target
+        is_never = to is not None and to.reached == 0 and self.seconds(self._on_one[against]) < inf
+        return speed is not None and speed.verdict == "slower" and (is_never or speed.what == self.goal)
 
     def behind(self, row: Row) -> list[str]:
         """Return the controls that a row on several nodes is not decided to beat. To beat a control, the row must be
@@ -134,12 +136,8 @@ class _Evidence:
 
     def trouble(self, row: Row) -> Note | None:
         """Return why the row cannot win, however its other runs did; None if it can."""
-        to, why = row.to_target, Note(kind="other place", name=row.name, nodes=row.nodes)
-        if row.diverged:
-            return replace(why, kind="diverged", number=row.diverged, of=row.runs + row.diverged)
-        if self.goal == TO_TARGET and to is not None and to.reached < to.of:
-            return replace(why, kind="unmet", number=to.of - to.reached, of=to.of)
-        return why if self.seconds(row) == inf else None
+        found = lost(row, self.goal)
+        return Note(kind=found[0], name=row.name, nodes=row.nodes, number=found[1], of=found[2]) if found else None
 
 
 def _by_the_means(evidence: _Evidence) -> list[Row]:
@@ -166,14 +164,14 @@ def _decided(evidence: _Evidence, likely: Sequence[Row]) -> tuple[Decision, Row 
     """Return the decision, the choice, and the undecided rows that could change the choice."""
     single, winner, steady = evidence.single, evidence.winner, evidence.steady
     if winner is None or winner.nodes == 1:
-        several = [row for row in evidence.rows if row.nodes > 1]
+        several, advice = [row for row in evidence.rows if row.nodes > 1], winner or single
         # A row with a diverged run is never recommended, so it cannot change a choice that is decided.
         rivals = [row for row in evidence.rows if row is not single and not (winner and row.diverged)]
-        rivals = [row for row in rivals if not evidence.is_ruled_out(row)]
+        rivals = [row for row in rivals if not (evidence.wins(row) or evidence.is_ruled_out(row))]
         left = [row for row in rivals if row.nodes > 1]
-        # `single` is no advice if a row is shown to beat it, and only an undecided row on one node rules that row out.
-        is_beaten = any(evidence.is_faster(row) and evidence.is_good(row) for row in several)
-        if winner is None and not left and (is_beaten or not several):
+        # A row is no advice if one is shown to beat it that only an undecided row on one node rules out.
+        is_beaten = any(evidence.is_faster(row, advice.name) and evidence.is_good(row) for row in several)
+        if not left and (is_beaten or not (winner or several)):
             left = rivals
         if left or single not in steady:
             left.sort(key=lambda row: (row not in steady, not evidence.is_faster(row), evidence.seconds(row)))
@@ -201,21 +199,19 @@ def _questions(evidence: _Evidence, row: Row) -> Iterator[Question]:
 
 def _question(evidence: _Evidence, row: Row, about: About, against: str = SINGLE) -> Question:
     one = evidence.pair(row, against) if about == "quality" else evidence.speed(row, against)
-    seeds, rows = to_decide(evidence.results, one)
-    took = None if seeds is None else in_time(evidence.results, seeds)
-    return Question(name=row.name, nodes=row.nodes, against=against, about=about, seeds=seeds, rows=rows, seconds=took)
+    return with_needs(Question(name=row.name, nodes=row.nodes, against=against, about=about), one, evidence.results)
 
 
 def _next(evidence: _Evidence, asked: Sequence[Question]) -> Next | None:
     """Return the command with more seeds; None if they would decide nothing."""
-    results, there, key = evidence.results, len(evidence.results.seeds), "max_seeds"
-    most = _LAST_LOOK * max((question.seeds or 0 for question in for_seeds(asked)), default=0)
-    least, doubled = max(results.looks[-1], there), (results.looks[0] * 2**power for power in range(16))
-    looks = [look for look in doubled if least < look < 2 * most]
-    if there == 1 and not evidence.single.diverged:
-        key, looks = "max_seeds" if results.config.get("max_seeds") else "seeds", [_SEEDS]
-    more = [in_time(results, look) - in_time(results, there) for look in looks]
-    return Next(settings={key: looks[-1]}, seeds=looks, seconds=more) if looks else None
+    results, there = evidence.results, len(evidence.results.seeds)
+    most = max((question.seeds or 0 for question in for_seeds(asked)), default=0)
+    ahead = [] if there == 1 and evidence.single.diverged else further_looks(results.looks, there, most)
+    settings: JsonObject = {"seeds": ahead[0]} if ahead and there == 1 else {}
+    if ahead and (there > 1 or results.config.get("max_seeds")):
+        settings["max_seeds"] = ahead[-1]
+    more = [in_time(results, look) - in_time(results, there) for look in ahead]
+    return Next(settings=settings, seeds=ahead, seconds=more) if ahead else None
 
 
 def _notes(evidence: _Evidence, gained: float) -> Iterator[Note]:
@@ -236,8 +232,8 @@ def _notes(evidence: _Evidence, gained: float) -> Iterator[Note]:
         for key in tuned.edges if not tuned.virtual else ():
             yield Note(kind="edge", name=tuned.name, nodes=tuned.nodes, key=key)
     if tuning is None and not learn_as_single(results.config["strategies"]):
-        seconds = _TRIES * in_time(results, 1) + in_time(results, len(results.seeds))
-        can_tune = results.data.rows.get("validation") and not isinstance(value_at(results.config, RATE), Mapping)
+        seconds = in_search(results, _TRIES) + in_time(results, len(results.seeds))
+        can_tune = results.data.rows.get("validation") and takes_rates(results.config)
         yield Note(kind="untuned", number=(seconds or None) if can_tune else None)
     if metric.split != "test":
         yield Note(kind="no test rows")

@@ -24,7 +24,7 @@ _NOTES = {
     "other place": "{row} was not timed where most runs were.",
     "learns better": "learns better than {single}: {row} ({difference} in {metric}).",
     "edge": "a better {key} for {row} may lie beyond those tried: see `tune.tries` and `tune.keys`.",
-    "untuned": "no learning rate was tuned, and each strategy may need its own.{tune}",
+    "untuned": "no learning rate was tuned, and each strategy may need its own.",
     "no test rows": "there are no test rows, so the validation rows decide.",
     "slow network": "on a slow network, try {row}: {number} times fewer bytes than `batch`, and it learns as well.",
 }
@@ -33,10 +33,9 @@ _LEARNS = {
     "better": "better {metric} ({difference})",
     "no difference": "same {metric} (within the tolerance of {margin})",
     "not worse": "{metric} worse by less than {margin}, if at all",
-    "undecided": "{metric} worse by less than {margin}, if at all",
     "worse": "worse {metric} ({difference}), by less than {margin}",
 }
-"""How the choice learns, by the verdict. A choice that is `enough` may have the last two: it is within the margin."""
+"""How the choice learns, by the verdict. It may be `undecided` or `worse` and yet `enough`, within the margin."""
 _SURE = (
     "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} recommend a setting that is not faster than "
     "{single}, or learns worse by more than {margin}, or both."
@@ -44,7 +43,7 @@ _SURE = (
 _STAY = "How sure: {seeds} seeds. Of 100 such comparisons, at most {most} call a setting wrongly slower or worse."
 _TUNE = (
     " To try eight for each, start anew: the same command with --set {within}tune=8 --overwrite. It takes about "
-    "{takes} and replaces these runs."
+    "{takes} and replaces these runs{steps}."
 )
 _VERBS = {
     "speed": ("is faster than", "are faster than"),
@@ -54,14 +53,11 @@ _VERBS = {
 }
 
 
-def words(results: Results, within: str = "", elsewhere: str = "in report.html") -> list[str]:
-    """Return the answer of a comparison in at most six lines of text.
-
-    within: prefix for keys in the commands that the text suggests. With `compare.`, as quickstart needs it, a command
-    has `--set compare.seeds=5`. elsewhere: the words for where the notes are that do not fit.
-    """
-    lines = [headline(results), *_figures(results), *_how_sure(results), *_next(results, within)]
-    notes = [noted(note, results, within) for note in results.answer.notes]
+def words(results: Results, elsewhere: str = "in report.html") -> list[str]:
+    """Return the answer of a comparison in at most six lines of text. elsewhere: the words for where the notes are that
+    do not fit."""
+    lines = [headline(results), *_figures(results), *_how_sure(results), *_next(results)]
+    notes = [noted(note, results) for note in results.answer.notes]
     return with_notes(lines, [note for note in notes if note not in lines[0]], elsewhere)
 
 
@@ -73,11 +69,10 @@ def headline(results: Results) -> str:
     if answer.decision == "undecided":
         return _why_open(results) + (f" {_for_now(until, results)}" if until else "")
     if choice is None or gain is None:
-        return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse."
-    times, at_least = compact(gain.speed.times), bound(gain.speed.at_least)
-    fast = f"{times} times as fast as {results.named()} (at least {at_least})"
-    learns = _LEARNS[gain.quality.verdict].format(**_facts(results, gain.quality.mean))
-    return f"Use {results.named(choice.name, choice.nodes)}: {fast}, {learns}."
+        return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse or failing."
+    speed = f"{compact(gain.speed.times)} times as fast as {results.named()} (at least {bound(gain.speed.at_least)})"
+    learns = _LEARNS.get(gain.quality.verdict, _LEARNS["not worse"]).format(**_facts(results, gain.quality.mean))
+    return f"Use {results.named(choice.name, choice.nodes)}: {speed}, {learns}."
 
 
 def _for_now(until: Row, results: Results) -> str:
@@ -86,7 +81,7 @@ def _for_now(until: Row, results: Results) -> str:
         return f"For now, use {results.named(until.name, until.nodes)}: {shown}."
     beaten = any(question.against != SINGLE for question in results.answer.open)
     why = ": several nodes win only if they also beat one node with other settings" if beaten else ""
-    return f"For now, keep {results.named()}{why}."
+    return f"For now, use {results.named()}{why}."
 
 
 def _why_open(results: Results) -> str:
@@ -106,14 +101,16 @@ def _figures(results: Results) -> Iterator[str]:
     if answer.choice is None:
         return
     to, told = f" until {results.target_in_words}" if goal == TO_TARGET else " for all passes", list[str]()
-    for row in (answer.choice, *answer.runners_up[-1 if answer.decision == "use" else 0 :]):
+    for row in (answer.choice, *answer.runners_up):
         seconds, learnt = seconds_of(row, goal) or 0.0, f"{results.metric.split} {quantity.label}"
         cost = f"{duration(seconds)}{'' if told else to} ({node_time(seconds * row.nodes / 3600)})"
-        told.append(f"{results.named(row.name, row.nodes)}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
+        is_rival = answer.decision == "use" and told and row.name != SINGLE  # it wins too, and is the quicker one
+        also = f" (quicker, and learns as well as {results.named()})" if is_rival else ""
+        told.append(f"{results.named(row.name, row.nodes)}{also}: {cost}; {learnt} {quantity.value(row.metric.mean)}.")
     is_open = answer.decision == "undecided"
     yield ("The fastest so far that seems to learn as well is " if is_open else "") + " ".join(told)
     advised, begin = (answer.until, "For now, train") if is_open else (answer.choice, "Train")
-    if advised and not (is_open and advised.name == SINGLE):
+    if advised and not (is_open and advised.settings.keys() <= {"strategy", "nodes"}):
         yield f"{begin} with: {set_words(advised.settings)}"
 
 
@@ -125,7 +122,7 @@ def _how_sure(results: Results) -> Iterator[str]:
         yield needed(answer.open[0])
 
 
-def _next(results: Results, within: str) -> Iterator[str]:
+def _next(results: Results) -> Iterator[str]:
     after, asked, then = results.answer.next, for_seeds(results.answer.open), ""
     if after is not None:
         begin = "Next, to be surer" if len(results.seeds) < 2 else "Next, to decide it"
@@ -134,9 +131,9 @@ def _next(results: Results, within: str) -> Iterator[str]:
             then = f" Then at most {results.wrong_of_100_next} of 100 such comparisons recommend wrongly."
         looks = zip(after.seeds, after.seconds, strict=True)
         told = [f"{seeds} seeds in all ({duration(more)} from now)" for seeds, more in looks]
-        ends = f"stops once this is decided, with {told[0]} at the earliest. Decided or not, it stops with {told[-1]}"
-        ends = ends if told[1:] else f"goes on to {told[0]}"
-        command = f"the same command with {set_words(after.settings, within)}"
+        early = f"stops once no more seeds are needed, with {told[0]} at the earliest. Decided or not, it stops"
+        ends = f"{early} with {told[-1]}" if told[1:] else f"goes on to {told[0]}"
+        command = f"the same command with {set_words(after.settings, results.within)}, without --overwrite"
         yield f"{begin}: {command}. It keeps the finished runs and {ends}.{then}"
 
 
@@ -147,15 +144,16 @@ def _facts(results: Results, number: float | None = None) -> dict[str, str]:
         "number": compact(number), "difference": quantity.difference(number), "split": metric.split,
         "metric": f"{metric.split} {quantity.label}", "margin": quantity.difference(metric.margin).lstrip("+"),
         "single": results.named(), "target": results.target_in_words, "seeds": str(len(results.seeds)),
-        "most": str(results.wrong_of_100),
+        "most": str(results.wrong_of_100), "takes": duration(number), "within": results.within,
+        "steps": " and the outputs of all other steps" if results.within else "",
     }  # fmt: skip
 
 
-def noted(note: Note, results: Results, within: str = "") -> str:
-    """Return the sentence of one of the answer's notes. within: prefix for keys."""
-    tune = _TUNE.format(within=within, takes=duration(note.number)) if note.number else ""
+def noted(note: Note, results: Results) -> str:
+    """Return the sentence of one of the answer's notes."""
     row, facts = results.named(note.name or SINGLE, note.nodes or 1), _facts(results, note.number)
-    return _NOTES[note.kind].format(row=row, of=note.of, key=note.key, tune=tune, **facts)
+    text = _NOTES[note.kind] + (_TUNE if note.kind == "untuned" and note.number else "")
+    return text.format(row=row, of=note.of, key=note.key, **facts)
 
 
 def whether(question: Question, results: Results) -> str:
@@ -171,4 +169,6 @@ def needed(question: Question) -> str:
         return f"About {count(question.seeds)} seeds would decide it."
     if question.rows:
         return f"About {count(question.rows)} rows to test with would decide it; more seeds do not."
+    if question.more_than:
+        return f"Even {count(question.more_than)} seeds would not decide it."
     return "More seeds do not help." if question.about == "faults" else "It is not known what would decide it."

@@ -11,7 +11,7 @@ from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.pages import sentence
 
 
-def how_sure(results: Results, within: str = "") -> Iterator[tuple[str, str]]:
+def how_sure(results: Results) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of each fact."""
     seeds, virtual = len(results.seeds), [row for row in results.table if row.virtual]
     real = " on real nodes" if virtual else ""
@@ -38,7 +38,7 @@ def how_sure(results: Results, within: str = "") -> Iterator[tuple[str, str]]:
     for place, question in enumerate(results.answer.open):
         yield "" if place else "open", f"{whether(question, results)}. {needed(question)}"
     for place, note in enumerate(results.answer.notes):
-        yield "" if place else "notes", sentence(noted(note, results, within))
+        yield "" if place else "notes", sentence(noted(note, results))
 
 
 def _decided(pairs: Sequence[Pair | TimePair]) -> str:

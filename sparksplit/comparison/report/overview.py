@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from sparksplit.comparison.analysis.goals import goal_of, seconds_of, single_of
+from sparksplit.comparison.analysis.goals import goal_of, lost, seconds_of, single_of
 from sparksplit.comparison.analysis.runs import ALL_RUNS, REFERENCE
 from sparksplit.comparison.analysis.verdicts import UNDECIDED
 from sparksplit.comparison.content import Results
@@ -146,7 +146,10 @@ def first_rows(results: Results) -> Table | None:
         ("times as fast", f"compared with {results.named()}. {_DECIDED}"),
         ("node time", "of all nodes together"),
     ]
-    caption = "The quickest first" if len(rows) <= _MOST else f"The quickest {_MOST} of {len(rows)}"
+    first = next((place for place, row in enumerate(rows) if id(row) not in shown), len(rows))
+    added = [results.named(row.name, row.nodes).replace("`", "") for row in rows[first:] if id(row) in shown]
+    caption = "The quickest first" if first == len(rows) else f"The quickest {first} of {len(rows)}"
+    caption += f", and {' and '.join(added)}" if added else ""
     return Table("first", caption, columns, cells, filled_only=True)
 
 
@@ -157,12 +160,9 @@ def _of(row: Row) -> str:
 
 def _why(row: Row, goal: str) -> str:
     """The reason why the row has no time."""
-    to = row.to_target
-    if row.diverged:
-        return f"diverged in {row.diverged} of {row.runs + row.diverged} runs"
-    if goal == TO_TARGET and to is not None and to.reached < to.of:
-        return f"not reached in {to.of - to.reached} of {to.of} runs"
-    return "timed elsewhere"
+    why, number, of = lost(row, goal) or ("", None, None)
+    begin = {"diverged": "diverged", "unmet": "not reached"}.get(why)
+    return f"{begin} in {number} of {of} runs" if begin else "timed elsewhere"
 
 
 def set_by(results: Results) -> str:

@@ -23,17 +23,17 @@ from sparksplit.pages import rendered, sentence
 from sparksplit.strategies import STRATEGIES
 
 
-def render(results: Results, within: str = "") -> str:
-    """The page. The same results give the same bytes. within: prefix for keys in commands, as for `words`."""
+def render(results: Results) -> str:
+    """The page. The same results give the same bytes."""
     return rendered(
         "sparksplit.comparison.report",
         "report.html.jinja",
         title=f"How to train {results.model}",
         subtitle=list(_subtitle(results)),
-        said=words(results, within, "under Details"),
+        said=words(results, "under Details"),
         overview=overview.overview(results),
         first=overview.first_rows(results),
-        how_sure=list(how_sure(results, within)),
+        how_sure=list(how_sure(results)),
         notes=list(_notes(results)),
         pairs=tables.pairs(results),
         times=tables.times(results),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from sparksplit.comparison.analysis.verdicts import UNDECIDED
+from sparksplit.comparison.analysis.verdicts import BETTER, GOOD, UNDECIDED
 from sparksplit.comparison.comparison_record import ComparedRun, DivergedRun
 from sparksplit.comparison.content import Metric, Results
 from sparksplit.comparison.content_costs import HandOffCheck
@@ -23,6 +23,7 @@ from sparksplit.comparison.numbers import (
     plain,
     signed,
 )
+from sparksplit.comparison.plan import SINGLE
 from sparksplit.pages.tables import Cell, Table, number, text
 from sparksplit.training.metric_facts import LOSS
 from sparksplit.training.progress_record import Values
@@ -40,7 +41,17 @@ def called(item: OnHosts) -> str:
 
 
 def _verdict(pair: Pair | TimePair) -> str:
-    return f"{pair.verdict}, enough to recommend" if pair.enough and pair.verdict == UNDECIDED else pair.verdict
+    """The verdict, and whether the difference is enough to recommend the row where the verdict leaves that open.
+
+    Verdicts judge all differences together, and recommendations the row's own differences.
+    """
+    if pair.enough and pair.verdict == UNDECIDED:
+        return f"{pair.verdict}, enough to recommend"
+    promising = GOOD if pair.against == SINGLE else (BETTER,)
+    is_asked = pair.against_nodes == 1 and not (isinstance(pair, Pair) and pair.virtual)
+    if is_asked and not pair.enough and pair.verdict in ("faster", *promising):
+        return f"{pair.verdict}, not enough to recommend"
+    return pair.verdict
 
 
 def pairs(results: Results) -> Table | None:

@@ -138,6 +138,11 @@ def learn_as_single(entries: Any) -> bool:
     return is_same and all(set(values) <= {"strategy", "collective"} for values in given)
 
 
+def takes_rates(config: Mapping[str, Any]) -> bool:
+    """Whether `tune: 8` can search a comparison with these keys: no learning rate is a schedule."""
+    return not any(isinstance(value_at(values, RATE), Mapping) for values in (config, *config["strategies"]))
+
+
 def called(said: dict[str, Any], ranges: Mapping[str, Range], every: bool) -> dict[str, Any]:
     """Return the keys of a strategy, with ranges in place of tuned values. every: whether the strategy's name always
     shows H."""

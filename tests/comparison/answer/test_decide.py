@@ -163,7 +163,10 @@ def test_one_seed_decides_nothing_and_five_are_next():
     assert found.next == Next(settings={"seeds": 5}, seeds=[5], seconds=[200.0])
     assert {one.seeds for one in found.open} == {None} and kinds(found)[0] == "one seed"
     more = answered(table, [known], seeds=1, config={**CONFIG, "max_seeds": 1}, **fields)
-    assert more.next.settings == {"max_seeds": 5}
+    assert more.next.settings == {"seeds": 5, "max_seeds": 5}
+    # Fewer than are configured are refused. With `max_seeds` alone, it stops with 2 seeds or 4.
+    more = answered(table, [known], seeds=1, config={**CONFIG, "max_seeds": 8}, looks=[1, 2, 4, 8], **fields)
+    assert more.next == Next(settings={"seeds": 5, "max_seeds": 8}, seeds=[5, 8], seconds=[200.0, 350.0])
 
 
 @pytest.mark.parametrize(("low", "planned"), [(0.97, [5]), (0.9, [5]), (0.9, [5, 10, 20])])
@@ -181,6 +184,31 @@ def test_further_seeds_are_a_look_to_come_that_is_large_enough(low, planned):
     assert most >= 1.3 * question.seeds and (most / 2 < 1.3 * question.seeds or most == 2 * seeds)
     assert found.next.seeds == [look for look in (10, 20, 40, 80, 160) if seeds < look <= most]
     assert found.next.seconds == pytest.approx([10.0 * (look - seeds) for look in found.next.seeds])
+
+
+def test_the_next_command_is_sized_by_the_row_that_it_is_said_to_decide():
+    """Was: for `epoch`, 48 days of runs for a question about `local`."""
+    table = [SINGLE, row("batch", 2, 6.0, 0.97), row("epoch", 2, 4.0, 0.97), row("local", 2, 5.0, 0.97)]
+    unsure = [replace(pair(name, "single", "undecided", 0.0), error=error)
+              for name, error in (("epoch", 0.0015), ("local", 0.01))]  # fmt: skip
+    runs = [ran("single", 1, seed, 10.0) for seed in range(5)]
+    found = answered(table, [AS_GOOD, *unsure], runs=runs, looks=[5])
+    assert (found.decision, [one.name for one in found.open]) == ("use", ["epoch", "local"])
+    assert found.open[0].seeds < 10 and found.open[1].seeds > 100
+    assert found.next == Next(settings={"max_seeds": 20}, seeds=[10, 20], seconds=[50.0, 150.0])
+
+
+def test_what_more_seeds_would_decide_is_asked_before_what_they_would_not():
+    """Was: "It is not known what would decide it. Next, to decide it: ..."."""
+    table = [SINGLE, row("local", 2, 9.99, 0.97)]
+    time = replace(speed(table[1], 10.0, TO_TARGET, "undecided"), error=0.5)
+    unsure = replace(pair("local", "single", "undecided", 0.0), error=0.0015)
+    runs = [ran("single", 1, seed, 10.0) for seed in range(5)]
+    found = answered(table, [unsure], times=[time], runs=runs, looks=[5])
+    assert [(one.about, one.seeds, one.more_than) for one in found.open] == [
+        ("quality", 6, None), ("speed", None, 1000)
+    ]  # fmt: skip
+    assert found.next.settings == {"max_seeds": 10}
 
 
 def test_more_references_are_run_with_more_seeds():
@@ -214,6 +242,24 @@ def test_a_target_that_not_every_run_reaches_is_not_reached():
         "undecided", ("single", 1), Note(kind="unmet", name="batch", nodes=2, number=1, of=5)
     )  # fmt: skip
     assert [(one.name, one.seeds) for one in found.open] == [("batch", None)]
+
+
+def test_a_row_that_never_reaches_the_target_and_takes_longer_in_all_is_ruled_out():
+    """Was a "No winner" for ever. It reaches the target even later, and `single` no later than at its end."""
+    slow = row("epoch", 2, 15.0, 0.97, reached=0)
+    longer = replace(speed(slow, SINGLE.seconds, IN_ALL), times=0.7, verdict="slower", enough=False)
+    found = answered([SINGLE, slow], [], times=[longer])
+    assert (found.decision, chosen(found), kinds(found)) == ("stay", ("single", 1), ["unmet"])
+    # In one run it reaches the target, perhaps earlier than `single`.
+    once = replace(slow, to_target=replace(slow.to_target, reached=1))
+    for other, times in ((once, [longer]), (slow, [replace(longer, verdict="undecided")])):
+        assert answered([SINGLE, other], [], times=times).decision == "undecided"
+    # Where `single` misses it too, the seconds in all count anyway. Where a control does, it rules nothing out.
+    own = row(LARGE, 1, 5.0, 0.97, reached=3)
+    beside = replace(longer, against=LARGE)
+    pairs = [pair(LARGE, "single", "no difference", nodes=1), pair("epoch", LARGE, "worse")]
+    other = replace(slow, controls=[LARGE])
+    assert answered([SINGLE, own, other], pairs, times=[beside]).decision == "undecided"
 
 
 def test_a_target_that_one_node_misses_is_no_measure():
@@ -349,6 +395,8 @@ def test_a_row_that_one_on_one_node_rules_out_is_not_used():
     for verdict, choice in (("no difference", (LARGE, 1)), ("better", ("local", 2))):
         found = answered([SINGLE, large, local], [*pairs, pair("local", LARGE, verdict)], times=times)
         assert chosen(found) == choice
+        # The quicker row may be used too, and is named first. Was the last, which no line shows.
+        assert found.runners_up == [local if choice[1] == 1 else large, SINGLE]
 
 
 def test_a_row_on_one_node_that_is_decided_against_rules_nothing_out():
@@ -373,6 +421,22 @@ def test_single_is_no_advice_where_a_row_beats_it_that_an_undecided_row_rules_ou
     found = answered([SINGLE, large, local], pairs, times=times)
     assert (found.decision, chosen(found), found.until) == ("undecided", (LARGE, 1), SINGLE)
     assert [(one.name, one.against, one.about) for one in found.open] == [(LARGE, "single", "quality")]
+
+
+def test_a_slower_winner_on_one_node_is_no_advice_where_a_row_beats_it_that_an_undecided_row_rules_out():
+    """Was: "Use 1 node with batch_size 32", with `local` decided to be faster than that, and as good as `single`."""
+    large, slow = row(LARGE, 1, 4.0, 0.968), row("single, batch_size = 32", 1, 9.0, 0.97)
+    local = replace(row("local", 2, 6.0, 0.97), controls=[LARGE, slow.name])
+    pairs = [pair("local", name, "no difference") for name in ("single", LARGE)]
+    pairs += [pair(LARGE, "single", "undecided", nodes=1), pair(slow.name, "single", "no difference", nodes=1)]
+    times = [speed(one, SINGLE.seconds, TO_TARGET) for one in (large, slow, local)]
+    times += [replace(speed(local, own.seconds, TO_TARGET), against=own.name) for own in (large, slow)]
+    found = answered([SINGLE, large, slow, local], pairs, times=times)
+    assert (found.decision, chosen(found), found.until) == ("undecided", (LARGE, 1), slow)
+    assert [(one.name, one.against, one.about) for one in found.open] == [(LARGE, "single", "quality")]
+    # Nobody has decided that `local` is faster than the winner: then the winner is used.
+    times[-1] = replace(times[-1], enough=False)
+    assert chosen(answered([SINGLE, large, slow, local], pairs, times=times)) == (slow.name, 1)
 
 
 @pytest.mark.parametrize("lacking", ["speed", "quality"])
@@ -423,8 +487,10 @@ def test_it_is_noted_that_nothing_was_tuned_where_a_rate_may_favour_a_strategy(s
     assert found.notes == ([Note(kind="untuned", number=260.0)] if untuned else [])
     # What `tune` would refuse is not advised.
     schedule = {**rate, "optimizer": {"learning_rate": {"name": "CosineDecay"}}}
+    own = {**rate, "strategies": [*strategies, {"strategy": "epoch", "optimizer": schedule["optimizer"]}]}
     for facts in ({"config": schedule, "data": data}, {"config": rate}):
         assert answered(table, [AS_GOOD], runs=runs, **facts).notes == ([Note(kind="untuned")] if untuned else [])
+    assert answered(table, [AS_GOOD], runs=runs, config=own, data=data).notes == [Note(kind="untuned")]
 
 
 def test_it_is_noted_that_the_validation_rows_decide():

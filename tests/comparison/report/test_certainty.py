@@ -10,9 +10,12 @@ import pytest
 from sparksplit.comparison.answer.content import NO_ANSWER, Note, Question
 from sparksplit.comparison.answer.words import noted, whether
 from sparksplit.comparison.content import Results
+from sparksplit.comparison.report import tables
 from sparksplit.comparison.report.certainty import how_sure
 from sparksplit.pages import sentence
 from tests.comparison import sample
+from tests.comparison.answer.test_decide import pair
+from tests.comparison.records import metric_of, some_results
 
 
 def told(results: dict[str, Any], **parts: Any) -> dict[str, str]:
@@ -58,6 +61,27 @@ def test_where_rows_depend_on_each_other_intervals_are_for_these_rows(dependent:
     assert ("depend on each other" in found["rows"]) == (dependent is not None)
     without = told(results, pairs=[{**pair, "low": None, "high": None} for pair in alone], data=data)
     assert without["rows"].startswith("intervals hold for these very test rows" if dependent else "intervals hold for")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "enough", "against", "end"),
+    [
+        ("no difference", True, ("single", 1), "no difference"),
+        ("undecided", True, ("single", 1), "undecided, enough to recommend"),
+        ("no difference", False, ("single", 1), "no difference, not enough to recommend"),
+        ("better", False, ("local", 1), "better, not enough to recommend"),
+        ("no difference", False, ("local", 1), "no difference"),
+        ("worse", False, ("single", 1), "worse"),
+        ("better", False, ("batch", 2), "better"),  # nothing is recommended for that
+    ],
+)
+def test_a_verdict_that_is_not_enough_to_recommend_says_so(
+    verdict: str, enough: bool, against: tuple[str, int], end: str
+) -> None:
+    """Was: "no difference", beside an answer that seeds do not decide whether it learns as well."""
+    one = replace(pair("batch", against[0], verdict), against_nodes=against[1], enough=enough)
+    table = tables.pairs(some_results([], [one], metric_of()))
+    assert table is not None and table.rows[0][-1].text == end
 
 
 def test_all_questions_and_notes_are_told() -> None:

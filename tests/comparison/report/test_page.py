@@ -179,6 +179,9 @@ def test_the_first_table_has_ten_rows_with_the_choice_and_single_among_them():
     times = [cells[1].value for cells in table.rows]
     assert len(table.rows) == 10 and times == sorted(times)
     assert table.rows[-1][0].text == "1 node with its best learning rate"
+    # `single` is not among the quickest.
+    assert table.caption.startswith("The quickest 9 of ")
+    assert table.caption.endswith(", and 1 node with its best learning rate")
 
 
 def test_lines_that_coincide_are_drawn_once_and_have_both_names():

@@ -63,25 +63,34 @@ class Truth:
         found = [own for own in self.groups if own[1] == 1 and own != ("single", 1)]
         return [own for own in found if group[1] > 1 and not self.diverged(own)]
 
-    def is_ahead(self, group, control):
-        pair = self.verdict.get((*group, control[0]))
-        both = [self.beside.get((*group, what, control[0])) for what in (self.goal(), "in all")]
-        speed = both[0] or both[1]
-        own, alone = self.seconds(group, self.goal()), self.seconds(control, self.goal())
+    def is_faster(self, group, other):
+        both = [self.beside.get((*group, what, other[0])) for what in (self.goal(), "in all")]
+        own, alone = self.seconds(group, self.goal()), self.seconds(other, self.goal())
         shown = alone is None or (own is not None and own < alone)
-        return (is_enough(speed) and shown) or is_enough(pair)
+        return is_enough(both[0] or both[1]) and shown
+
+    def is_ahead(self, group, control):
+        return self.is_faster(group, control) or is_enough(self.verdict.get((*group, control[0])))
+
+    def is_slower(self, group, other):
+        """In the seconds that count. What never reaches the target is slower if it takes longer in all."""
+        speed = self.beside.get((*group, self.goal(), other[0]))
+        done = [one for one in self.groups[group] if not isinstance(one, DivergedRun)]
+        if self.goal() != "in all" and self.seconds(other, self.goal()) is not None and not any(map(self.hit, done)):
+            speed = speed or self.beside.get((*group, "in all", other[0]))
+        return speed is not None and speed.verdict == "slower"
 
     def is_beaten(self, group, control):
-        pair, speed = self.verdict.get((*group, control[0])), self.beside.get((*group, self.goal(), control[0]))
-        is_slower = speed is not None and speed.verdict == "slower"
+        pair = self.verdict.get((*group, control[0]))
+        is_slower = self.is_slower(group, control)
         return is_slower and pair is not None and pair.verdict in ("worse", "no difference") and not pair.enough
 
     def is_ruled_out(self, group):
         """Whether it is decided that a strategy is not worth having."""
-        pair, speed = self.verdict.get((*group, "single")), self.speed.get((*group, self.goal()))
+        pair = self.verdict.get((*group, "single"))
         return (
             (pair is not None and pair.verdict == "worse" and not pair.enough)
-            or (speed is not None and speed.verdict == "slower")
+            or self.is_slower(group, ("single", 1))
             or any(self.is_beaten(group, own) for own in self.controls(group) if not self.is_ruled_out(own))
         )
 
