@@ -69,7 +69,7 @@ def headline(results: Results) -> str:
     if answer.decision == "undecided":
         return _why_open(results) + (f" {_for_now(until, results)}" if until else "")
     if choice is None or gain is None:
-        return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse or failing."
+        return f"Stay on {results.named()}: nothing else is shown to be faster without learning worse or diverging."
     speed = f"{compact(gain.speed.times)} times as fast as {results.named()} (at least {bound(gain.speed.at_least)})"
     learns = _LEARNS.get(gain.quality.verdict, _LEARNS["not worse"]).format(**_facts(results, gain.quality.mean))
     return f"Use {results.named(choice.name, choice.nodes)}: {speed}, {learns}."

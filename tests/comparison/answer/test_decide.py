@@ -201,7 +201,7 @@ def test_the_next_command_is_sized_by_the_row_that_it_is_said_to_decide():
 def test_what_more_seeds_would_decide_is_asked_before_what_they_would_not():
     """Was: "It is not known what would decide it. Next, to decide it: ..."."""
     table = [SINGLE, row("local", 2, 9.99, 0.97)]
-    time = replace(speed(table[1], 10.0, TO_TARGET, "undecided"), error=0.5)
+    time = replace(speed(table[1], 10.0, TO_TARGET, "undecided"), times=1.001, error=0.5)
     unsure = replace(pair("local", "single", "undecided", 0.0), error=0.0015)
     runs = [ran("single", 1, seed, 10.0) for seed in range(5)]
     found = answered(table, [unsure], times=[time], runs=runs, looks=[5])

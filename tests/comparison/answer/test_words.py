@@ -119,7 +119,7 @@ def test_who_stays_as_configured_is_told_how_sure_the_others_are_slower():
 
 def test_who_stays_is_told_that_rows_with_a_diverged_run_do_not_count():
     """Was: "nothing else is shown to be faster without learning worse", beside a row that was, in four runs of five."""
-    assert said(Answer(decision="stay", choice=SINGLE, runners_up=[BATCH]))[0].endswith("learning worse or failing.")
+    assert said(Answer(decision="stay", choice=SINGLE, runners_up=[BATCH]))[0].endswith("learning worse or diverging.")
 
 
 @pytest.mark.parametrize("note", ROW_LOST)
