@@ -303,7 +303,9 @@ def test_names_in_the_answer_are_set_apart_and_harmless():
 def test_an_option_of_a_command_is_not_broken_into_two_lines():
     """Was: `--` at the end of a line on a phone, and `set max_seeds=20` in the next."""
     with pages.unpainted():
-        assert "<code>--set seeds=5</code>, without <code>--overwrite</code>. It keeps" in rendered(sample.results(seeds=1))
+        assert "<code>--set seeds=5</code>, without <code>--overwrite</code>. It keeps" in rendered(
+            sample.results(seeds=1)
+        )
 
 
 def test_every_run_has_all_of_its_metrics():
