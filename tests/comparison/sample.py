@@ -62,6 +62,7 @@ def results(seeds: int = 5) -> dict[str, Any]:
             "batch_size": 64,
         },
         "config_hash": "5f0c9a7e11d2b384",
+        "within": "",
         "data": {"path": "prepared/digits", "digest": "9a41c0de77e0b1f2", "rows": dict(ROWS)},
         "model": "mlp",
         "metric": {
