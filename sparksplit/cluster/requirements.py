@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REASON_SECONDS = {"yarn": 10.0, "other": 0.5}
+REASON_SECONDS = {"yarn": 20.0, "other": 0.5}
 """Seconds that Spark may take to learn why it has lost an executor, by master."""
 
 
