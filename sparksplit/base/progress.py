@@ -87,7 +87,8 @@ def _print(text: str) -> None:
         if _terminal.bars is not None:
             _terminal.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
-            print(text, file=ERR, flush=True)
+            # The line and its end are one write: Ctrl-C between two would put the next line behind this one.
+            print(f"{text}\n", end="", file=ERR, flush=True)
 
 
 class LogHandler(logging.Handler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import re
@@ -51,6 +52,21 @@ def test_without_a_terminal_there_are_plain_lines(
     assert "by the way" in lines
     assert lines[-1] == "counting: 100 %, 2,000 of 2,000 rows, 0 s, done"
     assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d \S", line) for line in said.splitlines())
+
+
+def test_ctrl_c_never_leaves_a_line_without_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Was: `label: class (integer)sparksplit diagnose: stopped by SIGINT`, where it came between text and line end."""
+    written: list[str] = []
+
+    class Interrupted(io.StringIO):
+        def write(self, text: str) -> int:
+            written.append(text)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stderr", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        say("by the way")
+    assert [text[-11:] for text in written] == ["by the way\n"]
 
 
 @pytest.mark.usefixtures("still")
