@@ -271,7 +271,7 @@ def _peaks() -> Iterator[list[int]]:
     over = threading.Event()
 
     def look() -> None:
-        while not over.wait(0.2):
+        while not over.wait(0.5):  # looking takes time from the nodes, who have all cores
             for node in _nodes() - earlier:
                 try:
                     text = Path(f"/proc/{node.pid}/status").read_text()

@@ -45,7 +45,7 @@ from sparksplit.strategies.splits import BatchSplit, owned_together
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, waited_out
-from sparksplit.training.train import threads
+from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -24,9 +24,10 @@ from sparksplit.comparison.machine import cores_of
 
 ETHERNET_LATENCY = 50e-6
 """Seconds of one message between two hosts over Ethernet, assumed: two to three times half a switched round trip."""
-FRAMES = 1538 / 1448
+FRAMES = (1538 + 90 / 2) / 1448
 """Bytes on the wire for each byte sent over TCP: a full frame of Ethernet has 1448 of these, 52 bytes of headers of TCP
-and IP, and 38 bytes of its own with its preamble and the gap before the next frame."""
+and IP, and 38 bytes of its own with its preamble and the gap before the next frame. Nodes send and receive at the same
+time, so a frame of 90 bytes acknowledges every second frame of the other direction (RFC 1122)."""
 TIME_SLICE = 4e-3
 """Seconds for which a core keeps one of several busy processes, assumed: a tick of Linux at 250 Hz."""
 

@@ -24,7 +24,7 @@ from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import owned_by_rank
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import settled
-from sparksplit.training.train import threads
+from sparksplit.training.run import threads
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:

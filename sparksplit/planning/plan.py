@@ -28,7 +28,7 @@ from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import settled
-from sparksplit.training.train import threads
+from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
     from sparksplit.training.train_config import TrainConfig

@@ -16,7 +16,9 @@ REQUIRED = {"data": "d", "output": "o"}
 )
 def test_a_link_is_a_bandwidth(text, gbit):
     link = parse(PlanConfig, {**REQUIRED, "link": text}).planned_link
-    assert link is not None and link.per_byte == pytest.approx(1538 / 1448 * 8e-9 / gbit)  # frames and headers
+    assert link is not None and link.per_byte == pytest.approx(
+        (1538 + 45) / 1448 * 8e-9 / gbit
+    )  # frames, headers, acks
 
 
 @pytest.mark.parametrize("text", ["fast", "1", "1GB", "0Gbit", "-1Gbit", "1 Gbit per second"])

@@ -20,12 +20,13 @@ from sparksplit.cluster import requirements
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import choice as choices
+from sparksplit.training import run as run_module
 from sparksplit.training import train as train_module
 from sparksplit.training.choice import LEAST, Choice, between, last_worth
 from sparksplit.training.decided import Choosing, decided
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.recovery import attempts
-from sparksplit.training.train import _Run
+from sparksplit.training.run import Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.outputs import fenced
 from tests.replaced import replaced
@@ -158,15 +159,15 @@ def test_no_comparison_is_followed_from_another_trainings_checkpoint(tmp_path, c
 def made(tmp_path, monkeypatch):
     """Makes a run of `auto` on 3 nodes, whose attempts call a function. choice: as a resume has read it."""
     output = Output(str(tmp_path / "run"), "hash", "train")
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    replaced(monkeypatch, train_module, "time", sleep=lambda _: None)
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
+    replaced(monkeypatch, run_module, "time", sleep=lambda _: None)
 
     def make(attempt, choice=None, **keys):
         config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 3, "strategy": "auto", **keys})
         inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, STRATEGIES["auto"])
-        monkeypatch.setattr(_Run, "_nodes", attempt)
+        monkeypatch.setattr(Run, "_nodes", attempt)
         spark = SimpleNamespace(sparkContext=SimpleNamespace(master="yarn"))
-        one = _Run(spark, inputs, output, None, 0.0, choosing=Choosing.of(inputs, output, choice))
+        one = Run(spark, inputs, output, None, 0.0, choosing=Choosing.of(inputs, output, choice))
         one.display = SimpleNamespace(states=[{} for _ in range(3)], reached=0)
         return one
 
@@ -342,7 +343,7 @@ def test_a_comparison_chooses_once(tmp_path, monkeypatch):
         began.append((keys.strategy, keys.nodes, one.present, one.is_choosing, choices.noted(one.output.folder)))
         raise RunError("killed")
 
-    monkeypatch.setattr(_Run, "to_end", to_end)
+    monkeypatch.setattr(Run, "to_end", to_end)
     values = {"data": str(tmp_path / "data"), "output": str(tmp_path / "run"), "strategy": "auto", "nodes": 4}
     for comparison in ("compared", "extended", None):
         config = parse(TrainConfig, {**values, "comparison": comparison})

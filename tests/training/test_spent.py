@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparksplit.training import train as train_module
+from sparksplit.training import run as run_module
 from sparksplit.training.recovery import attempts
+from sparksplit.training.run import Run
 from sparksplit.training.spent import PARTS, ROUNDS, advice, gone_on, of_round, of_run, total
-from sparksplit.training.train import _Run
 from tests.training.records import RUN_JSON, TOP, run_record
 
 seconds = st.floats(0, 1e4)
@@ -50,13 +50,13 @@ def test_the_driver_adds_how_long_nodes_took_to_begin_and_to_end():
 def test_what_an_attempt_has_lost_is_what_its_checkpoint_does_not_know(tmp_path, monkeypatch):
     """The run's seconds add up over two commands and their attempts."""
     clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: now[0], sleep=lambda _: None)
-    monkeypatch.setattr(train_module, "time", clock)
+    monkeypatch.setattr(run_module, "time", clock)
     now = [0.0]
 
     def path(number):
         return f"checkpoints/update-{number:09d}"
 
-    first = _Run(None, None, None, None, 0.0)
+    first = Run(None, None, None, None, 0.0)
     first.from_number, first.prepared = -1, 4.0
     now[0] = 4.0
     assert gone_on({}, first._before(first.so_far().seconds, None)) == {"start": 4.0, "lost": 0.0}
@@ -67,7 +67,7 @@ def test_what_an_attempt_has_lost_is_what_its_checkpoint_does_not_know(tmp_path,
     # No checkpoint: all has been lost, except what will be of use.
     assert gone_on({}, first._before(first.so_far().seconds, None)) == {"start": 4.0, "lost": 46.0}
     # Another command goes on from the same one, 3 seconds after it began.
-    second = _Run(None, None, None, None, 50.0, attempts.Attempts(seconds=50.0))
+    second = Run(None, None, None, None, 50.0, attempts.Attempts(seconds=50.0))
     second.from_number, second.prepared = 7, 3.0
     now[0] = 53.0
     resumed = gone_on(kept, second._before(second.so_far().seconds, path(7)))

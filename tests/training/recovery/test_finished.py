@@ -17,6 +17,7 @@ from sparksplit.base.errors import InputError
 from sparksplit.base.options import Options
 from sparksplit.training import train as train_module
 from sparksplit.training.recovery.finished import is_whole
+from sparksplit.training.run import Run
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
@@ -127,13 +128,13 @@ def test_what_is_not_whole_is_no_end(copied, harm):
 def test_nodes_that_go_on_make_a_record_of_their_own(forked, digits, copied, monkeypatch):
     """What the earlier one tells of would no longer be there if they were killed in turn."""
     (copied / "model.keras").unlink()
-    earlier, to_end = json.loads((copied / "run.json").read_text()), train_module._Run.to_end
+    earlier, to_end = json.loads((copied / "run.json").read_text()), Run.to_end
 
     def begin(self, checkpoint):
         assert not (copied / "run.json").exists()
         return to_end(self, checkpoint)
 
-    monkeypatch.setattr(train_module._Run, "to_end", begin)
+    monkeypatch.setattr(Run, "to_end", begin)
     record = run(digits, copied, Options(resume=True), **KEYS)
     assert [each["how"] for each in record["attempts"]] == ["start", "resume"]
     assert (record["weights"], record["metrics"]) == (earlier["weights"], earlier["metrics"])

@@ -13,12 +13,12 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError, exit_status
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies import STRATEGIES
-from sparksplit.training import train as train_module
+from sparksplit.training import run as run_module
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts, restarts
 from sparksplit.training.recovery.going_on import Reached, told_how
-from sparksplit.training.train import _Run
+from sparksplit.training.run import Run
 from sparksplit.training.train_config import TrainConfig
 from tests.hdfs_io.leases import seize
 from tests.replaced import replaced
@@ -56,7 +56,7 @@ def test_steps_of_mini_batches_that_are_dealt_apart_are_those_of_the_runs_nodes(
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
     strategy = SimpleNamespace(split=SimpleNamespace(dealt_apart=apart))
     inputs = RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, strategy)
-    one = _Run(None, inputs, None, None, 0.0)
+    one = Run(None, inputs, None, None, 0.0)
     assert one.reached() == Reached()
     one.display = SimpleNamespace(reached=7, states=[{}, {}])
     assert one.reached() == Reached(7, nodes)
@@ -66,7 +66,7 @@ def test_a_data_frame_must_give_the_rows_that_its_checkpoint_names(tmp_path):
     named, older = f"{tmp_path}/checkpoints/update-000000007", f"{tmp_path}/checkpoints/update-000000006"
     describe(named, Progress("", 1, fed=(5, str(2**64 - 1))))
     describe(older, Progress("", 1))
-    one = _Run(None, None, None, object(), 0.0)
+    one = Run(None, None, None, object(), 0.0)
     found = [one._rows_before(SimpleNamespace(checkpoint=each)) for each in (named, older, None)]
     assert found == [Entry(5, 2**64 - 1), None, None]
     # Rows of the prepared data set are compared with its manifest.
@@ -82,15 +82,15 @@ def test_why_a_node_failed_is_told_where_there_is_no_restart(tmp_path, monkeypat
     def away(*_: object) -> None:
         raise problem
 
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    monkeypatch.setattr(train_module, "checkpoint_of", away)
-    monkeypatch.setattr(_Run, "_nodes", fail)
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(run_module, "checkpoint_of", away)
+    monkeypatch.setattr(Run, "_nodes", fail)
     output = Output(str(tmp_path / "run"), "hash", "train")
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch", "max_restarts": 1})
     expected = rf"^node 1 on host7 was killed \(SIGKILL\); it cannot be restarted: {problem}$"
     with output.claimed(), pytest.raises(NodeFailed, match=expected) as caught:
         output.begin()
-        _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0).to_end(None)
+        Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0).to_end(None)
     assert exit_status(caught.value) == 1 and caught.value.rank == 1
 
 
@@ -98,7 +98,7 @@ def test_a_driver_that_sees_its_lease_taken_over_ends_the_run(tmp_path):
     first, successor = (Output(str(tmp_path / "run"), "hash", "train") for _ in range(2))
     with first.claimed():
         first.begin()
-        one = _Run(None, SimpleNamespace(strategy=BATCH), first, None, 0.0)
+        one = Run(None, SimpleNamespace(strategy=BATCH), first, None, 0.0)
         one._meanwhile(None)
         seize(successor.lease)
         first.lease.lost.set()
@@ -111,9 +111,9 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told
     this many seconds, and then go well. reached: the last checkpoint's number after that many attempts. told: gets the
     attempts as they are kept in the end."""
     clock, started, pauses = [0.0], [], []
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    monkeypatch.setattr(train_module, "checkpoint_of", lambda *_: f"checkpoints/update-{reached(len(started)):09d}")
-    for module in (train_module, restarts):
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(run_module, "checkpoint_of", lambda *_: f"checkpoints/update-{reached(len(started)):09d}")
+    for module in (run_module, restarts):
         monkeypatch.setattr(
             module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=pauses.append)
         )
@@ -126,12 +126,12 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told
         clock[0] += seconds
         raise error
 
-    monkeypatch.setattr(_Run, "_nodes", attempt)
+    monkeypatch.setattr(Run, "_nodes", attempt)
     output = Output(str(tmp_path / "run"), "hash", "train")
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch", **keys})
     with output.claimed():
         output.begin()
-        one = _Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0)
+        one = Run(None, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0)
         try:
             ended = one._train(None)
         except RunError as error:
@@ -194,7 +194,7 @@ def test_what_ends_a_run_that_had_been_restarted_well_is_not_the_restart(tmp_pat
     data = SimpleNamespace(paths=["d"], path="d", manifest=SimpleNamespace(splits={"train": rows}))
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
     strategy = SimpleNamespace(split=SimpleNamespace(every_row=False))
-    one = _Run(None, RunInputs(config, data, {}, strategy), None, None, 0.0, failed=LOST)
+    one = Run(None, RunInputs(config, data, {}, strategy), None, None, 0.0, failed=LOST)
     with pytest.raises(RunError) as caught:
         one._nodes(SimpleNamespace(to_json=dict))
     assert caught.value is taken and one.failed is None
@@ -291,22 +291,22 @@ def test_the_attempts_are_kept_where_the_end_cannot_be_published(tmp_path, monke
 
     output = Output(str(tmp_path / "run"), "hash", "train")
     record = SimpleNamespace(write=lambda fence: None, ledger=SimpleNamespace(exact=True))
-    monkeypatch.setattr(train_module.report, "record", lambda *_: record)
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(run_module.report, "record", lambda *_: record)
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
     monkeypatch.setattr(
-        _Run,
+        Run,
         "_nodes",
         lambda *_: SimpleNamespace(
             results=[SimpleNamespace(test=None, with_rounds=lambda rounds: None)], trained_on=None, launched=0.0
         ),
     )
-    monkeypatch.setattr(train_module, "read_history", lambda folder: [])
+    monkeypatch.setattr(run_module, "read_history", lambda folder: [])
     monkeypatch.setattr(output, "complete", away)
     config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 2, "strategy": "batch"})
     spark = SimpleNamespace(sparkContext=SimpleNamespace(applicationId="app-1"))
     with output.claimed():
         output.begin()
-        one = _Run(spark, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0)
+        one = Run(spark, RunInputs(config, SimpleNamespace(paths=["d"], path="d"), {}, BATCH), output, None, 0.0)
         with pytest.raises(Passing, match="_SUCCESS"):
             one.to_end(None)
     assert [each.how for each in attempts.noted(output.folder).story] == ["start"]

@@ -14,12 +14,12 @@ from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing,
 from sparksplit.cluster import requirements
 from sparksplit.spark import executors
 from sparksplit.spark import jvm as limits
-from sparksplit.training import train as train_module
+from sparksplit.training import run as run_module
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts, missing
 from sparksplit.training.recovery.missing import AllBack, Missing
-from sparksplit.training.train import _Run
+from sparksplit.training.run import Run
 from sparksplit.training.train_config import TrainConfig
 from tests.jvm import gateway, jvm
 from tests.replaced import replaced
@@ -161,7 +161,7 @@ def trained(folder, shared=True, leave=lambda folder: None):
     inputs = RunInputs(config(min_nodes=2), SimpleNamespace(paths=["d"], path="d"), {}, strategy)
     with output.claimed():
         output.begin()
-        one = _Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
+        one = Run(SimpleNamespace(sparkContext=None), inputs, output, None, 0.0)
         assert one._train(leave(output.folder)) == "results"
         return one.restarts, attempts.noted(output.folder).story
 
@@ -178,14 +178,12 @@ def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_pa
         clock[0] += seconds
         raise error
 
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(run_module, "checkpoint_of", lambda *_: f"checkpoints/update-{99 if len(ends) < 2 else 7:09d}")
     monkeypatch.setattr(
-        train_module, "checkpoint_of", lambda *_: f"checkpoints/update-{99 if len(ends) < 2 else 7:09d}"
+        run_module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
     )
-    monkeypatch.setattr(
-        train_module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
-    )
-    monkeypatch.setattr(_Run, "_nodes", nodes)
+    monkeypatch.setattr(Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 4
 
 
@@ -203,10 +201,10 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
             raise errors.pop(0)
         return "results"
 
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    monkeypatch.setattr(train_module, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
-    replaced(monkeypatch, train_module, "time", sleep=lambda _: None)
-    monkeypatch.setattr(_Run, "_nodes", nodes)
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(run_module, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
+    replaced(monkeypatch, run_module, "time", sleep=lambda _: None)
+    monkeypatch.setattr(Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 1 + lost
 
 
@@ -230,9 +228,9 @@ def test_an_attempt_with_fewer_and_one_with_all_again(tmp_path, there, monkeypat
 
     found = Missing.await_nodes
     monkeypatch.setattr(Missing, "await_nodes", back)
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    monkeypatch.setattr(train_module, "checkpoint_of", lambda folder, nodes: f"checkpoints/update-{7 + len(given):09d}")
-    monkeypatch.setattr(_Run, "_nodes", nodes)
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(run_module, "checkpoint_of", lambda folder, nodes: f"checkpoints/update-{7 + len(given):09d}")
+    monkeypatch.setattr(Run, "_nodes", nodes)
     restarts, story = trained(tmp_path / "run")
     first, second = "checkpoints/update-000000008", "checkpoints/update-000000009"
     assert given == [(3, None, 3), (2, first, 2), (3, second, 3)]
@@ -259,8 +257,8 @@ def given(monkeypatch):
             raise NodeFailed("node 1 on h1: its executor was lost", 1)
         return "results"
 
-    monkeypatch.setattr(train_module, "threads", lambda *_: 1)
-    monkeypatch.setattr(_Run, "_nodes", nodes)
+    monkeypatch.setattr(run_module, "threads", lambda *_: 1)
+    monkeypatch.setattr(Run, "_nodes", nodes)
     return attempts_given
 
 

@@ -15,13 +15,15 @@ from sparksplit.base.errors import InputError, OutputInUse, RunError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.training import checkpoints
+from sparksplit.training import run as run_module
 from sparksplit.training import train as train_module
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.going_on import Reached, going_on, told_how
+from sparksplit.training.run import Run
 from sparksplit.training.spent import advice
-from sparksplit.training.train import _Run, train
+from sparksplit.training.train import train
 from sparksplit.training.train_config import TrainConfig
 from tests.training.records import RUN_JSON, run_record
 
@@ -268,8 +270,9 @@ def test_the_wait_for_another_calls_session_is_no_part_of_its_seconds(monkeypatc
         raise RunError("a node's")
 
     monkeypatch.setattr(train_module, "spark_session", session)
-    monkeypatch.setattr(train_module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
-    monkeypatch.setattr(_Run, "_train", failing)
+    for module in (run_module, train_module):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    monkeypatch.setattr(Run, "_train", failing)
     inputs, output = given()
     with pytest.raises(RunError, match="a node's"):
         train(inputs.config, Options())
