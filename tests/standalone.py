@@ -56,6 +56,7 @@ class StandaloneCluster:
             },
         }
         self._running: dict[str, Kept] = {}
+        self._started: list[subprocess.Popen[str]] = []
         for name in ("logs", "tmp", "empty"):
             (self.folder / name).mkdir()
 
@@ -140,8 +141,8 @@ class StandaloneCluster:
         }
 
     def command(self, *arguments: str, settings: Mapping[str, str]) -> subprocess.Popen[str]:
-        """Start `sparksplit ARGUMENTS`. settings: Spark's keys."""
-        return subprocess.Popen(
+        """Start `sparksplit ARGUMENTS`. settings: Spark's keys. `stop` kills it if it still runs."""
+        command = subprocess.Popen(
             [*self._driver.enter, sys.executable, "-m", "sparksplit.commands.cli", *arguments],
             cwd=self.folder,
             env=self.environment(settings),
@@ -150,9 +151,15 @@ class StandaloneCluster:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self._started.append(command)
+        return command
 
     def stop(self) -> None:
-        """Kill all daemons with their executors, and remove the folder."""
+        """Kill commands that a failed test has left, and all daemons with their executors. Remove the folder."""
+        for command in self._started:
+            if command.poll() is None:
+                command.kill()
+                command.communicate()
         for daemon in reversed(self._running.values()):
             daemon.stop()
         self._kept_folder.remove()

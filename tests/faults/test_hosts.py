@@ -16,7 +16,7 @@ import pytest
 
 from sparksplit.training import checkpoints
 from tests.collectives.processes import in_use, memory_of
-from tests.faults.test_standalone import HELD, await_attempt, await_checkpoint, end, record_of
+from tests.faults.test_standalone import HELD, SECONDS, await_attempt, await_checkpoint, end, record_of
 from tests.forked import Zygote, nodes_of
 from tests.hosts import lacking, two_hosts
 from tests.nodes import pid_of
@@ -29,6 +29,10 @@ SETTINGS = {
     "strategy": "batch", "epochs": 9, "threads": 1, "model": {"build": "mlp", "params": {"hidden": [32]}},
     "checkpoint": {"every": "epoch", "keep": 9},
 }  # fmt: skip
+
+
+EPOCH = 21
+"""Updates of an epoch."""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,13 @@ def nothing_left(memory: set[str]) -> None:
     assert len(memory) == 4 and not in_use(memory)
 
 
+def is_written(folder: Path, update: int) -> bool:
+    """Whether the checkpoint of `update` is there, and the line of its epoch, which is written beside it."""
+    lines = folder / "metrics.jsonl"
+    is_there = (folder / "checkpoints" / f"update-{update:09d}").is_dir() and lines.exists()
+    return is_there and f'"updates": {update},' in lines.read_text()
+
+
 def until(folder: Path, update: int) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
     """What the run in `folder` had at the checkpoint of `update`: its variables, and its epochs without their times."""
     state = checkpoints.read(str(folder / "checkpoints" / f"update-{update:09d}"), 0).state
@@ -98,11 +109,15 @@ def test_a_run_on_two_hosts_has_the_bits_of_one_after_a_node_is_killed_and_goes_
     memory = shared_by(range(4))
     os.kill(pid_of(2), signal.SIGKILL)
     await_attempt(running, output, "restart", 4)
-    (output / "hold").write_text("2")
-    while not (output / "checkpoints" / "update-000000042").is_dir():
+    # Nodes that have read ahead go beyond the checkpoint that they are held at.
+    reached = json.loads((output / "_ATTEMPTS").read_text())["story"][-1]["update"] + EPOCH
+    (output / "hold").write_text(str(reached // EPOCH))
+    give_up = time.monotonic() + SECONDS
+    while not is_written(output, reached):
         assert running.poll() is None, end(running)
+        assert time.monotonic() < give_up
         time.sleep(0.1)
-    assert until(output, 42) == until(one_host, 42)
+    assert until(output, reached) == until(one_host, reached)
     nothing_left(memory)
     memory = shared_by(range(4))
     cluster.kill_worker(1)
@@ -112,9 +127,8 @@ def test_a_run_on_two_hosts_has_the_bits_of_one_after_a_node_is_killed_and_goes_
     record = record_of(output)
     told = record["attempts"]
     assert [(each["how"], each["nodes"]) for each in told] == [("start", 4), ("restart", 4), ("restart", 2)]
-    # Nodes that have read ahead may be further than where they are held.
     updates = [each["update"] for each in told]
-    assert updates[:2] == [0, 21] and updates[2] in range(42, 9 * 21, 21)
+    assert updates[:2] == [0, reached - EPOCH] and updates[2] in range(reached, 9 * EPOCH, EPOCH)
     assert told[0]["cause"]["rank"] == 2
     assert record["hosts"] == [cluster.address(0)] * 2
     assert record["collective"] == {"name": "shared", "reason": "all 2 nodes are on one host"}
