@@ -1,28 +1,34 @@
 """Sealed predictions: `plan` predicts 48 runs from one machine's steps, and only then they are run.
 
-    sudo python benchmarks/sealed.py predict FILE
-    sudo python benchmarks/sealed.py measure FILE
+    sudo python benchmarks/sealed.py predict FOLDER [--only mlp-10 cnn-100]
+    sudo python benchmarks/sealed.py measure FOLDER [--only mlp-10 cnn-100]
 
 The cells: links of 10, 100 and 1,000 Mbit/s x MLP, CNN, LSTM, table x `batch`, `epoch`, `epoch-delayed`, `local`, on
-two nodes. `predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a
-processor each. It fails if the nodes were not measured side by side. It writes the predictions and the git commit with
-their SHA-256 digest, and never replaces a file. Both steps say so if the machine is busy before they begin.
+two nodes. Each of the 12 pairs of model and link has a file of its own, such as FOLDER/mlp-10.json. Without --only, a
+step is made for all pairs. The speed of a machine may change within minutes, so it is best to measure a pair right
+after its predictions.
+
+`predict` measures steps and exchanges on one host, as `sparksplit plan` does, with both nodes pinned to a processor
+each. It fails if the nodes were not measured side by side. It writes the predictions and the git commit with their
+SHA-256 digest, and never replaces a file. Both steps say so if the machine is busy before they begin.
+
 `measure` refuses a file that does not have its digest, or was sealed for other runs. It trains each cell with
 `sparksplit train`, one node in each of two network namespaces, with a link that tc limits, and one measurement of each
-cell. Each cell's measurement is added to FILE.measured at once. The predictions are always those of FILE. A cell whose
-run fails is named, and counts as missed. After an interruption, `measure` goes on with the cells that are not there.
+cell. Each cell's measurement is added at once to a file beside the predictions, such as FOLDER/mlp-10.json.measured.
+The predictions are always those under the seal. A cell whose run fails is named, and counts as missed. After an
+interruption, `measure` goes on with the cells that are not there.
 
 seconds: train and feed of run.json, for equal passes. memory: the VmHWM of the run's node with the most, over its whole
 life, so with the last checkpoint and the export of the model.
 
 All strategies of a model and a link make as many passes. Slow links get fewer passes. Each cell at 1,000 Mbit/s then
-trains for five seconds or more on two cores, and the slowest cell for about five minutes. `predict` says how long
+trains for five seconds or more on two cores, and the slowest cell for a few minutes. `predict` says how long
 `measure` will take: the sum of the predictions, and 10 s for the rest of each run.
 
-The last line is one JSON object: digest; links, in MB/s as measured; cells, and how many are measured; median_error and
-within_15_percent of the times; fastest_named: for how many of the 12 pairs of model and link the fastest strategy is
-named, or one within 5 % of it; memory_within_10_percent; rows, one for each cell. The table before it has the goals.
-The exit status is 1 if a goal is missed.
+The last line of `measure` is one JSON object: digests, by pair; links, in MB/s as measured; cells, and how many are
+measured; median_error and within_15_percent of the times; fastest_named: for how many of the 12 pairs of model and link
+the fastest strategy is named, or one within 5 % of it; memory_within_10_percent; rows, one for each cell. The table
+before it has the goals. The exit status is 1 if a goal is missed.
 """
 
 from __future__ import annotations
@@ -67,20 +73,23 @@ STRATEGIES: dict[str, dict[str, Any]] = {
     "local": {"strategy": "local", "sync": {"every": 16, "outer": "nesterov"}},
 }
 MODELS: dict[str, dict[str, Any]] = {
-    "mlp": {"model": {"build": "mlp", "params": {"hidden": [128]}}, "batch_size": 1024},
-    "cnn": {"model": {"build": "cnn", "params": {"filters": [20, 50], "kernel": 5, "dense": 512}}, "batch_size": 128},
-    "lstm": {"model": {"build": "lstm", "params": {"units": [128], "embedding": 0}}, "batch_size": 64},
-    "table": {"model": {"build": "tabular", "params": {"hidden": [128, 64], "wide": True}}, "batch_size": 256},
+    "mlp": {"model": {"build": "mlp", "params": {"hidden": [160]}}, "batch_size": 1024},
+    "cnn": {"model": {"build": "cnn", "params": {"filters": [24, 48], "kernel": 5, "dense": 384}}, "batch_size": 128},
+    "lstm": {"model": {"build": "lstm", "params": {"units": [112], "embedding": 0}}, "batch_size": 64},
+    "table": {"model": {"build": "tabular", "params": {"hidden": [384, 192], "wide": True}}, "batch_size": 1024},
 }
+"""Each exchange is much larger than what a link may save (SAVED), so the runs do have a link."""
 ROWS = {"mlp": 81_920, "cnn": 10_240, "lstm": 4_096, "table": 81_920}
 """Training rows."""
 PASSES = {
-    "mlp": {10: 10, 100: 36, 1000: 36},
-    "cnn": {10: 2, 100: 8, 1000: 8},
-    "lstm": {10: 10, 100: 10, 1000: 10},
-    "table": {10: 8, 100: 22, 1000: 22},
+    "mlp": {10: 6, 100: 24, 1000: 30},
+    "cnn": {10: 2, 100: 6, 1000: 8},
+    "lstm": {10: 6, 100: 10, 1000: 10},
+    "table": {10: 4, 100: 20, 1000: 22},
 }
 """Passes over the rows by link, of all strategies: multiples of the nodes."""
+PAIRS = {f"{model}-{mbit}": (model, mbit) for model in MODELS for mbit in LINKS}
+"""Model and link by the name of their file."""
 SECONDS_BESIDE = 10.0
 """Seconds of a run beside training: start, export, end."""
 SAVED = 0.55
@@ -91,8 +100,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Predict, or measure; the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=["predict", "measure"])
-    parser.add_argument("file", type=Path, help="the sealed predictions")
-    parser.add_argument("--only", nargs="+", choices=MODELS, default=list(MODELS), help="these models alone")
+    parser.add_argument("folder", type=Path, help="where the files of the pairs are")
+    parser.add_argument(
+        "--only", nargs="+", choices=PAIRS, default=list(PAIRS), metavar="PAIR", help="these alone, such as mlp-10"
+    )
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)  # the folder to work in, in the namespaces
     arguments = parser.parse_args(argv)
     if arguments.inside is not None:
@@ -105,7 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     problem = missing(max(LINKS))
     if problem is None:
-        problem = broken(arguments.file, settings()) if arguments.step == "measure" else taken(arguments.file)
+        files = [file_of(arguments.folder, pair) for pair in arguments.only]
+        wrong = [broken(file, settings()) if arguments.step == "measure" else taken(file) for file in files]
+        problem = next((each for each in wrong if each is not None), None)
     if problem is not None:
         print(f"sealed.py: {problem}", file=sys.stderr)
         return 2
@@ -134,13 +147,18 @@ def commit() -> str | None:
     return found.stdout.strip() or None
 
 
+def file_of(folder: Path, pair: str) -> Path:
+    """The file with the predictions of a pair."""
+    return folder / f"{pair}.json"
+
+
 def minutes(cells: Sequence[Mapping[str, Any]]) -> float:
     """How long it will take to measure these cells."""
     return sum(float(cell["seconds"]) + SECONDS_BESIDE for cell in cells) / 60
 
 
 def _predict(arguments: argparse.Namespace) -> int:
-    """Measure one host, and seal the predictions. Inside the namespaces."""
+    """Measure one host for each pair, and seal its predictions. Inside the namespaces."""
     from benchmarks.slow_link_hosts import NEAR, Hosts, spark
     from sparksplit.comparison.costs import ethernet
     from sparksplit.planning.plan import measure
@@ -150,33 +168,33 @@ def _predict(arguments: argparse.Namespace) -> int:
     from sparksplit.spark.session import spark_session
     from sparksplit.strategies import find
 
-    work, cells = arguments.inside, []
+    work, total = arguments.inside, 0.0
+    arguments.folder.mkdir(parents=True, exist_ok=True)
     hosts = Hosts(0)
-    data = {name: _prepared(name, work) for name in arguments.only}
+    data = {model: _prepared(model, work) for model in dict.fromkeys(PAIRS[pair][0] for pair in arguments.only)}
     with spark(hosts, (NEAR, NEAR), work / "spark", pinned=True), spark_session("sealed", NODES):
-        for name, folder in data.items():
-            config = _plan_config(name, folder, work, PASSES[name][LINKS[0]])
+        for pair in arguments.only:
+            model, mbit = PAIRS[pair]
+            config = _plan_config(model, data[model], work, PASSES[model][mbit])
             measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, NODES)
             measured = measure(measuring, step_sizes(measuring, NODES))
             if not measured.beside:
-                raise RuntimeError(f"{name}: no time was left to measure both nodes side by side; predict again")
-            lane_rows = _lane_rows(folder)
-            for mbit in LINKS:
-                predictor = Predictor(measured, ethernet(mbit / 1000), crowded=True)
-                config = _plan_config(name, folder, work, PASSES[name][mbit])
-                for strategy, keys in STRATEGIES.items():
-                    run = on_nodes(config, keys, NODES)
-                    found = predictor.predicted(workload(run, find(run.strategy), lane_rows), run.cache_mb << 20)
-                    cells.append(
-                        {"model": name, "mbit": mbit, "strategy": strategy, "seconds": round(found.seconds.mean, 4),
-                         "memory": found.memory, "sent": round(found.sent)}
-                    )  # fmt: skip
-    content = sealed(cells, {**settings(), "commit": commit()})
-    seal(arguments.file, content)
-    least = min((cell["seconds"] for cell in cells if cell["mbit"] == max(LINKS)), default=0.0)
-    print(f"{len(cells)} predictions, sealed as {content['digest']}")
-    print(f"`measure` will take about {minutes(cells):.0f} minutes")
-    print(f"the shortest training at {max(LINKS)} Mbit/s: {least:.1f} s")
+                raise RuntimeError(f"{pair}: no time was left to measure both nodes side by side; predict again")
+            lane_rows, cells = _lane_rows(data[model]), []
+            predictor = Predictor(measured, ethernet(mbit / 1000), crowded=True)
+            for strategy, keys in STRATEGIES.items():
+                run = on_nodes(config, keys, NODES)
+                found = predictor.predicted(workload(run, find(run.strategy), lane_rows), run.cache_mb << 20)
+                cells.append(
+                    {"model": model, "mbit": mbit, "strategy": strategy, "seconds": round(found.seconds.mean, 4),
+                     "memory": found.memory, "sent": round(found.sent)}
+                )  # fmt: skip
+            content = sealed(cells, {**settings(), "commit": commit()})
+            seal(file_of(arguments.folder, pair), content)
+            total += minutes(cells)
+            times = ", ".join(f"{cell['strategy']} {cell['seconds']:.1f} s" for cell in cells)
+            print(f"{pair}: {times}, sealed as {content['digest']}")
+    print(f"`measure` will take about {total:.0f} minutes")
     return 0
 
 
@@ -185,31 +203,37 @@ def _measure(arguments: argparse.Namespace) -> int:
     from benchmarks.slow_link_hosts import FAR, NEAR, Hosts, spark
     from sparksplit.spark.session import spark_session
 
-    content, work = json.loads(arguments.file.read_text()), arguments.inside
-    cells = [cell for cell in content["cells"] if cell["model"] in arguments.only]
-    left = [row for row in joined(cells, measured_rows(arguments.file)) if row["measured"] is None]
-    print(f"{len(left)} of {len(cells)} cells are left, about {minutes(left):.0f} minutes", file=sys.stderr)
+    files, work = {pair: file_of(arguments.folder, pair) for pair in arguments.only}, arguments.inside
+    contents = {pair: json.loads(file.read_text()) for pair, file in files.items()}
+
+    def known() -> list[dict[str, Any]]:
+        return [row for pair, file in files.items() for row in joined(contents[pair]["cells"], measured_rows(file))]
+
+    left = [row for row in known() if row["measured"] is None]
+    print(f"{len(left)} of {len(known())} cells are left, about {minutes(left):.0f} minutes", file=sys.stderr)
     links: dict[int, float] = {}
     if left:
         hosts = Hosts(max(LINKS), SAVED)
-        links = {mbit: _carried(hosts, mbit) for mbit in LINKS}
+        links = {mbit: _carried(hosts, mbit) for mbit in dict.fromkeys(cell["mbit"] for cell in left)}
         data = {name: _prepared(name, work) for name in dict.fromkeys(cell["model"] for cell in left)}
         with spark(hosts, (NEAR, FAR), work / "spark", pinned=True), spark_session("sealed", NODES):
             for cell in left:
                 hosts.limit(cell["mbit"])
+                pair = f"{cell['model']}-{cell['mbit']}"
                 name = f"{cell['model']}, {cell['strategy']}, {cell['mbit']} Mbit/s"
                 try:
                     took, memory = _train(cell, data[cell["model"]], work)
                 except Exception as error:  # the other cells can be measured all the same
                     print(f"{name}: not measured: {error}", file=sys.stderr)
                     continue
-                add_measured(arguments.file, content["digest"], cell, took, memory)
+                add_measured(files[pair], contents[pair]["digest"], cell, took, memory)
                 print(f"{name}: {took:.2f} s", file=sys.stderr)
-    rows = joined(cells, measured_rows(arguments.file))
+    rows = known()
     found = figures(rows)
     told, is_met = goals(found, len(rows))
     print("\n".join([*table(rows), "", *told]))
-    print(json.dumps({"digest": content["digest"], "links": links, "cells": len(rows), **found, "rows": rows}))
+    digests = {pair: content["digest"] for pair, content in contents.items()}
+    print(json.dumps({"digests": digests, "links": links, "cells": len(rows), **found, "rows": rows}))
     return 0 if is_met else 1
 
 

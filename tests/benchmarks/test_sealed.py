@@ -12,7 +12,20 @@ from types import SimpleNamespace
 import pytest
 
 import benchmarks.sealed as program
-from benchmarks.sealed import LINKS, MODELS, NODES, PASSES, ROWS, SAVED, STRATEGIES, commit, minutes, settings
+from benchmarks.sealed import (
+    LINKS,
+    MODELS,
+    NODES,
+    PAIRS,
+    PASSES,
+    ROWS,
+    SAVED,
+    STRATEGIES,
+    commit,
+    file_of,
+    minutes,
+    settings,
+)
 from benchmarks.sealed_results import (
     add_measured,
     broken,
@@ -79,7 +92,7 @@ def test_measurements_are_kept_one_by_one_and_belong_to_their_predictions(tmp_pa
 
 
 def test_all_strategies_of_a_link_make_as_many_passes():
-    assert len(MODELS) * len(LINKS) * len(STRATEGIES) == 48
+    assert len(PAIRS) * len(STRATEGIES) == 48
     assert set(ROWS) == set(PASSES) == set(MODELS)
     assert all(PASSES[model][mbit] % NODES == 0 for model in MODELS for mbit in LINKS)
 
@@ -136,7 +149,7 @@ def test_a_run_that_fails_leaves_the_other_cells_to_be_measured(tmp_path, monkey
     """Was: `measure` ended there, and began there again."""
     cells = [{**cell("mlp", strategy, 1.0, 0.0), "mbit": 1000} for strategy in STRATEGIES]
     content = sealed([{key: one[key] for key in one if "measured" not in key} for one in cells], settings())
-    seal(file := tmp_path / "sealed.json", content)
+    seal(file := file_of(tmp_path, "mlp-1000"), content)
 
     def train(one, data, work):
         if one["strategy"] == "epoch":
@@ -153,10 +166,11 @@ def test_a_run_that_fails_leaves_the_other_cells_to_be_measured(tmp_path, monkey
     monkeypatch.setattr("benchmarks.slow_link_hosts.Hosts", Hosts)
     monkeypatch.setattr("benchmarks.slow_link_hosts.spark", lambda *_, **__: nullcontext())
     monkeypatch.setattr("sparksplit.spark.session.spark_session", lambda *_: nullcontext())
-    assert program._measure(SimpleNamespace(file=file, only=list(MODELS), inside=tmp_path)) == 1
+    assert program._measure(SimpleNamespace(folder=tmp_path, only=["mlp-1000"], inside=tmp_path)) == 1
     said, problem = capsys.readouterr()
     last = json.loads(said.splitlines()[-1])
     assert (last["cells"], last["measured"], len(measured_rows(file))) == (4, 3, 3)
+    assert last["digests"] == {"mlp-1000": content["digest"]}
     assert "mlp, epoch, 1000 Mbit/s: not measured: ended with 1" in problem
 
 
@@ -170,10 +184,9 @@ def test_steps_of_one_node_alone_are_never_sealed(tmp_path, monkeypatch):
     monkeypatch.setattr("sparksplit.planning.plan_config.on_nodes", lambda *_: None)
     monkeypatch.setattr("sparksplit.planning.workload.step_sizes", lambda *_: [])
     monkeypatch.setattr("sparksplit.planning.plan.measure", lambda *_: measured(beside=[]))
-    file = tmp_path / "sealed.json"
-    with pytest.raises(RuntimeError, match="mlp: no time was left"):
-        program._predict(SimpleNamespace(file=file, only=["mlp"], inside=tmp_path))
-    assert not file.exists()
+    with pytest.raises(RuntimeError, match="mlp-10: no time was left"):
+        program._predict(SimpleNamespace(folder=tmp_path, only=["mlp-10"], inside=tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 def test_nodes_of_an_earlier_run_do_not_count(monkeypatch):
