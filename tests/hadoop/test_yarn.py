@@ -310,7 +310,8 @@ def test_an_application_that_stood_still_writes_nothing_more(place, hadoop, begi
         slow.touch()  # whoever wakes up has epochs left
     finally:
         for process in asleep:
-            process.resume()
+            with suppress(psutil.NoSuchProcess):  # those who woke up first end the others
+                process.resume()
     application = first.finish()
     assert (application.status, application.final_status) == (1, "FAILED"), explain(application)
     said = "".join(application.containers.values())
