@@ -101,8 +101,8 @@ class Hosts:
         self._near, self._far = Host(NEAR), Host(FAR, self._network.pid)
         link(self._near, self._far)
         for host in (self._near, self._far):
-            # A machine's BBR may let messages of an exchange have a seventh of the link. Every kernel lets a new
-            # network have Reno. On such a short link, CUBIC, the choice of most machines, is Reno.
+            # Messages of 200 KB had 79 % of 10 Mbit/s with a machine's BBR, and 88 to 93 % with Reno, which each
+            # kernel lets a new network have. On such a short link, CUBIC, the choice of most machines, is Reno.
             host.do("sh", "-c", "echo reno > /proc/sys/net/ipv4/tcp_congestion_control")
         if mbit:
             self.limit(mbit)
