@@ -189,6 +189,9 @@ def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
     """Return `rows`. Raise ConfigError if it is not a Spark DataFrame. other: what else it may be, for the message."""
     from pyspark.sql import DataFrame
 
+    from sparksplit.spark.session import refuse_connect
+
+    refuse_connect()
     if not isinstance(rows, DataFrame):
         kind = type(rows)
         pandas = kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -30,6 +30,7 @@ class Format:
     shapeless: whether its rows have no dtype and shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, which are cut into splits by position, not by a hash.
     settings: Spark settings for the format, if we start the session.
+    package: returns the package that Spark needs for the format, from Spark's version. None: it needs no package.
     lines: whether its files are lines of text.
     """
 
@@ -39,6 +40,7 @@ class Format:
     shapeless: bool = False
     tokens: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    package: Callable[[str], str] | None = None
     lines: bool = False
 
     @property
@@ -68,8 +70,18 @@ def _named(place: str) -> Any:
 DATAFRAME = "dataframe"
 """The format of a DataFrame, from a program or from a user's function. A configuration file cannot name this format."""
 
-AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
-"""Spark's package for Avro, the newest for Spark 3.5 in Maven Central."""
+_AVRO = {"3.5": "2.12:3.5.9", "4.1": "2.13:4.1.1", "4.2": "2.13:4.2.0", "4.3": "2.13:4.2.0"}
+"""For each Spark: the Scala and the version of its package for Avro, the newest that fits in Maven Central."""
+
+
+def avro_package(version: str) -> str:
+    """Return Spark's package for Avro (group:artifact:version) for a Spark of `version`, such as 4.3.0.
+
+    A Spark of an unknown line gets the package of the newest line.
+    """
+    return f"org.apache.spark:spark-avro_{_AVRO.get('.'.join(version.split('.')[:2]), _AVRO['4.3'])}"
+
+
 _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
@@ -78,9 +90,7 @@ FORMATS: Mapping[str, Format] = {
     "hive-text": Format(reader="sources.csv:hive_text", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
     **{name: Format(reader="tables.same_columns:rows", groups=_FILES, shapeless=True) for name in ("parquet", "orc")},
     "json": Format(reader="sources.json_lines:rows", lines=True, groups=_FILES, shapeless=True),
-    "avro": Format(
-        reader="tables.avro_files:rows", groups=_FILES, shapeless=True, settings={"spark.jars.packages": AVRO}
-    ),
+    "avro": Format(reader="tables.avro_files:rows", groups=_FILES, shapeless=True, package=avro_package),
     "tfrecord": Format(reader="sources.tfrecord:read", groups=_FILES, shapeless=True),
     "images": Format(reader="sources.images:read", groups=("columns", "files")),
     "table": Format(reader="tables.readers:table", groups=_ROWS, shapeless=True, settings=_HIVE),

@@ -82,13 +82,14 @@ def spark_session(
     nodes: whether the session will hold nodes; some masters and settings do not allow that.
     waited: gets the seconds that this call has waited for another call's session to stop.
 
-    Raise ConfigError for a master or setting that does not allow it, and if no Java is found. Raise RunError if Spark
-    does not start (quickly, if its standalone master cannot be reached). Raise RunError if Spark does not stop the
-    session of an earlier call. Also turn errors of pyspark and py4j that leave the block into RunError, because they
-    cannot be read without their JVM.
+    Raise UsageError if the program uses Spark Connect. Raise ConfigError for a master or setting that does not allow
+    it, and if no Java is found. Raise RunError if Spark does not start (quickly, if its standalone master cannot be
+    reached). Raise RunError if Spark does not stop the session of an earlier call. Also turn errors of pyspark and py4j
+    that leave the block into RunError, because they cannot be read without their JVM.
     """
     from pyspark import SparkContext
 
+    refuse_connect()
     began = time.monotonic()
     with ExitStack() as waiting:
         waiting.enter_context(saying("a call in another thread to stop its Spark session"))
@@ -112,6 +113,19 @@ def spark_session(
     atexit.register(_stop_at_exit, os.getpid())
     with interruptible_program(running), asking(running):
         yield SparkSession.builder.getOrCreate()
+
+
+def refuse_connect() -> None:
+    """Raise UsageError if the program has started a session of Spark Connect, or if its next session would be one.
+
+    Such a session has no SparkContext, which starts nodes. A local cluster would start beside it.
+    """
+    found = next((name for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED") if name in os.environ), None)
+    if found is not None:
+        raise UsageError(
+            f"Spark Connect: {found} is set, and a Spark Connect session cannot start nodes. Use a new process without "
+            "SPARK_REMOTE and .remote(...): SparkSession.builder.master(...).getOrCreate(), or spark-submit"
+        )
 
 
 @contextmanager

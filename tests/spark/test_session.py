@@ -22,7 +22,7 @@ from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from sparksplit.base.errors import ConfigError, InputError, RunError
+from sparksplit.base.errors import ConfigError, InputError, RunError, UsageError
 from sparksplit.spark import left, own_session, session
 from sparksplit.spark.interrupts import py4j_quiet
 from sparksplit.spark.reasons import STOPPED
@@ -510,3 +510,26 @@ def test_spark_submits_session_is_taken(tmp_path: Path) -> None:
     prefix = ("env", f"SPARK_HOME={home}", "SPARK_LOCAL_IP=127.0.0.1", *submit)
     status, out, err = Driver(tmp_path / "cluster", program=(*prefix, "local-cluster[2,1,1024]")).end()
     assert (status, out[-2:]) == (0, ["6", "then 3"]) and STARTING not in out + err
+
+
+@pytest.mark.parametrize("variable", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"])
+def test_no_local_cluster_starts_beside_spark_connect(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "sc://h")
+    with pytest.raises(UsageError, match=f"^Spark Connect: {variable} is set, .*builder.master"), spark_session("x", 1):
+        pass
+
+
+def test_a_local_clusters_pages_are_closed(spark: SparkSession) -> None:
+    """The master's and the worker's pages listen in the driver's JVM."""
+    jvm = psutil.Process(SparkContext._gateway.proc.pid)
+    processes = [jvm, *jvm.children(recursive=True)]
+    found = [one for process in processes for one in process.net_connections() if one.status == psutil.CONN_LISTEN]
+    answers = []
+    for port in {one.laddr.port for one in found}:
+        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+            connection.sendall(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
+            connection.settimeout(5)
+            with suppress(OSError):
+                answers.append(connection.recv(1000))
+    pages = [answer.split(b"\r\n")[0].split()[1] for answer in answers if answer.startswith(b"HTTP/")]
+    assert len(pages) == 2 and set(pages) <= {b"302", b"403"}
