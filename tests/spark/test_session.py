@@ -517,19 +517,3 @@ def test_no_local_cluster_starts_beside_spark_connect(variable: str, monkeypatch
     monkeypatch.setenv(variable, "sc://h")
     with pytest.raises(UsageError, match=f"^Spark Connect: {variable} is set, .*builder.master"), spark_session("x", 1):
         pass
-
-
-def test_a_local_clusters_pages_are_closed(spark: SparkSession) -> None:
-    """Those of the master and of the four workers. All listen in the driver's JVM."""
-    jvm = psutil.Process(SparkContext._gateway.proc.pid)
-    processes = [jvm, *jvm.children(recursive=True)]
-    found = [one for process in processes for one in process.net_connections() if one.status == psutil.CONN_LISTEN]
-    answers = []
-    for port in {one.laddr.port for one in found}:
-        with socket.create_connection(("127.0.0.1", port), 5) as connection:
-            connection.sendall(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
-            connection.settimeout(5)
-            with suppress(OSError):
-                answers.append(connection.recv(1000))
-    pages = [answer.split(b"\r\n")[0].split()[1] for answer in answers if answer.startswith(b"HTTP/")]
-    assert len(pages) == 5 and set(pages) <= {b"302", b"403"}
