@@ -27,7 +27,7 @@ is_java_17() {
 }
 
 spoken() { # PAIR ... Prints "python=3.13 pyspark=4.3, ..."
-  printf '%s, ' "$@" | sed 's/python/python=/g; s/-pyspark=*/ pyspark=/g; s/==/=/g; s/, $//'
+  printf '%s, ' "$@" | sed 's/python/python=/g; s/-pyspark/ pyspark=/g; s/, $//'
 }
 
 if [ ! -f "$constraints" ]; then
