@@ -76,7 +76,7 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
         spark = None
         if config.raw is not None and (function is not None or not format_of(config.raw.format).source):
             # Start Spark here: a DataFrame is checked before anything is written, and Spark may fail in this check.
-            settings = dict(format_of(config.raw.format).settings)
+            settings = format_of(config.raw.format).session_settings()
             spark = stack.enter_context(_session(config, settings))
             frame = own_frame(spark, config.raw) if function is not None and frame is None else frame
         return _predict(config, options, trained, frame, function, spark)

@@ -12,6 +12,7 @@ import pydantic
 from sparksplit.base.errors import did_you_mean
 from sparksplit.base.keys import Mark, listed, mark_of
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
+from sparksplit.spark.settings import packages
 
 PATHS = ("path", "validation", "test")
 """The keys of an input section that name files."""
@@ -29,7 +30,7 @@ class Format:
     groups: further names of the format in the marks of keys (base/keys.py).
     shapeless: whether its rows have no dtype and shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, which are cut into splits by position, not by a hash.
-    settings: Spark settings for the format, if we start the session.
+    settings: Spark settings for the format, if we start the session. `session_settings` adds the package.
     package: returns the package that Spark needs for the format, from Spark's version. None: it needs no package.
     lines: whether its files are lines of text.
     """
@@ -52,6 +53,14 @@ class Format:
     def columns(self) -> bool:
         """Whether its rows have columns, by which the configuration selects the label and the kept columns."""
         return "columns" in self.groups
+
+    def session_settings(self) -> dict[str, str]:
+        """Return `settings`, with the package that the imported pyspark's Spark needs for the format."""
+        if self.package is None:
+            return dict(self.settings)
+        import pyspark
+
+        return {**self.settings, packages.KEY: self.package(pyspark.__version__)}
 
     def load(self) -> Any:
         """Return the class that `source` names, a subclass of source.FileSource."""

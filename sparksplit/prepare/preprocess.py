@@ -26,7 +26,6 @@ from sparksplit.prepare.tables.input_failures import input_failures
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import session_with_executors
 from sparksplit.spark.job_names import described
-from sparksplit.spark.settings import packages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -99,12 +98,7 @@ def fitted_before(config: PreprocessConfig) -> Fitted | None:
 def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], SparkSession]:
     """Return a function that returns the Spark session for `config`. The first call starts the session, which stops
     with `started`."""
-    raw = format_of(config.input.format)
-    settings = dict(raw.settings)
-    if raw.package is not None:
-        import pyspark
-
-        settings[packages.KEY] = raw.package(pyspark.__version__)
+    settings = format_of(config.input.format).session_settings()
     name = called("preprocess", config.output)
     return lambda: started.enter_context(session_with_executors(name, config.executors, settings, config.patience))
 
