@@ -24,6 +24,7 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import predict as inference
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.predict_config import DataFramePredict, PredictConfig
+from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
@@ -85,14 +86,16 @@ def train(
     overwrite: replace an earlier run in `output`, even if it is up to date.
     resume: continue an unfinished run with another number of nodes, or with a DataFrame whose rows must be the same.
     restart: start an unfinished run again from the beginning.
-    keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20 or model={"build": "mine.py:build"}.
+    keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20. model is a keras.Model, a function
+        that returns one, a name such as "mlp" or "mine.py:build", or the section such as {"build": "mlp", "params":
+        {...}}.
 
     By default, an unfinished run of the same configuration and data continues from its last complete checkpoint.
 
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the run fails. The same call then continues
     the run.
     """
-    values = {**nested(keys), "data": _paths(data), "output": output}
+    values, _own = _values(keys, data, output)
     if frame is not None:
         values.setdefault("input_mode", "spark")
     config = parse(TrainConfig, values)
@@ -113,7 +116,8 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
 
     Raise UsageError for wrong arguments. Raise RunError if a run fails for any reason other than its loss.
     """
-    config = parse(CompareConfig, {**nested(keys), "data": _paths(data), "output": output})
+    values, _own = _values(keys, data, output)
+    config = parse(CompareConfig, values)
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
 
@@ -128,7 +132,8 @@ def plan(data: Data, output: str, **keys: Any) -> Plan:
 
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the measurement fails.
     """
-    return Plan(planning.plan(parse(PlanConfig, {**nested(keys), "data": _paths(data), "output": output})))
+    values, _own = _values(keys, data, output)
+    return Plan(planning.plan(parse(PlanConfig, values)))
 
 
 def predict(
@@ -167,6 +172,21 @@ def predict(
     config = parse(PredictConfig if frame is None else DataFramePredict, values)
     inference.predict(config, Options(overwrite), frame)
     return Predictions.open(folder_of(config))
+
+
+def _values(keys: Mapping[str, Any], data: Data, output: str) -> tuple[dict[str, Any], OwnModel | None]:
+    """Return a configuration's values, and the model that `keys` give as an object. Keep the model during the call."""
+    model = keys.get("model")
+    named = {**keys, "model": {"build": model}} if model is not None and not isinstance(model, Mapping) else keys
+    values, own = nested(named), None
+    build = values.get("model", {}).get("build")
+    if build is not None and not isinstance(build, str):
+        try:
+            own = given(build)
+        except OwnModelError as error:
+            raise ConfigError(f"model: {error}") from error
+        values["model"] = {**values["model"], "build": own.name}
+    return {**values, "data": _paths(data), "output": output}, own
 
 
 def _paths(data: Data) -> str | list[str]:

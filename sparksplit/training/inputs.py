@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hdfs_io.differences import content
+from hdfs_io.fence import Fence
 from sparksplit.base.config import digest
 from sparksplit.base.keys import unhashed
 from sparksplit.base.user_functions import FunctionError, is_own, source_of, split_name
@@ -17,9 +18,11 @@ from sparksplit.model import keras_names, needs
 from sparksplit.model.builders import builder_source
 from sparksplit.model.description import data_description
 from sparksplit.model.graphs import class_weights
+from sparksplit.model.own_model import OwnModel, is_own_model
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
 from sparksplit.training.initial import Initial
+from sparksplit.training.own_models import own_model_of
 from sparksplit.training.stopping import watch_of
 from sparksplit.training.train_config import TrainConfig, misfit
 
@@ -43,6 +46,7 @@ class RunInputs:
 
     sources: the text of the user's files, by the key that names the file.
     has_frame: whether a DataFrame replaces the training rows.
+    own: the user's own model; None for a builder.
     """
 
     config: TrainConfig
@@ -51,17 +55,21 @@ class RunInputs:
     strategy: Strategy
     has_frame: bool = False
     initial: Initial | None = None
+    own: OwnModel | None = None
 
     @classmethod
     def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
         """Return what `config` names. Raise UsageError if something does not exist, or does not fit the rest."""
+        own = own_model_of(config)
+        if own is not None and own.model and config.init is not None:
+            raise config.error("init", f"{config.model.build} has weights already; leave out one of the two")
         sources = check_names(config)
         told = data_description(data.description, data.manifest.splits["train"].rows)
-        needs.check(config, sources.get("model.build"), told)
+        needs.check(config, sources.get("model.build"), told, own)
         strategy = _strategy(config, sources, data)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
-        return cls(config, data, sources, strategy, has_frame, Initial.of(config))
+        return cls(config, data, sources, strategy, has_frame, Initial.of(config), own)
 
     @property
     def paths(self) -> dict[str, str]:
@@ -72,7 +80,14 @@ class RunInputs:
         data = {"data" if len(paths) == 1 else f"data.{place}": path for place, path in enumerate(paths)}
         named = {"init": self.config.init, "comparison": self.config.comparison}
         given = {key: path for key, path in named.items() if path is not None}
+        if self.own is not None and self.own.kind == "file":
+            files["model.build"] = self.own.name
         return {**data, **given, **files, **self.config.own_file}
+
+    def sent(self, fence: Fence | None) -> dict[str, str]:
+        """Return `sources` for the nodes, with the user's own model (`OwnModel.sent`)."""
+        own = {} if self.own is None else {"model.build": self.own.sent(fence)}
+        return {**self.sources, **own}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
@@ -80,6 +95,8 @@ class RunInputs:
         hashed["sources"] = dict(self.sources)
         if self.initial is not None:
             hashed["init"] = self.initial.digest
+        if self.own is not None:
+            hashed["own_model"] = self.own.identity
         return digest({**hashed, "frame": True} if self.has_frame else hashed)
 
     @property
@@ -93,6 +110,8 @@ class RunInputs:
         """The part of `keys` that is not a value of the configuration."""
         init = {} if self.initial is None else {"init": content(self.initial.digest)}
         files = {f"{key}'s file": content(digest(text)) for key, text in self.sources.items()}
+        if self.own is not None and self.own.kind == "file":
+            files["model.build's file"] = content(self.own.identity)
         return {"data": content(self.data.digest), **init, **files}
 
     def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
@@ -122,7 +141,8 @@ def check_names(config: TrainConfig) -> dict[str, str]:
     ConfigError for a missing file.
     """
     sources = _sources(config)
-    keras_names.check(config, sources)
+    own = own_model_of(config)
+    keras_names.check(config, sources, () if own is None else own.names)
     return sources
 
 
@@ -161,7 +181,7 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 
 def _functions(config: TrainConfig) -> dict[str, str]:
     """Return the functions in the configuration that may be the user's own, by the key that names them."""
-    functions = {"model.build": config.model.build}
+    functions = {} if is_own_model(config.model.build) else {"model.build": config.model.build}
     if config.transform is not None:
         functions["transform"] = config.transform
     tables = {"strategy": config.strategy, "collective": config.collective}

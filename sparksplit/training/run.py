@@ -144,7 +144,7 @@ class Run:
             config,
             self.inputs.data,
             output,
-            dict(self.inputs.sources),
+            self.inputs.sent(output.fence),
             output.config_hash,
             threads(config, self.spark),
             self.inputs.initial,
@@ -310,6 +310,7 @@ class Run:
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]
         record = report.record(inputs.config, inputs.strategy, inputs.data, results, trained.trained_on, around)
+        record = replace(record, own_model=None if inputs.own is None else inputs.own.identity)
         waited_out(lambda: record.write(output.fence), inputs.config.max_restarts)
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")

@@ -306,6 +306,9 @@ class RunRecord(Record):
     """TensorFlow's threads per operation on each node."""
     collective: RunCollective | None = None
     """The collective that summed over the nodes; None for a single real node."""
+    own_model: str | None = None
+    """The identity of the user's own model: a `keras.Model`, a function of a session, or a `.keras` file; None for a
+    builder, and in the records of `compare`."""
     choice: Choice | None = None
     """What `strategy: auto` has chosen; None for other strategies, and where `nodes` is 1 without a comparison."""
 

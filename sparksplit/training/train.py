@@ -13,6 +13,7 @@ from sparksplit.spark.session import spark_session
 from sparksplit.training.choice import note
 from sparksplit.training.decided import Choosing, Follow, decided
 from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.own_models import with_compiled
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.finished import completed
 from sparksplit.training.recovery.going_on import going_on, told_how
@@ -40,6 +41,7 @@ def train(
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
     """
     began = time.monotonic()
+    config, _own = with_compiled(config)
     data = open_data(config)
     if frame is not None and config.input_mode != "spark":
         raise config.error("input_mode", "must be spark to train on a DataFrame")
