@@ -28,6 +28,8 @@ from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
 from sparksplit.training import train as training
+from sparksplit.training.callbacks.given import Given
+from sparksplit.training.progress_record import read_history
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ def train(
     output: str,
     *,
     frame: DataFrame | None = None,
+    callbacks: Sequence[Any] = (),
     overwrite: bool = False,
     resume: bool = False,
     restart: bool = False,
@@ -82,6 +85,7 @@ def train(
     data: a prepared data set, or its folder; or several of them, which count as one data set.
     output: the run's folder.
     frame: rows to train on instead of the data set's training split, as for `training.train.train`.
+    callbacks: Keras's own callbacks, and your own, which node 0 runs. docs/callbacks.md says what each does.
     overwrite: replace an earlier run in `output`, even if it is up to date.
     resume: continue an unfinished run with another number of nodes, or with a DataFrame whose rows must be the same.
     restart: start an unfinished run again from the beginning.
@@ -95,11 +99,13 @@ def train(
     values = {**nested(keys), "data": _paths(data), "output": output}
     if frame is not None:
         values.setdefault("input_mode", "spark")
-    config = parse(TrainConfig, values)
+    given, keys_of_callbacks = Given.of(callbacks, values, output)
+    config = parse(TrainConfig, {**values, **keys_of_callbacks})
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
     rows = None if frame is None else _frame(frame, "frame")
-    training.train(config, Options(overwrite, resume, restart), rows, followed)
+    training.train(config, Options(overwrite, resume, restart), rows, followed, given)
+    given.fill(read_history(config.output))
     return TrainedRun.open(output)
 
 

@@ -19,6 +19,7 @@ from sparksplit.model.description import data_description
 from sparksplit.model.graphs import class_weights
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
+from sparksplit.training.callbacks.given import Given, Ready
 from sparksplit.training.initial import Initial
 from sparksplit.training.stopping import watch_of
 from sparksplit.training.train_config import TrainConfig, misfit
@@ -43,6 +44,7 @@ class RunInputs:
 
     sources: the text of the user's files, by the key that names the file.
     has_frame: whether a DataFrame replaces the training rows.
+    callbacks: the callbacks that node 0 runs; None without callbacks.
     """
 
     config: TrainConfig
@@ -51,17 +53,23 @@ class RunInputs:
     strategy: Strategy
     has_frame: bool = False
     initial: Initial | None = None
+    callbacks: Ready | None = None
 
     @classmethod
-    def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
-        """Return what `config` names. Raise UsageError if something does not exist, or does not fit the rest."""
+    def of(
+        cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False, given: Given | None = None
+    ) -> RunInputs:
+        """Return what `config` names. given: the run's callbacks. Raise UsageError if something does not exist, or does
+        not fit the rest."""
         sources = check_names(config)
         told = data_description(data.description, data.manifest.splits["train"].rows)
         needs.check(config, sources.get("model.build"), told)
-        strategy = _strategy(config, sources, data)
+        callbacks = None if given is None else given.ready(config, data.manifest)
+        may_stop = callbacks is not None and callbacks.sent.change
+        strategy = _strategy(config, sources, data, may_stop)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
-        return cls(config, data, sources, strategy, has_frame, Initial.of(config))
+        return cls(config, data, sources, strategy, has_frame, Initial.of(config), callbacks)
 
     @property
     def paths(self) -> dict[str, str]:
@@ -80,6 +88,8 @@ class RunInputs:
         hashed["sources"] = dict(self.sources)
         if self.initial is not None:
             hashed["init"] = self.initial.digest
+        if self.callbacks is not None and self.callbacks.identity is not None:
+            hashed["callbacks"] = self.callbacks.identity
         return digest({**hashed, "frame": True} if self.has_frame else hashed)
 
     @property
@@ -92,8 +102,10 @@ class RunInputs:
     def contents(self) -> dict[str, Any]:
         """The part of `keys` that is not a value of the configuration."""
         init = {} if self.initial is None else {"init": content(self.initial.digest)}
+        changing = None if self.callbacks is None else self.callbacks.identity
+        callbacks = {} if changing is None else {"callbacks that change training": content(changing)}
         files = {f"{key}'s file": content(digest(text)) for key, text in self.sources.items()}
-        return {"data": content(self.data.digest), **init, **files}
+        return {"data": content(self.data.digest), **init, **callbacks, **files}
 
     def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
         """The configuration's values that can change the run's result. nodes: as for `hash`."""
@@ -181,9 +193,11 @@ def _sources(config: TrainConfig) -> dict[str, str]:
     return sources
 
 
-def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:
-    """Return a run's strategy. Raise ConfigError if it does not exist, does not fit other keys, or leaves out rows of
-    `data`."""
+def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet, may_stop: bool) -> Strategy:
+    """Return a run's strategy. may_stop: whether a callback may end the run before its last epoch.
+
+    Raise ConfigError if the strategy does not exist, does not fit other keys, or leaves out rows of `data`.
+    """
     try:
         strategy = find(config.strategy, sources.get("strategy"))
     except FunctionError as error:
@@ -191,16 +205,19 @@ def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDat
     if problem := misfit(config, strategy):
         raise config.error("strategy", problem)
     try:
-        check_split(config, strategy, data.manifest.lanes)
+        check_split(config, strategy, data.manifest.lanes, may_stop)
     except Exception as error:  # a user's own split may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return strategy
 
 
-def check_split(config: TrainConfig, strategy: Strategy, lanes: int) -> None:
+def check_split(config: TrainConfig, strategy: Strategy, lanes: int, may_stop: bool = False) -> None:
     """Raise ValueError if the split of `strategy` leaves out rows or epochs on the nodes of `config`. A user's own
-    split may raise any error."""
+    split may raise any error.
+
+    may_stop: whether the run may end before its last epoch, also without `early_stop`.
+    """
     owned_by_rank(strategy.split, lanes, config.node_count)
     check_epochs(strategy.split, config.epochs, config.node_count)
-    if config.early_stop is not None:
+    if may_stop or config.early_stop is not None:
         check_rounds(strategy.split, config.epochs, config.node_count)

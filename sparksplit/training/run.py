@@ -148,6 +148,7 @@ class Run:
             output.config_hash,
             threads(config, self.spark),
             self.inputs.initial,
+            None if self.inputs.callbacks is None else self.inputs.callbacks.sent,
         )
         if config.min_nodes is not None:
             shared = self.inputs.strategy.split.shared
@@ -306,6 +307,7 @@ class Run:
             launched=trained.launched,
             attempts=cost.story,
             choice=None if self.choosing is None else self.choosing.choice,
+            callbacks=None if inputs.callbacks is None else inputs.callbacks.sent.names,
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]

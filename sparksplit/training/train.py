@@ -10,6 +10,7 @@ from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
+from sparksplit.training.callbacks.given import Given
 from sparksplit.training.choice import note
 from sparksplit.training.decided import Choosing, Follow, decided
 from sparksplit.training.inputs import RunInputs, open_data
@@ -26,7 +27,11 @@ if TYPE_CHECKING:
 
 
 def train(
-    config: TrainConfig, options: Options, frame: DataFrame | None = None, follow: Follow | None = None
+    config: TrainConfig,
+    options: Options,
+    frame: DataFrame | None = None,
+    follow: Follow | None = None,
+    callbacks: Given | None = None,
 ) -> RunRecord:
     """Train as `config` says. Return run.json, which is an earlier identical run's if there is one.
 
@@ -35,6 +40,7 @@ def train(
         missing). Shapes, preprocessing, validation and test come from the data set. Another frame does not count as
         another configuration: use `options.overwrite` to train anew.
     follow: chooses by `config.comparison`, unless an earlier command has chosen.
+    callbacks: what node 0 runs. Callbacks that only observe do not count as another configuration.
 
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
@@ -47,7 +53,7 @@ def train(
         from sparksplit.handoff.feeding import check_columns
 
         check_columns(frame, data)
-    inputs = RunInputs.of(config, data, frame is not None)
+    inputs = RunInputs.of(config, data, frame is not None, callbacks)
     further = f"to train on from its weights, set init={config.output} and another output"
     output = Output(config.output, inputs.hash(), "train", inputs.paths, keys=inputs.keys, otherwise=further)
     with output.claimed(options.overwrite, going_on(output, inputs, options)) as decision:

@@ -21,7 +21,7 @@ from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.sync_config import SyncConfig
 
-_EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
+EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 _ALL_NODES = "is for train: a run of a comparison always has all of its nodes"
 _OWN_RUNS = "is for train: a comparison decides by its own runs"
 _NO_CHECKPOINTS = "is for train: a run of a comparison writes no checkpoints, and restarts from its beginning"
@@ -215,7 +215,10 @@ class Training(Config):
 class TrainConfig(Training):
     """All keys of `train`."""
 
-    refused = {"order": "is gone: nodes train once all rows have arrived; remove the key"}  # noqa: RUF012
+    refused = {  # noqa: RUF012
+        "order": "is gone: nodes train once all rows have arrived; remove the key",
+        "callbacks": "is for Python: sparksplit.train(..., callbacks=[...])",
+    }
 
     output: Annotated[str, Mark(hashed=False, shared=True)]
     """Output folder of the run: model, checkpoints, run.json, metrics.jsonl and TensorBoard events."""
@@ -250,10 +253,10 @@ class TrainConfig(Training):
     take these weights. Other layers and the optimizer start fresh."""
     sync: Annotated[SyncConfig, Mark(within=True)] = SyncConfig()
     checkpoint: Annotated[CheckpointConfig, replace(SAFE, refused=_NO_CHECKPOINTS)] = CheckpointConfig()
-    early_stop: Annotated[EarlyStopConfig | None, Mark(refused=_EQUAL_PASSES)] = None
+    early_stop: Annotated[EarlyStopConfig | None, Mark(refused=EQUAL_PASSES)] = None
     """Early stopping: end the run when the validation metric no longer improves. All nodes stop after the same update.
     {} uses the defaults of all `early_stop` keys. null: no early stopping."""
-    keep_best: Annotated[bool | None, Mark(refused=_EQUAL_PASSES)] = None
+    keep_best: Annotated[bool | None, Mark(refused=EQUAL_PASSES)] = None
     """Use the weights of the best validation, instead of the last weights, for the test and the exported model.
     `early_stop.metric` decides which validation is best; without `early_stop`, the loss decides. null: true with
     `early_stop`, otherwise false."""
