@@ -27,6 +27,7 @@ _ADDED = {
     "early_stop": None,
     "keep_best": False,
     "class_weights": None,
+    "reduction": "mean_with_sample_weight",
     "accumulate": 1,
     "device": "auto",
     "jit_compile": False,

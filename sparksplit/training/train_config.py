@@ -118,8 +118,11 @@ class Training(Config):
     ] = None
     """Weight of a training row, by its class. `balanced` gives all classes the same total weight. A mapping such as
     {fraud: 10} sets weights by label, and other labels get 1. Weights of the rows themselves are multiplied with the
-    class weights. The loss and the gradients of a mini-batch are divided by the sum of its rows' weights. Validation
-    and test ignore class weights. null: no class weights."""
+    class weights. Validation and test ignore class weights. null: no class weights."""
+    reduction: Literal["mean_with_sample_weight", "sum_over_batch_size"] = "mean_with_sample_weight"
+    """What the loss and the gradients of a mini-batch are divided by, if rows have weights. The names are Keras's.
+    mean_with_sample_weight: the sum of its rows' weights. sum_over_batch_size: the number of its rows, as in Keras's
+    `fit`. Without weights, both are the same."""
     batch_size: pydantic.PositiveInt = 64
     """Global batch size: rows of one mini-batch (B). With strategies epoch and epoch-delayed, each of the N nodes has
     its own mini-batch of B rows. With epoch, one update averages the gradients of N mini-batches."""
