@@ -169,7 +169,8 @@ def build_metrics(
     probable = (keras.ops.sigmoid if one_by_one else keras.ops.softmax) if logits else None
     ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
     rows = some_rows(label, outputs.shape[1:], outputs.dtype)
-    weighted = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)
+    has_weights = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)
+    weighted = has_weights and config.metric_weights
     names = config.metrics
     if names is None:
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]

@@ -28,6 +28,7 @@ _ADDED = {
     "keep_best": False,
     "class_weights": None,
     "reduction": "mean_with_sample_weight",
+    "metric_weights": True,
     "accumulate": 1,
     "device": "auto",
     "jit_compile": False,

@@ -123,6 +123,9 @@ class Training(Config):
     """What the loss and the gradients of a mini-batch are divided by, if rows have weights. The names are Keras's.
     mean_with_sample_weight: the sum of its rows' weights. sum_over_batch_size: the number of its rows, as in Keras's
     `fit`. Without weights, both are the same."""
+    metric_weights: bool = True
+    """Whether the weights of rows and classes count in the metrics too. false: each row counts once in the metrics, as
+    in the `metrics` of Keras's `compile`. The loss always uses the weights."""
     batch_size: pydantic.PositiveInt = 64
     """Global batch size: rows of one mini-batch (B). With strategies epoch and epoch-delayed, each of the N nodes has
     its own mini-batch of B rows. With epoch, one update averages the gradients of N mini-batches."""

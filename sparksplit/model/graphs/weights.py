@@ -23,6 +23,7 @@ class Weights:
 
     description: description of the data set. by_class: class weights by index; None: each class has weight 1.
     reduction: what the loss of some rows is divided by, as in the key `reduction`.
+    in_metrics: whether the weights count in the metrics too.
     """
 
     def __init__(
@@ -30,12 +31,13 @@ class Weights:
         description: Description | None = None,
         by_class: Sequence[float] | None = None,
         reduction: str = BY_WEIGHT,
+        in_metrics: bool = True,
     ) -> None:
         tensors = [] if description is None else [tensor.name for tensor in description.tensors]
         self._label = len(tensors)
         self._place = tensors.index(WEIGHT) if WEIGHT in tensors else None
         self._by_class = None if by_class is None else np.asarray(by_class, np.float64)
-        self._is_mean = reduction == BY_WEIGHT
+        self._is_mean, self._in_metrics = reduction == BY_WEIGHT, in_metrics
 
     @property
     def divide_evaluation(self) -> bool:
@@ -46,6 +48,10 @@ class Weights:
     def divide_training(self) -> bool:
         """Whether the loss of training rows is divided by the sum of their weights, not by their number."""
         return self._is_mean and (self._place is not None or self._by_class is not None)
+
+    def of_metrics(self, weights: Any) -> Any:
+        """Return the weights of rows in the metrics; None: each row has weight 1. weights: as in the loss."""
+        return weights if self._in_metrics else None
 
     def training(self, columns: Sequence[Any]) -> Any:
         """Return the weights of training rows, [rows] in Keras's float type. None: each row has weight 1.

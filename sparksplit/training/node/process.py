@@ -70,7 +70,9 @@ class Process:
         self.loss = build.build_loss(config, described, self.model, self.inputs)
         means = manifest.splits["train"].label_means
         self.metrics = build.build_metrics(config, described, self.model, self.inputs, means)
-        self.weights = Weights(manifest.description, class_weights.of(config, manifest), config.reduction)
+        self.weights = Weights(
+            manifest.description, class_weights.of(config, manifest), config.reduction, config.metric_weights
+        )
 
     def _take_weights(self) -> RunInit | None:
         """Begin with the weights that `init` names, unless the run has a checkpoint. Return their record; None without

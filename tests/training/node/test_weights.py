@@ -235,6 +235,18 @@ def test_training_metrics_count_all_weights_and_evaluation_those_of_rows():
         assert found == pytest.approx([*expected, 41], rel=1e-4)
 
 
+def test_metrics_count_each_row_once_if_weights_are_for_the_loss():
+    x, weight, label = rows(50, 7)
+    weights = Weights(DESCRIPTION, BY_CLASS, in_metrics=False)
+    step = step_of(linear(), Alone(), {"mse": keras.metrics.MeanSquaredError()}, weights)
+    squares = (x.sum(axis=1) - label) ** 2
+    found = step.evaluate([chunk_of([(x, weight, label)])])
+    assert found.loss == pytest.approx((weight * squares).sum() / weight.sum(), rel=1e-4)
+    assert found.metrics["mse"] == pytest.approx(squares.mean(), rel=1e-4)
+    step.train(chunk_of([(x, weight, label)]))
+    assert step.metric_results()["mse"] == pytest.approx(squares.mean(), rel=1e-4)
+
+
 @pytest.mark.parametrize("units", [1, 2])
 def test_measures_of_classes_are_sums_over_nodes(units):
     """Those of two nodes together are those of one node with all rows, and so are weights and repeated rows."""

@@ -80,7 +80,7 @@ class Graphs:
         weights = self._weights.training(share)
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
         gradients, loss, outputs = self._passes(inputs, labels, weights, total, part, weight)
-        self._metrics.update(labels, outputs, weights)
+        self._metrics.update(labels, outputs, self._weights.of_metrics(weights))
         trainable = [variable.value for variable in self._model.trainable_variables]
         parts = map(used_rows, gradients, trainable) if slices else map(tf.convert_to_tensor, gradients)
         return [*parts, loss]
@@ -145,7 +145,7 @@ class Graphs:
                 self.loss_sum.assign_add(tf.cast(self._row_losses(labels, outputs, weights), tf.float64))
                 if self.weight_sum is not None:
                     self.weight_sum.assign_add(tf.reduce_sum(tf.cast(weights, tf.float64)))
-                self._metrics.update(labels, outputs, weights)
+                self._metrics.update(labels, outputs, self._weights.of_metrics(weights))
                 return index + 1
 
             return (tf.cond(offsets[index + 1] > offsets[index], add, lambda: index + 1),)
