@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdfs_io import filesystem
-from sparksplit.api.fit_model import check_model, metric_weights_of, reduction_of, take_weights, target_of, trained
+from sparksplit.api.fit_model import (
+    check_model,
+    metric_names,
+    metric_weights_of,
+    reduction_of,
+    take_weights,
+    target_of,
+    trained,
+)
 from sparksplit.api.fit_rows import FitRows, fit_rows
 from sparksplit.api.results import TrainedRun
 from sparksplit.base.config import digest
@@ -100,15 +108,14 @@ def fit(
         "strategy": "single" if nodes == 1 else "batch",
         "reduction": reduction_of(model),
         "metric_weights": not rows.weighted or metric_weights_of(model),
-        **({} if rows.loss == target.loss else {"loss": rows.loss}),
         **keys,
     }
     with _folder(output) as folder:
         data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
-        run = trained(model, data, folder, overwrite, given)
+        run = trained(model, data, folder, overwrite, rows, given)
         take_weights(model, run)
         history = keras.callbacks.History()
-        history.epoch, history.history = _history(run)
+        history.epoch, history.history = _history(run, metric_names(model))
     steps = math.ceil(data.manifest.splits["train"].rows / size)
     history.set_params({"verbose": verbose, "epochs": epochs, "steps": steps})
     history.set_model(model)
@@ -145,14 +152,16 @@ def _digest(rows: FitRows, order: str) -> str:
     return digest(parts)
 
 
-def _history(run: TrainedRun) -> tuple[list[int], dict[str, list[float]]]:
-    """Return (epochs from 0, values by Keras's names) of a finished run."""
+def _history(run: TrainedRun, names: list[str]) -> tuple[list[int], dict[str, list[float]]]:
+    """Return (epochs from 0, values by Keras's names) of a finished run. names: of the metrics, in their order."""
     records = read_history(run.path)
+    metrics = run.record.config["metrics"]
+    named = {"loss": "loss", **dict(zip(metrics if isinstance(metrics, list) else [], names, strict=True))}
     values: dict[str, list[float]] = {}
     for record in records:
         for prefix, of_split in (("", record.train), ("val_", record.validation or {})):
             for name, value in _numbers(of_split).items():
-                values.setdefault(f"{prefix}{name}", []).append(value)
+                values.setdefault(f"{prefix}{named[name]}", []).append(value)
     return [record.epoch - 1 for record in records], values
 
 

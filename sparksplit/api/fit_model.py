@@ -4,16 +4,17 @@ objects."""
 from __future__ import annotations
 
 import base64
+import inspect
 import json
 from typing import Any
 
 import numpy as np
 
-from sparksplit.api.fit_rows import Target
+from hdfs_io import filesystem
+from sparksplit.api.fit_rows import FitRows, Target
 from sparksplit.api.functions import train
 from sparksplit.api.results import TrainedRun
 from sparksplit.base.errors import ConfigError
-from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.dataset.prepared import PreparedDataSet
 
 _BUILDER = """import base64
@@ -57,7 +58,9 @@ def target_of(model: Any) -> Target:
     """Return what a compiled model computes."""
     loss = model.loss
     name = loss if isinstance(loss, str) else getattr(loss, "__name__", None) or getattr(loss, "name", "")
-    return Target(str(name), tuple(model.output_shape[1:]), [each.name.partition(":")[0] for each in model.inputs])
+    smoothed = bool(getattr(loss, "_fn_kwargs", {}).get("label_smoothing"))
+    inputs = [each.name.partition(":")[0] for each in model.inputs]
+    return Target(str(name), tuple(model.output_shape[1:]), inputs, smoothed)
 
 
 def reduction_of(model: Any) -> str:
@@ -80,13 +83,25 @@ def metric_weights_of(model: Any) -> bool:
     return weighted
 
 
-def trained(model: Any, data: PreparedDataSet, output: str, overwrite: bool, keys: dict[str, Any]) -> TrainedRun:
-    """Train a copy of `model`, from its weights, on `data`. keys: training keys; they replace what was compiled."""
-    keys = {**_compiled(model), **keys}
-    with own_folder(temporary_folder(), "sparksplit-model-") as folder:
-        builder = folder / "model.py"
-        builder.write_text(_builder(model))
-        return train(data, output, overwrite=overwrite, model={"build": f"{builder}:build"}, **keys)
+def metric_names(model: Any) -> list[str]:
+    """Return the names of the compiled metrics in Keras's History, in the order of the key `metrics`."""
+    compiled = model.get_compile_config()
+    names = [*(compiled["metrics"] or []), *(compiled["weighted_metrics"] or [])]
+    return [name if isinstance(name, str) else str(name["config"]["name"]) for name in names]
+
+
+def trained(
+    model: Any, data: PreparedDataSet, output: str, overwrite: bool, rows: FitRows, keys: dict[str, Any]
+) -> TrainedRun:
+    """Train a copy of `model`, from its weights, on `rows`, which are prepared in `data`.
+
+    keys: training keys; they replace what was compiled.
+    """
+    # The text decides whether the same call is the same run, and so does the file's name.
+    builder = f"{output}-model.py"
+    filesystem.write_bytes(builder, _builder(model).encode())
+    keys = {**_compiled(model, rows), **keys}
+    return train(data, output, overwrite=overwrite, model={"build": f"{builder}:build"}, **keys)
 
 
 def take_weights(model: Any, run: TrainedRun) -> None:
@@ -107,8 +122,9 @@ def _builder(model: Any) -> str:
     return _BUILDER.format(config=json.dumps(config, sort_keys=True), weights=weights)
 
 
-def _compiled(model: Any) -> dict[str, Any]:
+def _compiled(model: Any, rows: FitRows) -> dict[str, Any]:
     """Return the training keys for the model's compiled optimizer, loss and metrics."""
+    several = rows.classes is None and model.output_shape[-1] > 1
     compiled = model.get_compile_config()
     optimizer = {key: value for key, value in model.optimizer.get_config().items() if value is not None}
     if not optimizer.get("use_ema"):
@@ -117,25 +133,36 @@ def _compiled(model: Any) -> dict[str, Any]:
     if isinstance(rate, dict):
         optimizer["learning_rate"] = {**rate["config"], "name": rate["class_name"]}
     optimizer["name"] = type(model.optimizer).__name__
-    keys: dict[str, Any] = {"optimizer": optimizer, "loss": _loss(compiled["loss"]), "metrics": []}
+    keys: dict[str, Any] = {"optimizer": optimizer, "loss": _loss(model, compiled["loss"], rows), "metrics": []}
     for metric in [*(compiled["metrics"] or []), *(compiled["weighted_metrics"] or [])]:
-        keys["metrics"].append(_metric(metric))
+        keys["metrics"].append(_metric(metric, several))
     if (policy := model.dtype_policy.name) != "float32":
         keys["dtype"] = policy
     return keys
 
 
-def _loss(loss: Any) -> Any:
-    if not isinstance(loss, dict):
-        return loss
-    if loss["module"] == "builtins":  # a function, of Keras or the user's own
-        return loss["config"]
-    arguments = {key: value for key, value in loss["config"].items() if key != "reduction" and value is not None}
-    return {**arguments, "name": loss["class_name"]}
+def _loss(model: Any, loss: Any, rows: FitRows) -> Any:
+    """Return the key `loss`. loss: as in the compile configuration."""
+    name, arguments = loss, {}
+    if isinstance(loss, dict) and loss["module"] == "builtins":
+        name = loss["config"]  # a function, of Keras or the user's own
+    elif isinstance(loss, dict):
+        # Some of Keras's losses leave arguments out of their configuration, such as the delta of Huber.
+        taken = inspect.signature(type(model.loss).__init__).parameters
+        more = {key: value for key, value in getattr(model.loss, "_fn_kwargs", {}).items() if key in taken}
+        arguments = {key: value for key, value in {**more, **loss["config"]}.items() if value is not None}
+        name = loss["class_name"]
+    if rows.from_one_hot:
+        name, arguments = "SparseCategoricalCrossentropy", {"from_logits": arguments.get("from_logits", False)}
+    kept = {key: value for key, value in arguments.items() if key not in ("reduction", "name")}
+    return {**kept, "name": name} if name[:1].isupper() else name
 
 
-def _metric(metric: Any) -> str:
+def _metric(metric: Any, several: bool) -> str:
+    """Return a name for the key `metrics`. several: a row's label is several numbers."""
     if isinstance(metric, str):
+        if metric in ("accuracy", "acc"):  # Keras chooses by the shapes, too
+            return "categorical_accuracy" if several else "accuracy"
         return metric
     import keras
 

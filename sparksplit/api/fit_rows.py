@@ -26,24 +26,27 @@ class Target:
     """What the model computes: decides whether labels are classes or numbers.
 
     loss: Keras's name of the compiled loss. shape: shape of one row's output. inputs: names of the model's inputs.
+    smoothed: whether the loss smooths one-hot labels.
     """
 
     loss: str
     shape: tuple[int, ...]
     inputs: Sequence[str]
+    smoothed: bool = False
 
 
 @dataclass(frozen=True)
 class FitRows:
-    """The arguments of `dataset.arrays.from_arrays`, and the loss that fits these labels.
+    """The arguments of `dataset.arrays.from_arrays`.
 
     splits: the arrays of `train` and, if there are validation rows, of `validation`. classes: number of classes; None
-    if labels are numbers.
+    if labels are numbers. from_one_hot: whether one-hot labels have become class numbers, so that the loss must be
+    the sparse one.
     """
 
     splits: dict[str, SplitArrays]
     classes: int | None
-    loss: str
+    from_one_hot: bool
 
     @property
     def weighted(self) -> bool:
@@ -92,7 +95,7 @@ def fit_rows(
         cut = split_at(count, validation_split)
         validation, train = _cut(train, slice(cut, None)), _cut(train, slice(cut))
     parts = {"train": train, **({} if validation is None else {"validation": validation})}
-    labels, classes, loss = _labels({name: part[1] for name, part in parts.items()}, target)
+    labels, classes, from_one_hot = _labels({name: part[1] for name, part in parts.items()}, target)
     weights = {name: part[2] for name, part in parts.items()}
     if class_weight is not None:
         weights["train"] = by_class(labels["train"], class_weight)
@@ -103,7 +106,7 @@ def fit_rows(
         if weighted and given_weights is None:
             given_weights = np.ones(len(labels[name]), np.float32)
         splits[name] = (inputs if given_weights is None else {**inputs, WEIGHT: given_weights}), labels[name]
-    return FitRows(splits, classes, loss)
+    return FitRows(splits, classes, from_one_hot)
 
 
 def split_at(rows: int, validation_split: float) -> int:
@@ -209,23 +212,23 @@ def _count(where: str, inputs: Rows, labels: Array, weights: Array | None) -> in
     return len(labels)
 
 
-def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array], int | None, str]:
-    """Return (labels by split, number of classes or None, loss) as `from_arrays` and the nodes take them."""
+def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array], int | None, bool]:
+    """Return (labels by split, number of classes or None, whether they were one-hot) as `from_arrays` takes them."""
     labels = {name: _fitted(array, target) for name, array in given.items()}
     units, loss = target.shape[-1] if target.shape else 1, target.loss
-    if loss == ONE_HOT and all(_is_one_hot(array, units) for array in labels.values()):
+    if loss == ONE_HOT and not target.smoothed and all(_is_one_hot(array, units) for array in labels.values()):
         # Class numbers take less room than one-hot rows, and metrics know what they are. The loss is the same.
-        return {name: np.argmax(array, axis=-1) for name, array in labels.items()}, units, SPARSE
+        return {name: np.argmax(array, axis=-1) for name, array in labels.items()}, units, True
     classes = units if loss == SPARSE else 2 if loss in _BINARY and units == 1 else None
     if classes is None or (loss != SPARSE and not all(_are_classes(array, 2) for array in labels.values())):
-        return {name: _numbers(array) for name, array in labels.items()}, None, loss
+        return {name: _numbers(array) for name, array in labels.items()}, None, False
     for name, array in labels.items():
         if not _are_classes(array, classes):
             raise ConfigError(
                 f"y: the {name} labels must be whole numbers from 0 to {classes - 1} (they are {array.min()} to "
                 f"{array.max()}): the loss is {loss}, and the model has {classes} outputs"
             )
-    return {name: array.astype(np.int64) for name, array in labels.items()}, classes, loss
+    return {name: array.astype(np.int64) for name, array in labels.items()}, classes, False
 
 
 def _fitted(labels: Array, target: Target) -> Array:
