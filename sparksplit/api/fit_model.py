@@ -14,10 +14,12 @@ from hdfs_io import filesystem
 from sparksplit.api.fit_rows import FitRows, Target
 from sparksplit.api.functions import train
 from sparksplit.api.results import TrainedRun
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, InputError
 from sparksplit.dataset.prepared import PreparedDataSet
 
-_BUILDER = """import base64
+_FIRST = "# Written by sparksplit.fit: a model, and the weights that it began with."
+_BUILDER = """
+import base64
 import json
 
 import keras
@@ -99,6 +101,8 @@ def trained(
     """
     # The text decides whether the same call is the same run, and so does the file's name.
     builder = f"{output}-model.py"
+    if filesystem.exists(builder) and not filesystem.read_bytes(builder).startswith(_FIRST.encode()):
+        raise InputError(f"{builder}: is not a file of sparksplit.fit; give another output, or move the file away")
     filesystem.write_bytes(builder, _builder(model).encode())
     keys = {**_compiled(model, rows), **keys}
     return train(data, output, overwrite=overwrite, model={"build": f"{builder}:build"}, **keys)
@@ -119,7 +123,7 @@ def _builder(model: Any) -> str:
     for variable in map(np.asarray, model.get_weights()):
         content = base64.b64encode(np.ascontiguousarray(variable).tobytes()).decode()
         weights.append((variable.dtype.str, variable.shape, content))
-    return _BUILDER.format(config=json.dumps(config, sort_keys=True), weights=weights)
+    return _FIRST + _BUILDER.format(config=json.dumps(config, sort_keys=True), weights=weights)
 
 
 def _compiled(model: Any, rows: FitRows) -> dict[str, Any]:
