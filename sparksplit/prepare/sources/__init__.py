@@ -29,9 +29,10 @@ from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BadRow, FileSource, ParsedRows, Source, Task
 from sparksplit.prepare.sources import contents, snappy
 from sparksplit.prepare.sources.windows import WindowSource
-from sparksplit.prepare.tables.columns import DataFrameSource, columns_asked_for
+from sparksplit.prepare.tables.columns import DataFrameSource
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import Raw, read
+from sparksplit.prepare.tables.roles import columns_asked_for
 from sparksplit.prepare.tables.vectors import with_arrays
 from sparksplit.spark.batches import settings
 
