@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.ml.functions import array_to_vector
 from pyspark.ml.linalg import Vectors
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+from sklearn.datasets import load_diabetes, load_digits, load_iris
 
 import sparksplit
 from sparksplit import ConfigError, UsageError
 from sparksplit.api.frames import in_sections, remove_data, to_prepare
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 def test_keys_of_a_dataframe_need_no_section() -> None:
@@ -152,3 +159,72 @@ def test_a_dataframe_is_trained_on_in_one_call(
         v=tf.constant([row.v.toArray().tolist() for row in rows], tf.float64),
     )["outputs"]
     np.testing.assert_allclose(outputs.numpy(), np.stack(found["probabilities"]), rtol=1e-5, atol=1e-7)
+
+
+def churn(rows: int, seed: int) -> pd.DataFrame:
+    """Mixed columns with gaps. A row is `yes` in `churned` if the plan is basic and the vector's sum is positive."""
+    rng = np.random.default_rng(seed)
+    plan, vector = rng.choice(["basic", "plus", "family"], rows), rng.normal(size=(rows, 4)).round(3)
+    table = pd.DataFrame(
+        {
+            "client": [f"client {place}" for place in range(rows)],
+            "plan": plan,
+            "city": rng.choice([f"c{place}" for place in range(50)], rows),
+            "age": rng.integers(18, 80, rows).astype(float),
+            "opened": [date(2024, 1, 1) + timedelta(days=int(day)) for day in rng.integers(0, 300, rows)],
+            "usage": vector.tolist(),
+            "churned": np.where((plan == "basic") & (vector.sum(axis=1) > 0), "yes", "no"),
+        }
+    ).astype(object)
+    for name in ("city", "age", "opened", "usage"):
+        table.loc[rng.random(rows) < 0.03, name] = None
+    return table
+
+
+def programs() -> list[str]:
+    page = (ROOT / "docs" / "python.md").read_text().partition("## From a DataFrame to predictions")[2]
+    return re.findall(r"```python\n(.*?)```", page, re.DOTALL)[:2]
+
+
+@pytest.mark.slow
+def test_the_programs_of_the_page(
+    fed: None, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def vectors(table: pd.DataFrame, kinds: str) -> DataFrame:
+        """The column `usage` as a vector."""
+        frame = spark.createDataFrame(table, kinds)
+        others = [name for name in frame.columns if name != "usage"]
+        return frame.select(
+            *others, sql.when(sql.col("usage").isNotNull(), array_to_vector(sql.col("usage"))).alias("usage")
+        )
+
+    monkeypatch.chdir(tmp_path)
+    kinds = "client string, plan string, city string, age double, opened date, usage array<double>, churned string"
+    iris = load_iris(as_frame=True)
+    species = iris.frame["target"].map(dict(enumerate(iris.target_names)))
+    pixels, digits = load_digits(return_X_y=True)
+    known = {
+        "sparksplit": sparksplit,
+        "clients": vectors(churn(100_000, 1), kinds),
+        "new_clients": vectors(churn(500, 2), kinds),
+        "irises": spark.createDataFrame(iris.data.assign(species=species)),
+        "digits": spark.createDataFrame(
+            [(place, int(digits[place]), Vectors.dense(values)) for place, values in enumerate(pixels)],
+            ["number", "digit", "pixels"],
+        ),
+        "patients": spark.createDataFrame(load_diabetes(as_frame=True).frame.rename(columns={"target": "progression"})),
+    }
+    for program in programs():
+        exec(compile(program, "docs/python.md", "exec"), known)
+    runs = {name: sparksplit.TrainedRun.open(f"runs/{name}") for name in ("clients", "irises", "digits", "patients")}
+    tests = {name: {key: value or 0.0 for key, value in run.test.items()} for name, run in runs.items()}
+    assert tests["clients"]["accuracy"] > 0.9 and runs["clients"].record.nodes == 2, tests
+    assert tests["irises"]["accuracy"] > 0.8 and tests["digits"]["accuracy"] > 0.8, tests
+    assert tests["patients"]["mean_absolute_error"] < 55, tests
+    predictions = known["predictions"]
+    assert isinstance(predictions, pd.DataFrame)
+    truth = churn(500, 2).set_index("client").loc[predictions["client"], "churned"]
+    assert np.mean(predictions["prediction_name"].to_numpy() == truth.to_numpy()) > 0.9
+    # A vector alone is found beside the other columns that it was trained without.
+    found = sparksplit.predict(runs["digits"], known["digits"], "predictions/digits", label="digit")  # type: ignore[arg-type]
+    assert found.metrics is not None and found.metrics["rows"] == len(digits)
