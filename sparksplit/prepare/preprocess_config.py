@@ -30,6 +30,15 @@ RULES = 6
 """Version of the rules for reading, numbering, cutting and fitting rows. Increase by one if an unchanged configuration
 would give other rows or numbers. Then no output of earlier rules counts as complete."""
 
+
+def _no_list(value: Any) -> Any:
+    if isinstance(value, list):
+        raise ValueError(
+            "must be a mapping of columns to kinds (is a list); input.features lists the columns that are features"
+        )
+    return value
+
+
 _Filled = Annotated[str, Field(min_length=1)]
 _AtLeast1 = Annotated[int, Field(ge=1)]
 _Character = Annotated[str, AfterValidator(characters.mark)]
@@ -267,11 +276,11 @@ class PreprocessConfig(Config):
     """Seed of the hash that assigns rows to validation and test."""
     cut: CutConfig = Field(default_factory=CutConfig)
     """How rows are assigned to train, validation and test. Not for the format text."""
-    features: Features | None = None
+    features: Annotated[Features | None, BeforeValidator(_no_list)] = None
     """How columns become features: {COLUMN: KIND}, or {COLUMN: {kind: KIND, ...}} with the keys of the kind. A column
     that is not named gets a kind by its type. {}: all columns get a kind by their type. null: like {} if a column holds
-    texts, dates or timestamps; if no column does, all columns form one tensor of numbers, x. Not for the formats idx,
-    images and text."""
+    texts, dates or timestamps, or an array beside other columns; otherwise all columns form one tensor of numbers, x.
+    Not for the formats idx, images and text."""
     fitted: Annotated[_Filled | None, Mark(hashed=False)] = None
     """Folder of an earlier data set or run. Everything fitted there (features, scales, classes) is applied as it is,
     and nothing is fitted on the new rows. From a data set, the lanes and blocks are used too, so that `train` can read
