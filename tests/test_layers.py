@@ -111,6 +111,7 @@ MAY_IMPORT = {
         "planning",
         "inference",
     },
+    "ml": {"base", "hdfs_io", "spark", "prepare", "training", "inference", "api"},
     "commands": {
         "base",
         "hdfs_io",

@@ -45,6 +45,7 @@ __all__ = [
     "check_like",
     "check_paths",
     "open_frame",
+    "open_raw_frame",
     "open_source",
     "open_with_spark",
     "raw_digest",
@@ -147,7 +148,18 @@ def open_frame(
     features: Features | None = None,
 ) -> Source:
     """Return the source of the rows of a DataFrame; like `open_with_spark`."""
-    return _opened(config, Raw({"train": RawFrame(frame)}), description, cut, features)
+    return open_raw_frame(RawFrame(frame), config, description, cut, features)
+
+
+def open_raw_frame(
+    raw: RawFrame,
+    config: InputConfig,
+    description: Description | None = None,
+    cut: CutConfig | None = None,
+    features: Features | None = None,
+) -> Source:
+    """Like `open_frame`, for a DataFrame with hidden or carried columns."""
+    return _opened(config, Raw({"train": raw}), description, cut, features)
 
 
 def _opened(

@@ -49,7 +49,7 @@ class Selection:
         return None if self.reader.table is None else self.reader.table.table
 
     def columns(self, part: str, raw: RawFrame) -> DataFrame:
-        """Return the reader's columns of the rows of a part."""
+        """Return the reader's columns of the rows of a part, then the carried columns of `raw`."""
         from pyspark.sql import functions as sql
 
         names = raw.frame.columns
@@ -119,8 +119,8 @@ class Selection:
             columns.append(sql.col(_BAD))
             doubtful |= sql.col(_BAD).isNotNull()
         columns.append(sql.when(doubtful, sql.col(_ROW)))
-        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
-        columns.append(sql.when(doubtful, sql.col(_FILE)))
+        columns += [sql.lit(SPLITS.index(part)).cast("tinyint"), sql.when(doubtful, sql.col(_FILE))]
+        columns += [places[name] for name in raw.carried]
         return frame.select(*columns).toDF(*map(PLACE.format, range(len(columns))))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
