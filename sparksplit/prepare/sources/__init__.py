@@ -13,6 +13,7 @@ prepare/passes/    rows with their hashes, kept and packed, numbered, counted, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
@@ -31,6 +32,7 @@ from sparksplit.prepare.sources.windows import WindowSource
 from sparksplit.prepare.tables.columns import DataFrameSource, columns_asked_for
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import Raw, read
+from sparksplit.prepare.tables.vectors import with_arrays
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:
@@ -169,6 +171,7 @@ def _opened(
     cut: CutConfig | None,
     features: Features | None,
 ) -> Source:
+    raw = replace(raw, parts={part: with_arrays(frame) for part, frame in raw.parts.items()})
     said: list[str] = []
     if description is not None:
         named_by = labelled_by if cut is not None else named_like  # rows to predict have no cut

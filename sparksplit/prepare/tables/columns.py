@@ -420,8 +420,7 @@ def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | No
 def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
     for name in features:
         if not is_number(types[name]):
-            vector = "; pyspark.ml.functions.vector_to_array converts it to an array" if types[name] == "vector" else ""
             raise InputError(
                 f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "
-                f"cast it, drop it, or name it in input.keep{vector}"
+                "cast it, drop it, or name it in input.keep"
             )
