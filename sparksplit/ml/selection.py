@@ -39,8 +39,8 @@ class Selection:
                 there = f"the DataFrame has {', '.join(types)}{did_you_mean(name, types)}"
                 raise ConfigError(f"{role}: no column {name!r}; {there}")
             if name in seen:
-                also = "twice" if seen[name] == role else f"and is also {seen[name]}"
-                raise ConfigError(f"{role}: names the column {name!r} {also}")
+                also = " twice" if seen[name] == role else f", which is also in {seen[name]}"
+                raise ConfigError(f"{role}: names the column {name!r}{also}")
             seen[name] = role
         if not is_number(types[self.label]):
             hint = "; a StringIndexer makes numbers of texts" if types[self.label] == "string" else ""

@@ -100,10 +100,10 @@ def test_a_fit_is_train_and_a_transform_is_predict(fed: None, irises: DataFrame,
     )
     expected = theirs.pandas().sort_values("number", key=lambda number: number.astype(int))
     found = model.transform(labelled).select("number", "prediction", vector_to_array("probability").alias("p"))
-    ours = found.toPandas().sort_values("number")
-    assert ours["prediction"].tolist() == expected["prediction"].astype(float).tolist()
-    both = (np.array([list(each) for each in values], np.float32) for values in (ours["p"], expected["probabilities"]))
-    np.testing.assert_array_equal(*both)
+    ours = found.orderBy("number").collect()
+    assert [row.prediction for row in ours] == expected["prediction"].astype(float).tolist()
+    both = ([row.p for row in ours], expected["probabilities"].tolist())
+    np.testing.assert_array_equal(*(np.array(values, np.float32) for values in both))
 
     kept = SparkSplitClassifierModel(model.folder)
     kept.setParams(featuresCol=columns)
@@ -116,7 +116,7 @@ def test_a_fit_is_train_and_a_transform_is_predict(fed: None, irises: DataFrame,
     with pytest.raises(InputError, match="exists already"):
         kept.save(f"{tmp_path}/model")
     kept.write().overwrite().save(f"{tmp_path}/model")
-    with pytest.raises(InputError, match="has a column 'prediction' already"):
+    with pytest.raises(InputError, match="has a column 'rawPrediction' already"):
         loaded.transform(loaded.transform(labelled))
     few = loaded.copy({loaded.predictionCol: "p", loaded.probabilityCol: "", loaded.rawPredictionCol: ""})
     assert few.transform(labelled).columns == [*labelled.columns, "p"]
@@ -143,4 +143,3 @@ def test_a_search_in_two_threads_finds_what_a_search_in_one_finds(fed: None, iri
         assert found.bestModel.run.record.epochs == 4
         metrics.append(found.validationMetrics)
     assert metrics[0] == metrics[1] and metrics[0][0] < metrics[0][1]
-    assert rows.sparkSession.conf.get("spark.sql.session.timeZone") != ""
