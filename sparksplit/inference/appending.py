@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sparksplit.base.errors import InputError
 from sparksplit.features.encoder import Encoder, encoder_of
+from sparksplit.features.missing_columns import there_are
 from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import read_as_trained
 from sparksplit.inference.tasks import SplitRows, batches, predict
@@ -76,6 +77,8 @@ def appended(
     if not wanted:
         return frame
     spark, columns = frame.sparkSession, frame.columns
+    if missing := [name for name in features if name not in columns]:
+        raise InputError(f"the DataFrame: has no column {missing[0]!r}{there_are(missing[0], columns)}")
     carried = [_CARRIED.format(place) for place in range(len(columns))]
     placed = by_place(frame)
     all_columns = [sql.col(PLACE.format(place)).alias(name) for place, name in enumerate(carried)]

@@ -119,8 +119,10 @@ def _qualified(access: MLWriter | MLReader[Any], path: str) -> str:
     jvm: Any = access.sc._jvm
     configuration = access.sc._jsc.hadoopConfiguration()
     hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-    whole = hadoop_path.getFileSystem(configuration).makeQualified(hadoop_path).toString()
-    return filesystem.absolute(str(whole))
+    whole = hadoop_path.getFileSystem(configuration).makeQualified(hadoop_path)
+    # Hadoop encodes nothing in the text of a path, but a `%` in a file URI begins a code.
+    local = whole.toUri().getScheme() == "file"
+    return filesystem.absolute(str(whole.toUri().getPath() if local else whole.toString()))
 
 
 def _copy(run: str, target: str) -> None:

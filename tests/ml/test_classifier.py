@@ -118,15 +118,21 @@ def test_a_fit_is_train_and_a_transform_is_predict(fed: None, irises: DataFrame,
     kept.write().overwrite().save(f"{tmp_path}/model")
     with pytest.raises(InputError, match="has a column 'rawPrediction' already"):
         loaded.transform(loaded.transform(labelled))
+    with pytest.raises(InputError, match="the DataFrame: has no column 'a'"):
+        loaded.transform(labelled.drop("a"))
     few = loaded.copy({loaded.predictionCol: "p", loaded.probabilityCol: "", loaded.rawPredictionCol: ""})
     assert few.transform(labelled).columns == [*labelled.columns, "p"]
     bad = labelled.withColumn("a", sql.when(sql.col("number") != 3, sql.col("a")))
+    tracker = bad.sparkSession.sparkContext.statusTracker()
+    jobs = len(tracker.getJobIdsForGroup(None))
+    found = few.transform(bad)
+    assert len(tracker.getJobIdsForGroup(None)) == jobs  # nothing is computed yet
     with pytest.raises(Exception, match="column 'a': is null"):
-        few.transform(bad).collect()
+        found.collect()
 
 
 @pytest.mark.slow
-def test_a_search_in_two_threads_finds_what_a_search_in_one_finds(fed: None, irises: DataFrame) -> None:
+def test_a_search_in_two_threads_finds_what_a_search_in_one_finds(own_session: None, irises: DataFrame) -> None:
     rows = irises.select(sql.array("a", "b", "c", "d").alias("features"), sql.expr("int(number / 50)").alias("label"))
     classifier = SparkSplitClassifier(numNodes=2, strategy="batch", **KEYS)
     grid = ParamGridBuilder().addGrid(classifier.epochs, [1, 4]).build()

@@ -45,7 +45,7 @@ def programs() -> list[str]:
 
 @pytest.mark.slow
 def test_the_programs_run(
-    fed: None, frames: dict[str, DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_session: None, frames: dict[str, DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found: list[dict[str, Any]] = []
