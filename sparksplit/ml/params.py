@@ -110,7 +110,12 @@ class TrainingKeys(HasWeightCol, HasValidationIndicatorCol):
     def preparing(self) -> dict[str, Any]:
         """Return the keys of `preprocess` that have a value. Raise ConfigError for a wrong value."""
         keys = {"validation": 0.0, "input": {}, **self._values(PREPARING)}
-        instead = {"label": "labelCol names it", "weight": "weightCol names it", "keep": "transform keeps all columns"}
+        instead = {
+            "label": "labelCol names it",
+            "features": "featuresCol names them",
+            "weight": "weightCol names it",
+            "keep": "transform keeps all columns",
+        }
         for key in set(instead) & set(keys["input"]):
             raise ConfigError(f"input.{key}: is no key here: {instead[key]}")
         parse(DataFramePreprocess, {**keys, "output": _FOLDER})
