@@ -180,6 +180,8 @@ class Circumstances:
     """All attempts, over all commands; None for a run of `compare`."""
     choice: Choice | None = None
     """The number of nodes that `strategy: auto` has chosen."""
+    ran: str = "on executors"
+    """Where the nodes' processes ran, as in RunRecord."""
 
 
 def record(
@@ -241,4 +243,5 @@ def record(
         threads=first.threads,
         collective=first.collective,
         choice=around.choice,
+        ran=around.ran,
     )

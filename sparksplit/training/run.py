@@ -16,7 +16,8 @@ from sparksplit.base.progress import say
 from sparksplit.cluster.placing import failing
 from sparksplit.cluster.requirements import explained
 from sparksplit.rows.ledger import Entry
-from sparksplit.spark.settings.requirements import granted_cores
+from sparksplit.spark.executors import slots_of
+from sparksplit.spark.settings.requirements import granted_cores, has_executors
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import checkpoints, report
 from sparksplit.training.decided import Choosing, Chosen
@@ -56,8 +57,10 @@ def checkpoint_of(run: str, nodes: int) -> str | None:
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
-    """Return the number of threads that TensorFlow uses per operation."""
-    return config.threads or granted_cores(dict(spark.sparkContext.getConf().getAll()))
+    """Return the number of threads that TensorFlow uses per operation. Without executors, a node has all cores."""
+    settings = dict(spark.sparkContext.getConf().getAll())
+    tasks = 1 if has_executors(settings) else slots_of(spark.sparkContext)
+    return config.threads or tasks * granted_cores(settings)
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class Run:
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
     story: attempts.Attempts = field(init=False)
+    beside_driver: bool = False
+    """Whether the one process of the run is on the driver's machine, because Spark's master has no executors."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failures of nodes by host, as Spark names the host."""
     failed: SparksplitError | None = None
@@ -306,6 +311,7 @@ class Run:
             launched=trained.launched,
             attempts=cost.story,
             choice=None if self.choosing is None else self.choosing.choice,
+            ran="beside the driver" if self.beside_driver else "on executors",
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]
@@ -372,6 +378,7 @@ class Run:
                 grace=config.checkpoint.grace,
                 avoid=failing(self.failures),
                 prefer=self.choosing.executors if self.choosing is not None else (),
+                beside_driver=self.beside_driver,
             ) as cluster:
                 cluster.start()
                 launched, self.failed = time.monotonic() - self.begun, None

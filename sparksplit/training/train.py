@@ -13,6 +13,7 @@ from sparksplit.spark.session import spark_session
 from sparksplit.training.choice import note
 from sparksplit.training.decided import Choosing, Follow, decided
 from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.place import placed
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.finished import completed
 from sparksplit.training.recovery.going_on import going_on, told_how
@@ -48,6 +49,7 @@ def train(
 
         check_columns(frame, data)
     inputs = RunInputs.of(config, data, frame is not None)
+    inputs, on_executors = placed(inputs)
     further = f"to train on from its weights, set init={config.output} and another output"
     output = Output(config.output, inputs.hash(), "train", inputs.paths, keys=inputs.keys, otherwise=further)
     with output.claimed(options.overwrite, going_on(output, inputs, options)) as decision:
@@ -75,14 +77,15 @@ def train(
         choosing = Choosing.of(inputs, output, chosen)
         waits: list[float] = []
         executors = config.feeders + (config.processes if choosing is None else choosing.nodes)
-        with spark_session(called("train", config.output), executors, waited=waits.append) as spark:
+        with spark_session(called("train", config.output), executors, nodes=on_executors, waited=waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
                 if chosen is not None:
                     note(output.fence, chosen)
             # The run did not cost the seconds that it has waited for another call.
-            one = Run(spark, inputs, output, frame, began + sum(waits), earlier, choosing)
+            began += sum(waits)
+            one = Run(spark, inputs, output, frame, began, earlier, choosing, beside_driver=not on_executors)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
