@@ -20,12 +20,11 @@ def driver_addresses(settings: Mapping[str, str], network: Network, beside_drive
 
     Raise ConfigError if the driver's host is unknown, or has no address in `network`.
     """
-    if network.bind is None and beside_driver:
-        return LOOPBACK, LOOPBACK
-    known_as = _own_address(settings.get("spark.driver.host") or "")
-    if network.bind is None:
+    known_as = LOOPBACK if beside_driver else _own_address(settings.get("spark.driver.host") or "")
+    if network.bind is not None:
+        known_as = network.address(known_as)
+    elif not beside_driver:
         return settings.get("spark.driver.bindAddress") or known_as, known_as
-    known_as = network.address(known_as)
     return known_as, known_as
 
 

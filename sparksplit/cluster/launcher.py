@@ -224,7 +224,8 @@ class _Node:
 
 
 def _copy(source: IO[bytes], output: collections.deque[str], show: Callable[[bytes], None] = show_in_log) -> None:
-    output.extend(short_lines(source, show))
+    with source:
+        output.extend(short_lines(source, show))
 
 
 def _python_path() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 import traceback
@@ -26,7 +27,7 @@ from sparksplit.spark.jvm import limited, watched
 from sparksplit.spark.reasons import spark_reason
 from sparksplit.spark.settings import user_settings
 from sparksplit.spark.settings.masters import await_master, check_known
-from sparksplit.spark.settings.requirements import raise_first, standalone_problems, start_problems
+from sparksplit.spark.settings.requirements import has_executors, raise_first, standalone_problems, start_problems
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -111,7 +112,20 @@ def spark_session(
     atexit.unregister(_stop_at_exit)  # register only once
     atexit.register(_stop_at_exit, os.getpid())
     with interruptible_program(running), asking(running):
+        _use_own_python(running)
         yield SparkSession.builder.getOrCreate()
+
+
+def _use_own_python(context: SparkContext) -> None:
+    """Have tasks of a master without executors use this program's Python, unless the user has named another.
+
+    By default, Spark takes the PATH's python3. In a notebook, this is often not the notebook's Python, and lacks
+    sparksplit.
+    """
+    settings = dict(context.getConf().getAll())
+    named = "PYSPARK_PYTHON" in os.environ or "spark.pyspark.python" in settings
+    if not (named or has_executors(settings)):
+        context.pythonExec = sys.executable or context.pythonExec
 
 
 @contextmanager

@@ -55,4 +55,4 @@ def told(config: TrainConfig, alone: TrainConfig) -> str:
         return f"one process on this machine plays the {alone.node_count} nodes of {config.strategy} in turn{again}"
     if config.node_count == 1:
         return "the node is a process on this machine"
-    return f"one process on this machine trains; with {config.strategy}, {config.node_count} nodes would learn the same"
+    return f"one process on this machine trains {config.strategy}, with 1 node instead of {config.node_count}"
