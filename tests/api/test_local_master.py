@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 PROGRAM = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
+import pandas as pd
 import psutil
 from pyspark.sql import SparkSession
 from sklearn.datasets import load_digits
@@ -27,14 +28,12 @@ spark = (
     .config("spark.sql.shuffle.partitions", 2).getOrCreate()
 )
 images, labels = load_digits(return_X_y=True)
-rows = spark.createDataFrame(
-    [([float(one) for one in image], int(label)) for image, label in zip(images, labels)],
-    "image array<float>, digit int",
-)
+pd.DataFrame({"image": list(images.astype("float32")), "digit": labels}).to_parquet(folder / "digits.parquet")
+rows = spark.read.parquet(f"{folder}/digits.parquet")
 data = sparksplit.preprocess(rows, f"{folder}/data", input={"label": "digit"}, test=0.2, scaling="unit")
 
 def train(name, **keys):
-    values = {"epochs": 2, "optimizer": {"learning_rate": 0.1}, "max_restarts": 1, **keys}
+    values = {"epochs": 4, "readers": 0, "optimizer": {"learning_rate": 0.1}, "max_restarts": 1, **keys}
     record = sparksplit.train(data, f"{folder}/{name}", **values).record.to_json()
     print(name, json.dumps(record))
 
