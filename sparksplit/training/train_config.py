@@ -159,7 +159,8 @@ class Training(Config):
     The same run may then give different bits, also after a restart."""
     threads: Annotated[pydantic.NonNegativeInt, Mark(shared=True)] = 0
     """TensorFlow threads per operation on each node. 0: the cores that Spark grants to the node's task
-    (spark.task.cpus); all cores of a master without executors. Another number may change the last bits of the results."""
+    (spark.task.cpus); all cores of a master without executors. Another number may change the last bits of the
+    results."""
     seed: Annotated[pydantic.NonNegativeInt, Mark(shared=True)] = 1
     """Random seed of the initial weights, the order of rows, the transform and Dropout."""
     max_restarts: Annotated[pydantic.NonNegativeInt, SAFE] = 3
