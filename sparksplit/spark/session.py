@@ -122,10 +122,9 @@ def _use_own_python(context: SparkContext) -> None:
     By default, Spark takes the PATH's python3. In a notebook, this is often not the notebook's Python, and lacks
     sparksplit.
     """
-    settings = dict(context.getConf().getAll())
-    named = "PYSPARK_PYTHON" in os.environ or "spark.pyspark.python" in settings
-    if not (named or has_executors(settings)):
-        context.pythonExec = sys.executable or context.pythonExec
+    if "PYSPARK_PYTHON" not in os.environ and not has_executors({"spark.master": str(context.master)}):
+        named = context.getConf().get("spark.pyspark.python")
+        context.pythonExec = named or sys.executable or context.pythonExec
 
 
 @contextmanager

@@ -180,7 +180,7 @@ class Circumstances:
     """All attempts, over all commands; None for a run of `compare`."""
     choice: Choice | None = None
     """The number of nodes that `strategy: auto` has chosen."""
-    ran: str = "on executors"
+    ran: str | None = None
     """Where the nodes' processes ran, as in RunRecord."""
 
 

@@ -311,7 +311,7 @@ class Run:
             launched=trained.launched,
             attempts=cost.story,
             choice=None if self.choosing is None else self.choosing.choice,
-            ran="beside the driver" if self.beside_driver else "on executors",
+            ran="beside the driver" if self.beside_driver else None,
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]

@@ -308,8 +308,8 @@ class RunRecord(Record):
     """The collective that summed over the nodes; None for a single real node."""
     choice: Choice | None = None
     """What `strategy: auto` has chosen; None for other strategies, and where `nodes` is 1 without a comparison."""
-    ran: str = "on executors"
-    """Where the nodes' processes ran: "on executors", or "beside the driver" where Spark's master has no executors."""
+    ran: str | None = None
+    """"beside the driver" where Spark's master has no executors; None where the nodes were on executors."""
 
     @classmethod
     def read(cls, folder: str) -> Self:
