@@ -166,9 +166,8 @@ class NodeCluster:
         """Return when every node's interpreter is running and has connected. `run` calls this if nobody has called it
         before."""
         begin, limit = time.monotonic(), self.limits.start_timeout
-        granted = 0.0
-        if not self._beside_driver:
-            granted = requirements.await_executors(self._sc, self._nodes, self.limits.patience, self._spare)
+        patience, needs = self.limits.patience, not self._beside_driver
+        granted = requirements.await_executors(self._sc, self._nodes, patience, self._spare) if needs else 0.0
         executors = time.monotonic()
         deadline, lines = executors + limit - granted, Lines()
         bind, known_as = driver_addresses(dict(self._sc.getConf().getAll()), self._network, self._beside_driver)
@@ -204,7 +203,7 @@ class NodeCluster:
         post = Post(channel.address, channel.secret, -1, "task", channel.fingerprint, self._network)
         arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
         name = f"sparksplit-{secrets.token_hex(4)}"
-        # Imported here, because a node that imports this package needs neither pyspark nor TensorFlowOnSpark.
+        # Imported here: a node that imports this package needs neither pyspark nor TensorFlowOnSpark.
         if self._beside_driver:
             from sparksplit.cluster.beside_driver import Launchers
 
