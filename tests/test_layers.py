@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "network",
         "spark",
         "dataset",
+        "features",
         "prepare",
         "rows",
         "cluster",

@@ -17,6 +17,7 @@ from sparksplit.base.options import Options
 from sparksplit.base.progress import spark_progress
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.inference import partition, scores, writer
+from sparksplit.inference.mlflow_models import is_uri, run_folder
 from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
 from sparksplit.inference.scores import MOST_CONFUSED, ClassScores, NumberScores, Scores
@@ -65,6 +66,9 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
 
     Raise UsageError for the user's mistakes, before Spark starts if possible. Raise RunError if the run fails.
     """
+    if is_uri(config.model):
+        with run_folder(config.model, partition.folder_of(config)) as folder:
+            return predict(config.model_copy(update={"model": folder}), options, frame)
     trained = TrainedModel.open(config.model)
     if config.raw is not None:
         check_input(config.raw)

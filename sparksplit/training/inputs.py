@@ -19,6 +19,7 @@ from sparksplit.model.description import data_description
 from sparksplit.model.graphs import class_weights
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
+from sparksplit.training import onnx_file
 from sparksplit.training.initial import Initial
 from sparksplit.training.stopping import watch_of
 from sparksplit.training.train_config import TrainConfig, misfit
@@ -61,6 +62,7 @@ class RunInputs:
         strategy = _strategy(config, sources, data)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
+        onnx_file.check(config, data.description)
         return cls(config, data, sources, strategy, has_frame, Initial.of(config))
 
     @property

@@ -23,12 +23,13 @@ from sparksplit.training.decided import Choosing, Chosen
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.messages import NodeResult, Payload
-from sparksplit.training.progress_record import read_history
+from sparksplit.training.progress_record import EpochRecord, read_history
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.going_on import Reached
 from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.run_record import RUN, RunRecord
+from sparksplit.training.tracking.tracker import Tracker
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -88,6 +89,8 @@ class Run:
     """The attempts of earlier commands, and their cost."""
     choosing: Choosing | None = None
     """The choice of the number of nodes; None if the strategy chooses nothing."""
+    tracker: Tracker | None = None
+    """Sends the run to MLflow; None if MLflow does not track it."""
     restarts: int = 0
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
@@ -165,7 +168,7 @@ class Run:
                     output.enclose()
                     checkpoint = checkpoint_of(output.folder, nodes)
                     self.story = self.story.on(nodes, checkpoint)
-                attempts.note(output.fence, now := self.so_far())
+                now = self._note_begin()
                 if self.missing is not None:
                     checkpoint = self._await_nodes(self.missing, checkpoint)
                 before = self._before(now.seconds, checkpoint)
@@ -317,6 +320,13 @@ class Run:
         output.complete()
         return record
 
+    def _note_begin(self) -> attempts.Attempts:
+        """Write down that an attempt begins. Return the attempts so far."""
+        attempts.note(self.output.fence, now := self.so_far())
+        if self.tracker is not None:
+            self.tracker.began(self.output.config_hash, now.story[0].begun)
+        return now
+
     def _note_end(self, error: BaseException) -> None:
         """Write down the cost of a failed attempt, if the output is still this command's."""
         self._end_attempt(error)
@@ -352,8 +362,10 @@ class Run:
 
         config, data, split = self.inputs.config, self.inputs.data, self.inputs.strategy.split
 
-        def said(epoch: int) -> None:
-            self.epochs_said = epoch
+        def said(epoch: EpochRecord) -> None:
+            self.epochs_said = epoch.epoch
+            if self.tracker is not None:
+                self.tracker.epoch(epoch)
 
         with RunDisplay(self.present, self.epochs_said, said) as display:
             self.display = display

@@ -10,6 +10,7 @@ from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
+from sparksplit.training import onnx_file
 from sparksplit.training.choice import note
 from sparksplit.training.decided import Choosing, Follow, decided
 from sparksplit.training.inputs import RunInputs, open_data
@@ -19,6 +20,7 @@ from sparksplit.training.recovery.going_on import going_on, told_how
 from sparksplit.training.run import Run, checkpoint_of
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.spent import advice
+from sparksplit.training.tracking.tracker import Tracker, tracking
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -39,6 +41,27 @@ def train(
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
     """
+    is_tracked, active = tracking(config)
+    tracker = Tracker(config, config.output, active) if is_tracked else None
+    try:
+        record, output = _trained(config, options, frame, follow, tracker)
+    except BaseException as error:
+        if tracker is not None:
+            tracker.failed(error)
+        raise
+    try:
+        if config.export == "onnx":
+            onnx_file.add(output)
+    finally:
+        if tracker is not None:
+            tracker.finished(output.path, record)
+    return record
+
+
+def _trained(
+    config: TrainConfig, options: Options, frame: DataFrame | None, follow: Follow | None, tracker: Tracker | None
+) -> tuple[RunRecord, Output]:
+    """Return run.json and the complete output."""
     began = time.monotonic()
     data = open_data(config)
     if frame is not None and config.input_mode != "spark":
@@ -53,7 +76,7 @@ def train(
     with output.claimed(options.overwrite, going_on(output, inputs, options)) as decision:
         if decision == "done":
             say(f"{output.path} is up to date: it was made from the same input and configuration")
-            return RunRecord.read(output.path)
+            return RunRecord.read(output.path), output
         if len(data.paths) > 1:
             rows = data.manifest.splits["train"].rows
             say(f"data: {len(data.paths)} prepared data sets as one, {rows:,} training rows")
@@ -64,7 +87,7 @@ def train(
             output.go_on()
             if (record := completed(output)) is not None:
                 say(f"{output.path}: the last command was killed before it wrote the marker; now the run is complete")
-                return record
+                return record, output
             earlier = attempts.noted(output.folder)
         inputs, chosen = decided(inputs, output.folder if is_resumed else None, follow)
         config = inputs.config
@@ -82,10 +105,10 @@ def train(
                 if chosen is not None:
                     note(output.fence, chosen)
             # The run did not cost the seconds that it has waited for another call.
-            one = Run(spark, inputs, output, frame, began + sum(waits), earlier, choosing)
+            one = Run(spark, inputs, output, frame, began + sum(waits), earlier, choosing, tracker)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
         if (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
             say(line)
-        return record
+        return record, output
