@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import onnx
@@ -17,6 +17,7 @@ def convert(saved_model: str, target: str) -> None:
     import onnx
     from tf2onnx import convert as converter
 
+    _add_operations()
     endpoint = ["--signature_def", "serving_default", "--tag", "serve"]
     sys.argv = ["tf2onnx", "--saved-model", saved_model, *endpoint, "--opset", str(OPSET), "--output", target]
     converter.main()
@@ -25,6 +26,50 @@ def convert(saved_model: str, target: str) -> None:
     if unknown := unknown_operations(model):
         raise ValueError(f"ONNX has no {', '.join(unknown)}, which the model uses")
     onnx.checker.check_model(model)
+
+
+def _add_operations() -> None:
+    """Teach tf2onnx the operations of the fitted preprocessing that it lacks."""
+    import numpy as np
+    from onnx import TensorProto
+    from tf2onnx import utils
+    from tf2onnx.handler import tf_op
+
+    @tf_op("Log1p")
+    class Log1p:
+        @classmethod
+        def version_7(cls, ctx: Any, node: Any, **_: Any) -> None:
+            """log(1 + x)"""
+            dtype = utils.map_onnx_to_numpy_type(ctx.get_dtype(node.input[0]))
+            one = ctx.make_const(utils.make_name(node.name), np.array(1, dtype))
+            shifted = ctx.make_node("Add", [node.input[0], one.output[0]])
+            ctx.replace_input(node, node.input[0], shifted.output[0], 0)
+            node.type = "Log"
+
+    @tf_op("UpperBound")
+    class UpperBound:
+        @classmethod
+        def version_13(cls, ctx: Any, node: Any, **_: Any) -> None:
+            """How many of the boundaries [1, n] are at most x [1, rows]."""
+            shapes, dtypes = node.output_shapes, node.output_dtypes
+            boundaries, x = node.input
+            middle = ctx.make_const(utils.make_name(node.name), np.array([1], np.int64)).output[0]
+            last = ctx.make_const(utils.make_name(node.name), np.array([-1], np.int64)).output[0]
+            each = ctx.make_node("Unsqueeze", [x, last]).output[0]
+            steps = ctx.make_node("Unsqueeze", [boundaries, middle]).output[0]
+            below = ctx.make_node("LessOrEqual", [steps, each]).output[0]
+            counted = ctx.make_node("Cast", [below], attr={"to": TensorProto.INT64}).output[0]
+            total = ctx.make_node("ReduceSum", [counted, last], attr={"keepdims": 0}).output[0]
+            ctx.remove_node(node.name)
+            ctx.make_node(
+                "Cast",
+                [total],
+                attr={"to": dtypes[0]},
+                name=node.name,
+                outputs=node.output,
+                shapes=shapes,
+                dtypes=dtypes,
+            )
 
 
 def unknown_operations(model: onnx.ModelProto) -> list[str]:
