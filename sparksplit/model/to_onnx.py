@@ -29,22 +29,11 @@ def convert(saved_model: str, target: str) -> None:
 
 
 def _add_operations() -> None:
-    """Teach tf2onnx the operations of the fitted preprocessing that it lacks."""
+    """Teach tf2onnx the operation that puts numbers into buckets, which it lacks."""
     import numpy as np
     from onnx import TensorProto
     from tf2onnx import utils
     from tf2onnx.handler import tf_op
-
-    @tf_op("Log1p")
-    class Log1p:
-        @classmethod
-        def version_7(cls, ctx: Any, node: Any, **_: Any) -> None:
-            """log(1 + x)"""
-            dtype = utils.map_onnx_to_numpy_type(ctx.get_dtype(node.input[0]))
-            one = ctx.make_const(utils.make_name(node.name), np.array(1, dtype))
-            shifted = ctx.make_node("Add", [node.input[0], one.output[0]])
-            ctx.replace_input(node, node.input[0], shifted.output[0], 0)
-            node.type = "Log"
 
     @tf_op("UpperBound")
     class UpperBound:

@@ -15,7 +15,7 @@ from sparksplit.base.errors import RunError
 from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.progress import say
 from sparksplit.dataset.description import Description
-from sparksplit.dataset.feature_spec import Category, Date, Feature, Text
+from sparksplit.dataset.feature_spec import Category, Date, Feature, Number, Text
 from sparksplit.features.encoding import spellings
 from sparksplit.training.train_config import TrainConfig
 
@@ -44,6 +44,8 @@ def obstacle(feature: Feature) -> str | None:
         return "a date, and ONNX cannot read dates; prepare it as a number, such as days since 1970"
     if isinstance(feature, Text):
         return "a text, and ONNX cannot split texts into tokens; prepare the data without this column"
+    if isinstance(feature, Number) and feature.log1p:
+        return "a number with `log1p`, and ONNX has no such operation; prepare its logarithm as the column"
     if isinstance(feature, Category) and feature.hash is not None:
         return "a category with `hash`, and ONNX has no such hash; prepare it with a vocabulary"
     if isinstance(feature, Category) and spellings(feature.type):

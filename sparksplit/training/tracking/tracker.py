@@ -18,14 +18,14 @@ from sparksplit.training.progress_record import EpochRecord, read_history
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking import facts, logged_model
 from sparksplit.training.tracking.session import Session, limited
-from sparksplit.training.train_config import Training
+from sparksplit.training.train_config import TrainConfig
 
 _PAUSE = 60.0
 """Seconds after a failure until the next try. What comes meanwhile is sent at the end."""
 _REASON = 200
 
 
-def tracking(config: Training) -> tuple[bool, str | None]:
+def tracking(config: TrainConfig) -> tuple[bool, str | None]:
     """Return (whether MLflow tracks what `config` describes, the id of the caller's active MLflow run or None).
 
     Raise ConfigError if `mlflow` is true, but MLflow is not installed or has no store that it can use.
@@ -86,7 +86,7 @@ class Sender:
 class Tracker:
     """Sends one run of `train`. No method raises an error of MLflow."""
 
-    def __init__(self, config: Training, output: str, active: str | None) -> None:
+    def __init__(self, config: TrainConfig, output: str, active: str | None) -> None:
         """active: the id of the caller's active MLflow run."""
         self._params, self._output, self._active = facts.params(config.model_dump(mode="json")), output, active
         self._sender = Sender("training goes on, and what is missing is sent at the end")
