@@ -64,8 +64,13 @@ class Sender:
         self._worker.shutdown()
         done.result()
 
+    @property
+    def is_away(self) -> bool:
+        """Whether the last call has failed a short time ago."""
+        return time.monotonic() - self._failed < _PAUSE
+
     def _try(self, act: Callable[[], object]) -> None:
-        if time.monotonic() - self._failed < _PAUSE:
+        if self.is_away:
             return
         try:
             with limited():
@@ -120,7 +125,7 @@ class Tracker:
         tags = {"sparksplit.error": facts.text(" ".join(str(error).split()) or status)}
 
         def end() -> None:
-            if self._session is not None:
+            if self._session is not None and not self._sender.is_away:  # an interrupted command must end soon
                 self._session.send_tags(tags)
                 self._session.end(status)
 
