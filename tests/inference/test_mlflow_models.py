@@ -13,7 +13,7 @@ from tests.training.tracking.conftest import finished, quiet, store
 from tests.training.tracking.test_tracker import config
 
 __all__ = ["finished", "quiet", "store"]
-pytestmark = pytest.mark.filterwarnings("ignore:.*filesystem tracking:FutureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType")  # mlflow.pyfunc's own
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.training.runs import run
 from tests.training.tracking.conftest import quiet, store
 
 __all__ = ["quiet", "store"]
-pytestmark = pytest.mark.filterwarnings("ignore:.*filesystem tracking:FutureWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType")  # mlflow.pyfunc's own
 
 
 @pytest.mark.slow

@@ -64,7 +64,6 @@ def write(folder: str, record: RunRecord, local: Path, model: Model) -> None:
     """Write the run in `folder` as an MLflow model into the folder `local`, which is made. model: what MLflow knows."""
     import mlflow
     import yaml
-    from mlflow import pyfunc
 
     local.mkdir(parents=True, exist_ok=True)
     source, inner = filesystem.resolve(folder)
@@ -74,8 +73,10 @@ def write(folder: str, record: RunRecord, local: Path, model: Model) -> None:
     model.signature = signature(Description.read(folder))
     saved = {"saved_model_dir": _SAVED_MODEL, "meta_graph_tags": ["serve"], "signature_def_key": "serving_default"}
     model.add_flavor("tensorflow", **saved, model_type="tf1-estimator", code=None)
-    environments = {"conda_env": "conda.yaml", "python_env": "python_env.yaml"}
-    pyfunc.add_to_model(model, loader_module="mlflow.tensorflow", **environments)
+    # As pyfunc.add_to_model does, whose import warns of type hints.
+    environments = {"conda": "conda.yaml", "virtualenv": "python_env.yaml"}
+    loading = {"loader_module": "mlflow.tensorflow", "python_version": platform.python_version()}
+    model.add_flavor("python_function", **loading, env=environments)
     packages = {name: record.versions.get(name) or version(name) for name in _PACKAGES}
     required = [f"mlflow=={mlflow.__version__}", *(f"{name}=={number}" for name, number in packages.items())]
     python = {"python": platform.python_version(), "dependencies": ["-r requirements.txt"]}

@@ -14,6 +14,7 @@ from tests.training.tracking.server import mlflow_python, serving
 from tests.training.tracking.test_tracker import BEGUN, HASH, runs, steps, tracker
 
 
+@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType")  # mlflow.pyfunc's own
 @pytest.mark.outside
 @pytest.mark.timeout(1500)
 def test_a_server_that_starts_late_has_everything_and_its_registry_gives_the_model(finished, tmp_path, monkeypatch):
