@@ -29,7 +29,7 @@ _NAMES = {
     "preprocess": ("manifest.json", "preprocessing.json", "train", "validation", "test", "blocks", "bad_rows"),
     "train": (
         *("run.json", "checkpoints", "metrics.jsonl", "_ATTEMPTS", "_CHOICE"),
-        *("model.keras", "saved_model", "preprocessing.json", "tensorboard"),
+        *("model.keras", "model.onnx", "saved_model", "preprocessing.json", "tensorboard"),
     ),
     "compare": ("results.json", "runs", "measured.json", "report.html"),
     "predict": ("predictions", "metrics.json", "bad_rows", "part-*.parquet", "_metrics.json", "_bad_rows"),

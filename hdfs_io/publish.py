@@ -327,6 +327,19 @@ class Output:
         self._fence = Fence.enclose(self.folder, self.path, self.owner)
         return self._fence
 
+    @contextmanager
+    def adding(self) -> Iterator[Fence]:
+        """Hold the right to add files to the complete output while the block lasts. Yield its fence.
+
+        Raise OutputInUse if another command fills the output.
+        """
+        self.lease = lease.Lease(self.path, self.command)
+        try:
+            self.lease.acquire()
+            yield self.enclose()
+        finally:
+            self._leave(())
+
     def check(self) -> None:
         """Raise RunError if another command was seen to hold the lease. Costs nothing otherwise."""
         if self.lease.lost.is_set():

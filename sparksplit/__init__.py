@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from sparksplit.api.fit import fit
     from sparksplit.api.functions import compare, plan, predict, preprocess, train
     from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
     from sparksplit.base.errors import (
@@ -67,6 +68,7 @@ __all__ = [
     "TrainedRun",
     "UsageError",
     "compare",
+    "fit",
     "plan",
     "predict",
     "preprocess",
@@ -75,6 +77,7 @@ __all__ = [
 
 _PLACES = {
     "sparksplit.dataset.prepared": ("PreparedDataSet",),
+    "sparksplit.api.fit": ("fit",),
     "sparksplit.api.functions": ("compare", "plan", "predict", "preprocess", "train"),
     "sparksplit.api.results": ("Comparison", "Plan", "Predictions", "TrainedRun"),
     "sparksplit.base.errors": (

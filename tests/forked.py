@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -26,6 +26,7 @@ import psutil
 import pytest
 
 from sparksplit.cluster import launcher
+from sparksplit.cluster.beside_driver import Launchers
 from sparksplit.cluster.member import Start
 
 _ROOT = Path(__file__).resolve().parent.parent
@@ -122,38 +123,9 @@ class _Node:
         self.kill()
 
 
-class _Job:
+def _job(sc: Any, name: str, nodes: int, arguments: dict[str, Any], executors: Any = None) -> Launchers:
     """Stands in for tensorflowonspark.Job: launchers as threads of this process."""
-
-    failure: str | None = None
-
-    def holders(self) -> dict[int, str]:
-        return {}
-
-    def host_of(self, rank: int) -> str | None:
-        return None
-
-    def __init__(self, sc: Any, name: str, nodes: int, arguments: dict[str, Any], executors: Any = None) -> None:
-        self._threads = [
-            threading.Thread(target=self._launch, args=(arguments, rank), daemon=True) for rank in range(nodes)
-        ]
-
-    def _launch(self, arguments: dict[str, Any], rank: int) -> None:
-        with suppress(launcher.NodeEnded):
-            launcher.map_fun(arguments, SimpleNamespace(executor_id=rank))
-
-    def start(self, channel: Any, watch: Callable[[int], None]) -> None:
-        for thread in self._threads:
-            thread.start()
-
-    def active(self) -> bool:
-        return any(thread.is_alive() for thread in self._threads)
-
-    def cancel(self) -> None:
-        return
-
-    def free(self) -> list[str]:
-        return []
+    return Launchers(sc, name, nodes, arguments)
 
 
 class _Context:
@@ -181,7 +153,6 @@ def session(*_: Any, **__: Any) -> Iterator[Any]:
 def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
     """Have `train` and `compare` take nodes from `zygote` within the block. spark: whether they have Spark besides."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TF_CONFIG", "{}")
         # A disk for each rank, as executors have their own folders.
         patch.setenv("SPARK_LOCAL_DIRS", ",".join(str(zygote.folder / f"disk-{rank}") for rank in range(8)))
         if not spark:
@@ -190,6 +161,6 @@ def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
             patch.setattr("sparksplit.diagnosis.diagnose.spark_session", session)
             patch.setattr("sparksplit.planning.plan.spark_session", session)
         patch.setattr("sparksplit.cluster.requirements.await_executors", lambda *_: 0.0)
-        patch.setattr("sparksplit.cluster.tensorflowonspark.Job", _Job)
-        patch.setattr(launcher, "_Node", lambda: _Node(zygote))
+        patch.setattr("sparksplit.cluster.tensorflowonspark.Job", _job)
+        patch.setattr(launcher, "_Node", lambda show: _Node(zygote))
         yield

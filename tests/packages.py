@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sparksplit.prepare.formats import AVRO
+import pyspark
+
+from sparksplit.prepare.formats import avro_package
 from tests.caches import caches, locked
 
+AVRO = avro_package(pyspark.__version__)
 _SECONDS = 300.0
 _ROOT = Path(__file__).resolve().parent.parent
 

@@ -36,6 +36,7 @@ MAY_IMPORT = {
         "network",
         "spark",
         "dataset",
+        "features",
         "prepare",
         "rows",
         "cluster",
@@ -111,6 +112,7 @@ MAY_IMPORT = {
         "planning",
         "inference",
     },
+    "ml": {"base", "hdfs_io", "spark", "prepare", "training", "inference", "api"},
     "commands": {
         "base",
         "hdfs_io",

@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sparksplit.prepare.preprocess
+from sparksplit.api.frames import in_sections, remove_data, to_prepare
 from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
 from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
+from sparksplit.base.progress import say
 from sparksplit.comparison import compare as comparison
 from sparksplit.comparison.answer.followed import followed
 from sparksplit.comparison.compare_config import CompareConfig
@@ -24,14 +26,18 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import predict as inference
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.predict_config import DataFramePredict, PredictConfig
+from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
 from sparksplit.training import train as training
+from sparksplit.training.callbacks.given import Given
+from sparksplit.training.progress_record import read_history
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from typing_extensions import TypeIs
 
 Data = str | PreparedDataSet | Sequence[str | PreparedDataSet]
 """One or several prepared data sets, or their folders."""
@@ -52,26 +58,31 @@ def preprocess(
     output: the folder to make.
     input: the other keys of the configuration's section `input`, such as {"format": "csv"} or {"label": "species"}.
     overwrite: replace an earlier data set in `output`, even if it is up to date.
-    keys: the configuration's keys, such as test=0.2 or scaling="standard".
+    keys: the configuration's keys, such as test=0.2 or scaling="standard". The keys of `input` for a DataFrame need no
+        section: label="species", weight="w", features=["age", "city"]. validation="split" names the column of
+        `cut.by: column`.
 
     Without `overwrite`, a complete data set from the same rows and configuration is returned unchanged.
 
     Raise UsageError for wrong arguments, before anything is written. Raise RunError if Spark fails.
     """
-    section = dict(input or {})
+    section, values = in_sections(nested(keys), input)
     frame = None if isinstance(rows, str) else _frame(rows, "rows", "a path or ")
     if frame is None:
         section["path"] = rows
-    values = {**nested(keys), "input": section, "output": output}
+    values |= {"input": section, "output": output}
     config = parse(PreprocessConfig if frame is None else DataFramePreprocess, values)
     return sparksplit.prepare.preprocess.preprocess(config, Options(overwrite), frame)
 
 
 def train(
-    data: Data,
+    data: Data | DataFrame,
     output: str,
     *,
     frame: DataFrame | None = None,
+    input: Mapping[str, Any] | None = None,
+    cleanup: bool = False,
+    callbacks: Sequence[Any] = (),
     overwrite: bool = False,
     resume: bool = False,
     restart: bool = False,
@@ -79,27 +90,52 @@ def train(
 ) -> TrainedRun:
     """Train one Keras model with one strategy on the nodes of a Spark cluster.
 
-    data: a prepared data set, or its folder; or several of them, which count as one data set.
+    data: a prepared data set, or its folder; or several of them, which count as one data set. Or a DataFrame, which is
+        prepared first, into the folder OUTPUT-data. The same call with the same rows uses this folder again.
     output: the run's folder.
+    input: for a DataFrame, the section `input` of `preprocess`, as for `preprocess`.
+    cleanup: remove OUTPUT-data when the run is complete.
     frame: rows to train on instead of the data set's training split, as for `training.train.train`.
+    callbacks: Keras's own callbacks, and your own, which node 0 runs. docs/callbacks.md says what each does.
     overwrite: replace an earlier run in `output`, even if it is up to date.
     resume: continue an unfinished run with another number of nodes, or with a DataFrame whose rows must be the same.
     restart: start an unfinished run again from the beginning.
-    keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20 or model={"build": "mine.py:build"}.
+    keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20. model is a keras.Model, a function
+        that returns one, a name such as "mlp" or "mine.py:build", or the section such as {"build": "mlp", "params":
+        {...}}.
+        For a DataFrame, the keys of `preprocess` too, such as label="species", validation=0.2, scaling="standard".
 
     By default, an unfinished run of the same configuration and data continues from its last complete checkpoint.
 
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the run fails. The same call then continues
     the run.
     """
-    values = {**nested(keys), "data": _paths(data), "output": output}
+    values, _own = _values(keys)
+    raw = None
+    if _is_frame(data):
+        if frame is not None:
+            raise ConfigError("frame: must be left out, because data is a DataFrame")
+        raw, values = to_prepare(values, input, output)
+        values["data"] = raw.output
+    elif input is not None or cleanup:
+        raise ConfigError(f"{'cleanup' if cleanup else 'input'}: is only for data that is a DataFrame")
+    else:
+        values["data"] = _paths(data)
+    values["output"] = output
     if frame is not None:
         values.setdefault("input_mode", "spark")
-    config = parse(TrainConfig, values)
+    given, keys_of_callbacks = Given.of(callbacks, values, output)
+    config = parse(TrainConfig, {**values, **keys_of_callbacks})
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
     rows = None if frame is None else _frame(frame, "frame")
-    training.train(config, Options(overwrite, resume, restart), rows, followed)
+    if raw is not None and _is_frame(data):
+        say(f"{raw.output}: the DataFrame is prepared here, for {output}")
+        sparksplit.prepare.preprocess.preprocess(raw, Options(overwrite), data)
+    training.train(config, Options(overwrite, resume, restart), rows, followed, given)
+    given.fill(read_history(config.output))
+    if raw is not None and cleanup:
+        remove_data(raw.output)
     return TrainedRun.open(output)
 
 
@@ -113,7 +149,8 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
 
     Raise UsageError for wrong arguments. Raise RunError if a run fails for any reason other than its loss.
     """
-    config = parse(CompareConfig, {**nested(keys), "data": _paths(data), "output": output})
+    values, _own = _values(keys)
+    config = parse(CompareConfig, {**values, "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
 
@@ -128,7 +165,8 @@ def plan(data: Data, output: str, **keys: Any) -> Plan:
 
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the measurement fails.
     """
-    return Plan(planning.plan(parse(PlanConfig, {**nested(keys), "data": _paths(data), "output": output})))
+    values, _own = _values(keys)
+    return Plan(planning.plan(parse(PlanConfig, {**values, "data": _paths(data), "output": output})))
 
 
 def predict(
@@ -144,9 +182,10 @@ def predict(
 
     model: a run of `train`, or its folder.
     rows: a prepared data set, or its folder; a DataFrame like the source of the training data; or, with `input`, the
-        path of raw rows.
+        path of raw rows. Columns that the model was not trained on are left out.
     output: the folder to make.
-    input: how to read raw rows: the configuration's section `input`, without the path. For a DataFrame: {"label": ...}.
+    input: how to read raw rows: the configuration's section `input`, without the path. For a DataFrame: {"label": ...},
+        or label="species" without a section.
     overwrite: replace earlier predictions in `output`, even if they are up to date.
     keys: the configuration's keys, such as split="test" or keep=["customer"].
 
@@ -154,12 +193,15 @@ def predict(
     """
     frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows", "a path or ")
     place: Any = _path(rows) if isinstance(rows, str | PreparedDataSet) else None
+    values = nested(keys)
+    if frame is not None:
+        section, values = in_sections(values, input, PredictConfig.model_fields)
+        input = section or input
     if input is not None:
         place = dict(input) if place is None else {**input, "path": place}
     elif frame is not None:
         place = {"label": None}
-    values = {
-        **nested(keys),
+    values |= {
         "model": model if isinstance(model, str) else model.path,
         "input": place,
         "output": output,
@@ -167,6 +209,21 @@ def predict(
     config = parse(PredictConfig if frame is None else DataFramePredict, values)
     inference.predict(config, Options(overwrite), frame)
     return Predictions.open(folder_of(config))
+
+
+def _values(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None]:
+    """Return a configuration's values, and the model that `keys` give as an object. Keep the model during the call."""
+    model = keys.get("model")
+    named = {**keys, "model": {"build": model}} if model is not None and not isinstance(model, Mapping) else keys
+    values, own = nested(named), None
+    build = values.get("model", {}).get("build")
+    if build is not None and not isinstance(build, str):
+        try:
+            own = given(build)
+        except OwnModelError as error:
+            raise ConfigError(f"model: {error}") from error
+        values["model"] = {**values["model"], "build": own.name}
+    return values, own
 
 
 def _paths(data: Data) -> str | list[str]:
@@ -185,10 +242,18 @@ def _prepared(data: Any) -> PreparedDataSet:
     raise ConfigError(f"data: must be a prepared data set or its folder (is {type(data).__name__})")
 
 
+def _is_frame(rows: Any) -> TypeIs[DataFrame]:
+    """Return whether `rows` is a DataFrame, of Spark or pandas. Raise ConfigError for one of pandas."""
+    return type(rows).__name__ == "DataFrame" and _frame(rows, "data", "a prepared data set, its folder or ") is rows
+
+
 def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
     """Return `rows`. Raise ConfigError if it is not a Spark DataFrame. other: what else it may be, for the message."""
     from pyspark.sql import DataFrame
 
+    from sparksplit.spark.session import refuse_connect
+
+    refuse_connect()
     if not isinstance(rows, DataFrame):
         kind = type(rows)
         pandas = kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"

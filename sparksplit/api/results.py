@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from hdfs_io import filesystem
-from hdfs_io.errors import using_own
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
-from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.user_functions import FunctionError, is_own
 from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.answer.words import words
@@ -85,35 +83,40 @@ class TrainedRun:
 
         return predict_rows(self.path, rows)
 
-    def model(self) -> keras.Model:
+    def model(self, trust: bool = False) -> keras.Model:
         """Return the trained Keras model, as its builder made it. The model takes preprocessed numbers, not raw rows.
 
         For raw rows, use `predict_rows`, `predict` or the folder's `saved_model`. Layers that are not Keras's own come
-        from the builder's file or module, which must still be where the run had it. Raise InputError if they cannot be
-        loaded.
+        from the builder's file or module, which must still be where the run had it. For a model or a function of a
+        session, they come from the run's folder.
+
+        trust: run Python code in the run's folder, although it may be another user's. Without trust, the folder's files
+        must be local files of this user.
+
+        Raise InputError if the layers cannot be loaded.
         """
-        from sparksplit.inference.trained import COPY
-        from sparksplit.model import saving
+        from sparksplit.model import own_model, saving
         from sparksplit.model.builders import builder_source, load_builder
         from sparksplit.model.export import KERAS
 
         model = self.record.config.get("model")
         name = str(model.get("build", "")) if isinstance(model, dict) else ""
         path = filesystem.join(self.path, KERAS)
-        content = filesystem.read_bytes(path)
-        with own_folder(temporary_folder(), COPY) as folder:
-            file = folder / KERAS
-            with using_own(str(folder)):
-                file.write_bytes(content)
+        content, ours = own_model.read(path)
+        try:
+            return saving.load_bytes(content)
+        except (TypeError, ValueError) as error:  # Keras raises these errors for unknown classes
+            if not (is_own(name) or own_model.is_own_model(name)):
+                raise
             try:
-                return saving.load(file)
-            except (TypeError, ValueError) as error:  # Keras raises these errors for unknown classes
-                if not is_own(name):
-                    raise
-                try:
-                    return saving.load(file, load_builder(name, builder_source(name)))
-                except (FunctionError, TypeError, ValueError) as other:
-                    raise InputError(f"{path}: cannot be loaded, even with the classes of {name}: {other}") from error
+                if not own_model.is_own_model(name):
+                    return saving.load_bytes(content, saving.supplied(load_builder(name, builder_source(name))))
+                if not (trust or ours):
+                    raise InputError(f"{path}: needs Python code that may be another user's; trust=True runs it")
+                code = own_model.code_of(self.path, trust)
+                return saving.load_bytes(content, saving.supplied(code) if callable(code) else code, trusted=True)
+            except (FunctionError, TypeError, ValueError) as other:
+                raise InputError(f"{path}: cannot be loaded, even with the classes of {name}: {other}") from error
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -16,6 +15,7 @@ from sparksplit.base import descriptors
 from sparksplit.base.errors import Cancelled, ConfigError, NodeFailed, NotStarted, SparkStopped
 from sparksplit.base.progress import Lines, say
 from sparksplit.cluster import placing, requirements
+from sparksplit.cluster.addresses import driver_addresses
 from sparksplit.cluster.channel.limits import BEAT
 from sparksplit.cluster.channel.line import Post
 from sparksplit.cluster.channel.server import Channel
@@ -32,6 +32,7 @@ from sparksplit.spark.jvm import limited
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from sparksplit.cluster.beside_driver import Launchers
     from sparksplit.cluster.tensorflowonspark import Job
 
 log = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ meanwhile."""
 
 
 class NodeCluster:
-    """N nodes in the executors of a Spark application, from start to end. A context manager.
+    """N nodes of a Spark application, from start to end. A context manager.
 
     work: `package.module:function`, called on each node as `function(member)`. It returns a JSON-able dict.
     payload: JSON-able. Every node finds it as `member.payload`.
@@ -67,6 +68,8 @@ class NodeCluster:
     avoid: hosts, as Spark names them, that hold no node if there are enough executors elsewhere.
     prefer: an executor for each node, by rank, if they are all there, and not on the hosts to avoid.
     grace: seconds that nodes have for a last checkpoint when the driver is interrupted.
+    beside_driver: whether the nodes are processes of the driver's machine, because Spark's master has no executors.
+        Without it, each node has an executor of its own.
 
     Raise ConfigError at once for settings that nodes cannot run with, such as fewer executors than nodes.
     """
@@ -85,9 +88,11 @@ class NodeCluster:
         avoid: Collection[str] = (),
         prefer: Sequence[placing.Executor] = (),
         grace: float = ORDERLY,
+        beside_driver: bool = False,
     ) -> None:
-        self._sc = spark.sparkContext
-        requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
+        self._sc, self._beside_driver = spark.sparkContext, beside_driver
+        if not beside_driver:
+            requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
         _check_descriptors(nodes)
         self._spare, self._network, self._avoid, self._prefer = spare, network, avoid, prefer
         self._nodes, self._work, self._payload = nodes, work, payload
@@ -96,7 +101,7 @@ class NodeCluster:
         in_cluster = self._sc.getConf().get("spark.submit.deployMode") == "cluster"
         self._grace = min(grace, GRACE) if in_cluster else grace
         self._channel: Channel | None = None
-        self._job: Job | None = None
+        self._job: Job | Launchers | None = None
         self._seen = [0] * nodes
         self._fault: Fault | None = None
         self._looked = time.monotonic()
@@ -161,23 +166,13 @@ class NodeCluster:
         """Return when every node's interpreter is running and has connected. `run` calls this if nobody has called it
         before."""
         begin, limit = time.monotonic(), self.limits.start_timeout
-        granted = requirements.await_executors(self._sc, self._nodes, self.limits.patience, self._spare)
+        patience, needs = self.limits.patience, not self._beside_driver
+        granted = requirements.await_executors(self._sc, self._nodes, patience, self._spare) if needs else 0.0
         executors = time.monotonic()
         deadline, lines = executors + limit - granted, Lines()
-        # Imported here, because it imports pyspark and TensorFlowOnSpark. A node that imports this package needs
-        # neither.
-        from sparksplit.cluster.tensorflowonspark import Job
-
-        settings = self._sc.getConf()
-        known_as = _own_address(settings.get("spark.driver.host") or "")
-        if self._network.bind is None:
-            bind = settings.get("spark.driver.bindAddress") or known_as
-        else:
-            bind = known_as = self._network.address(known_as)
+        bind, known_as = driver_addresses(dict(self._sc.getConf().getAll()), self._network, self._beside_driver)
         self._channel = channel = Channel(bind, self._nodes, self._network, known_as)
-        post = Post(channel.address, channel.secret, -1, "task", channel.fingerprint, self._network)
-        arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
-        self._job = job = Job(self._sc, f"sparksplit-{secrets.token_hex(4)}", self._nodes, arguments, self._placed())
+        self._job = job = self._new_job(channel)
 
         starting = Starting(self._sc, job, channel)
 
@@ -202,6 +197,21 @@ class NodeCluster:
             raise
         ready = time.monotonic()
         self.seconds = {"executors": executors - begin, "reserve": reserved - executors, "nodes": ready - reserved}
+
+    def _new_job(self, channel: Channel) -> Job | Launchers:
+        """Return what holds the nodes, not started yet."""
+        post = Post(channel.address, channel.secret, -1, "task", channel.fingerprint, self._network)
+        arguments = {"post": asdict(post), "size": self._nodes, "work": self._work, "payload": self._payload}
+        name = f"sparksplit-{secrets.token_hex(4)}"
+        # Imported here: a node that imports this package needs neither pyspark nor TensorFlowOnSpark.
+        if self._beside_driver:
+            from sparksplit.cluster.beside_driver import Launchers
+
+            arguments["local_dirs"] = self._sc.getConf().get("spark.local.dir") or ""
+            return Launchers(self._sc, name, self._nodes, arguments)
+        from sparksplit.cluster.tensorflowonspark import Job
+
+        return Job(self._sc, name, self._nodes, arguments, self._placed())
 
     def executors(self, nodes: int) -> list[placing.Executor]:
         """Return the executors of the first `nodes` nodes, by rank; none if Spark does not name them all in time."""
@@ -351,7 +361,7 @@ class NodeCluster:
         finally:
             self._report_states()  # the states say how much is lost
 
-    def _end(self, channel: Channel, job: Job, gently: bool) -> None:
+    def _end(self, channel: Channel, job: Job | Launchers, gently: bool) -> None:
         """Wait for processes and job to end. Cancel and kill them at once or, if `gently`, after ORDERLY seconds."""
         begin = time.monotonic()
         patience = ORDERLY if gently else 0.0
@@ -368,7 +378,8 @@ class NodeCluster:
                 hung = self._fault.rank if self._fault and self._fault.failure is Failure.STALLED else None
                 channel.tell("launcher", kill=True, hung=hung)
                 # A stopped launcher does not get this message. Its node gets the next one, and can end both.
-                channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
+                if not self._beside_driver:  # there, the launcher's process is this one
+                    channel.tell("node", ranks=channel.silent_launchers(), end_launcher=True)
                 freeing = threading.Thread(target=lambda: replaced.extend(job.free()), name="freeing", daemon=True)
                 freeing.start()
             if replaced:
@@ -387,12 +398,3 @@ def _check_descriptors(nodes: int) -> None:
             f"nodes: {nodes} nodes need {needed} file descriptors in the driver, but its hard limit is {allowed}; "
             "raise the limit (ulimit -Hn, or LimitNOFILE of the service)"
         )
-
-
-def _own_address(host: str) -> str:
-    """Return the IP address of `host`, the driver's name for itself. Raise ConfigError if the host is unknown."""
-    try:
-        # An empty name would mean all interfaces.
-        return socket.gethostbyname(host or "unknown.invalid")
-    except OSError as error:
-        raise ConfigError(f"spark.driver.host: unknown host {host!r} ({error})") from None

@@ -108,6 +108,14 @@ def kind_and_text(error: BaseException) -> tuple[Failure, str]:
     return kind, f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
+def before_start(error: Exception) -> tuple[Failure, str]:
+    """Return the kind and the text of the error that kept a launcher from starting its node."""
+    kind, text = kind_and_text(error)
+    if kind is Failure.USAGE:
+        return kind, text
+    return kind if kind in (Failure.PASSING, Failure.MEMORY) else Failure.OWN, f"before its start: {text}"
+
+
 def culprit(nodes: Sequence[NodeRecord], now: float, limits: Limits = Limits()) -> Fault | None:  # noqa: B008
     """Return the fault to name; None if there is no failure, or if the evidence is too fresh to judge."""
     links = [link for node in nodes for link in (node.node, node.launcher, node.task) if link]

@@ -1,5 +1,5 @@
-"""TensorFlowOnSpark's map_fun: starts the node in a fresh interpreter on this executor, watches it, and cleans up after
-it.
+"""Starts a node in a fresh interpreter, watches it, and cleans up after it: TensorFlowOnSpark's map_fun on an executor,
+or a thread of the driver.
 
 The node is started with exec, because a fork of Spark's Python worker would hold threads of Arrow and gRPC in an
 unknown state. The node stays in the process group of Spark's Python daemon. The daemon's SIGHUP ends both when the
@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -49,6 +49,12 @@ def called() -> None:
     """
 
 
+def show_in_log(piece: bytes) -> None:
+    """Print a piece of a node's output to this process's stderr, which `yarn logs` shows."""
+    # If the disk is full, the node's output must still be read.
+    print(piece.decode(errors="replace"), end="", file=ERR, flush=True)
+
+
 class NodeEnded(Exception):
     """The node ended without a result. The driver already knows the reason."""
 
@@ -58,13 +64,26 @@ class ExecutorEnded(NodeEnded):
 
 
 def map_fun(arguments: dict[str, Any], context: Any) -> None:
+    """Like `run_node`, on an executor. context: TensorFlowOnSpark's TFNodeContext."""
+    run_node(arguments, context.executor_id, json.loads(os.environ["TF_CONFIG"]), called, show_in_log)
+
+
+def run_node(
+    arguments: dict[str, Any],
+    rank: int,
+    tf_config: dict[str, Any],
+    called: Callable[[], None],
+    show: Callable[[bytes], None],
+) -> None:
     """Run one node to its end. If the node fails, tell the driver and raise NodeEnded.
 
-    arguments: post (without the rank), size, work and payload, as in `Start`.
-    context: TensorFlowOnSpark's TFNodeContext.
+    arguments: post (without the rank), size, work and payload, as in `Start`. local_dirs, if it is there: folders on
+        local disks as in SPARK_LOCAL_DIRS, which takes precedence.
+    called: called once the launcher is connected to the driver. Its error is raised, and the node does not start.
+    show: called with every piece of the node's output.
     """
-    post = replace(Post.of(arguments["post"]), rank=context.executor_id, kind="launcher")
-    node = _Node()
+    post = replace(Post.of(arguments["post"]), rank=rank, kind="launcher")
+    node = _Node(show)
     over, orphaned = threading.Event(), threading.Event()
 
     def message(received: dict[str, Any]) -> None:
@@ -87,7 +106,7 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
         line.send(place=own_place())
         called()
         with ExitStack() as stack:
-            folder = stack.enter_context(_scratch_folder(post.rank))
+            folder = stack.enter_context(_scratch_folder(post.rank, arguments.get("local_dirs", "")))
             ending = stack.enter_context(_signals(node))
             stack.callback(node.end)
             start = Start(
@@ -95,7 +114,7 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
                 size=arguments["size"],
                 work=arguments["work"],
                 payload=arguments["payload"],
-                tf_config=json.loads(os.environ["TF_CONFIG"]),
+                tf_config=tf_config,
                 local_dir=folder,
                 launcher=os.getpid(),
             )
@@ -120,9 +139,13 @@ def map_fun(arguments: dict[str, Any], context: Any) -> None:
 
 
 class _Node:
-    """The node's process. Any thread may call `kill`, even before the process exists."""
+    """The node's process. Any thread may call `kill`, even before the process exists.
 
-    def __init__(self) -> None:
+    show: called with every piece of its output.
+    """
+
+    def __init__(self, show: Callable[[bytes], None] = show_in_log) -> None:
+        self._show = show
         self._lock = threading.Lock()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -148,7 +171,7 @@ class _Node:
             )
         assert process.stdin is not None and process.stdout is not None
         output: collections.deque[str] = collections.deque(maxlen=OUTPUT_LINES)
-        reader = threading.Thread(target=_copy, args=(process.stdout, output), daemon=True)
+        reader = threading.Thread(target=_copy, args=(process.stdout, output, self._show), daemon=True)
         reader.start()
         with suppress(BrokenPipeError), process.stdin as stdin:
             stdin.write(json.dumps(asdict(start)).encode() + b"\n")
@@ -200,13 +223,9 @@ class _Node:
             self._process.wait()
 
 
-def _copy(source: IO[bytes], output: collections.deque[str]) -> None:
-    output.extend(short_lines(source, _show))
-
-
-def _show(piece: bytes) -> None:
-    # `yarn logs` shows the executor's own stderr. If its disk is full, the node's output must still be read.
-    print(piece.decode(errors="replace"), end="", file=ERR, flush=True)
+def _copy(source: IO[bytes], output: collections.deque[str], show: Callable[[bytes], None] = show_in_log) -> None:
+    with source:
+        output.extend(short_lines(source, show))
 
 
 def _python_path() -> str:
@@ -239,11 +258,14 @@ def _signals(node: _Node) -> Iterator[set[int]]:
 
 
 @contextmanager
-def _scratch_folder(rank: int) -> Iterator[str]:
-    """Yield a new folder on Spark's local disks, removed at the end. Also remove the folders of killed predecessors."""
+def _scratch_folder(rank: int, local_dirs: str = "") -> Iterator[str]:
+    """Yield a new folder on Spark's local disks, removed at the end. Also remove the folders of killed predecessors.
+
+    local_dirs: folders on these disks, if SPARK_LOCAL_DIRS does not name them.
+    """
     # In this variable, Spark gives its Python workers the directories of its own block manager.
-    local_dirs = (os.environ.get("SPARK_LOCAL_DIRS") or str(temporary_folder())).split(",")
-    with own_folder(Path(local_dirs[rank % len(local_dirs)]), PREFIX) as folder:
+    folders = (os.environ.get("SPARK_LOCAL_DIRS") or local_dirs or str(temporary_folder())).split(",")
+    with own_folder(Path(folders[rank % len(folders)]), PREFIX) as folder:
         scratch = folder / "scratch"
         with using_own(str(folder)):
             scratch.mkdir()

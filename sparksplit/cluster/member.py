@@ -73,7 +73,7 @@ class Member(Protocol):
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """Declare that no update is expected: start, compiling, feeding, validation, checkpoint, records,
-        export, measuring.
+        callbacks, export, measuring.
 
         Phases may be nested. The driver decides how long they may take.
         """

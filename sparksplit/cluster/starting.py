@@ -14,13 +14,14 @@ from sparksplit.cluster.stuck import replace
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from sparksplit.cluster.beside_driver import Launchers
     from sparksplit.cluster.tensorflowonspark import Job
 
 
 class Starting:
     """Watches the tasks of `job`, whose nodes register with `channel`."""
 
-    def __init__(self, sc: SparkContext, job: Job, channel: Channel) -> None:
+    def __init__(self, sc: SparkContext, job: Job | Launchers, channel: Channel) -> None:
         self._sc, self._job, self._channel = sc, job, channel
         self._pulse = Pulse(sc)
         self._asked = time.monotonic()

@@ -28,8 +28,7 @@ from typing import TYPE_CHECKING, Any
 from sparksplit.cluster import launcher, placing
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
-from sparksplit.cluster.failures import Failure
-from sparksplit.cluster.faults import kind_and_text
+from sparksplit.cluster.faults import before_start
 from sparksplit.cluster.launcher import NodeEnded, map_fun
 from sparksplit.cluster.place import own_place
 from sparksplit.cluster.stuck import ended_without_failures, holders, replace_stuck, tasks_failed
@@ -248,11 +247,8 @@ class NodeTask:
             raise
         except Exception as error:
             # Spark shows only the last attempt's error.
-            kind, text = kind_and_text(error)
+            kind, text = before_start(error)
             with suppress(OSError, ValueError):  # if the driver is gone
-                if kind is not Failure.USAGE:
-                    text = f"before its start: {text}"
-                    kind = kind if kind in (Failure.PASSING, Failure.MEMORY) else Failure.OWN
                 reservations.say(error=text, kind=kind)
             raise
         finally:

@@ -44,6 +44,7 @@ from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import BatchSplit, owned_together
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
+from sparksplit.training.own_models import with_compiled
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, waited_out
 from sparksplit.training.run import threads
 
@@ -59,6 +60,7 @@ def compare(config: CompareConfig, options: Options) -> Results:
     Raise UsageError for the user's mistakes. Raise RunError if a run fails for any reason other than a diverged loss.
     Finished runs are kept, and the next call continues from there.
     """
+    config, _own = with_compiled(config)
     runs = plan(config)
     data = open_data(runs[0].config)
     check(config, runs, data)
@@ -302,8 +304,9 @@ class _Comparison:
             states[rank] = state
             self._heard(rank, state, display)
 
+        sent = work[0].inputs.sent(self.output.fence)
         payload = ClusterPayload(
-            runs=[self._payload(one) for one in work],
+            runs=[self._payload(one, sent) for one in work],
             threads=threads(first, spark),
             application_id=str(spark.sparkContext.applicationId),
             cluster=_cluster_of(spark),
@@ -350,10 +353,12 @@ class _Comparison:
             display.say_estimate(self.pace.rate)
         self.measured.write(self.output.fence)
 
-    def _payload(self, one: _Work) -> RunPayload:
+    def _payload(self, one: _Work, sent: Mapping[str, str]) -> RunPayload:
+        """sent: as from `RunInputs.sent`. All runs have the same model, which is written once."""
+        own = {} if one.inputs.own is None else {"model.build": sent["model.build"]}
         common = replace(
             Payload.of(
-                one.run.config, self.data, self.output, dict(one.inputs.sources), one.hash, 0, one.inputs.initial
+                one.run.config, self.data, self.output, {**one.inputs.sources, **own}, one.hash, 0, one.inputs.initial
             ),
             record_only=True,
             untrained=one.run.reference,

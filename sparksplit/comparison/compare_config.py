@@ -15,7 +15,7 @@ from sparksplit.base.keys import Mark, keys_of, mark_of, unhashed
 from sparksplit.comparison.analysis.verdicts import looks
 from sparksplit.strategies import COMPARED
 from sparksplit.strategies.sync_config import SyncConfig
-from sparksplit.training.train_config import TrainConfig, Training
+from sparksplit.training.train_config import EQUAL_PASSES, TrainConfig, Training
 
 _LOCAL = {"strategy": "local", "sync": {"every": 32, "outer": "nesterov"}}
 _OF_A_STRATEGY = "belongs to one strategy: give it within `strategies`, beside the name in `strategy`"
@@ -87,7 +87,11 @@ class TuneConfig(Config):
 class CompareConfig(Training):
     """All keys of `compare`: what to compare, and the training keys that all runs share."""
 
-    refused = {**REFUSED, **dict.fromkeys(keys_of(TrainConfig, lambda mark: mark.within), _OF_A_STRATEGY)}  # noqa: RUF012
+    refused = {  # noqa: RUF012
+        **REFUSED,
+        "callbacks": EQUAL_PASSES,
+        **dict.fromkeys(keys_of(TrainConfig, lambda mark: mark.within), _OF_A_STRATEGY),
+    }
 
     output: Annotated[str, Mark(hashed=False)]
     """Output folder of the comparison: results.json, report.html, and runs/ with a record of each run."""

@@ -195,7 +195,14 @@ def probe(member: RunMember, run: RunPayload, config: TrainConfig, rows: RowSour
     source = process.await_rows()
     manifest = process.data.manifest
     window = config.window or window_for(manifest.lanes, manifest.block_bytes)
-    feed = Feed(source, np.arange(manifest.lanes), batch_size=config.batch_size, seed=config.seed, window=window)
+    feed = Feed(
+        source,
+        np.arange(manifest.lanes),
+        batch_size=config.batch_size,
+        seed=config.seed,
+        window=window,
+        shuffled=manifest.order == "hash",
+    )
     feed.max_updates = 4
     done, since, spent = 0, time.perf_counter(), 0.0
     for chunk in feed.epoch(0):

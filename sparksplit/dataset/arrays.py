@@ -17,7 +17,7 @@ from sparksplit.dataset import block_table, lane_files, plan, row_ids
 from sparksplit.dataset.description import WEIGHT, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.dataset.labels import rounded, wide
 from sparksplit.dataset.lane_files import LABEL, ROW_ID, FileFacts, LaneFile, Layout
-from sparksplit.dataset.manifest import SPLITS, Manifest, SourceFacts, SplitFacts
+from sparksplit.dataset.manifest import SPLITS, Manifest, Order, SourceFacts, SplitFacts
 from sparksplit.dataset.plan import Plan
 from sparksplit.dataset.prepared import PreparedDataSet
 
@@ -34,6 +34,7 @@ def from_arrays(
     scaling: str = "none",
     scaling_by: str = "tensor",
     label_scaling: str = "none",
+    order: Order = "hash",
     block_size: int = 512 * 1024,
     file_size: int = 128 * 1024 * 1024,
     config_hash: str = "",
@@ -42,6 +43,9 @@ def from_arrays(
 
     Equal rows are numbered across train, validation and test, in this order, and within each split by their weights.
     `preprocess` numbers them before it cuts the splits.
+
+    With `order="given"`, a row_id is the row's number, counted through train, validation and test. Mini-batch k of each
+    epoch is then the rows kB to (k+1)B - 1 of the training split, on every number of nodes.
 
     splits: (x, y) for train, validation and test; a missing split is empty. x is an array [rows, ...], the tensor "x",
         or a mapping of tensor names to arrays. The tensor "weight" (float32 [rows], 0 or more) holds the rows' weights.
@@ -70,19 +74,24 @@ def from_arrays(
         fitted = FittedPreprocessing()
         given = {name: _check(name, splits[name], layout) for name in SPLITS if name in splits}
         counts = [len(split) for split in given.values()]
-        every = row_ids.duplicate_numbers(
-            np.concatenate([split.content for split in given.values()]),
-            np.repeat(np.arange(len(given)), counts),
-            np.concatenate([split.by_weight for split in given.values()]),
-        )
-        numbers = dict(zip(given, np.split(every, np.cumsum(counts)[:-1]), strict=True))
+        content = np.concatenate([split.content for split in given.values()])
+        if order == "given":
+            every = np.arange(len(content), dtype=np.uint64)
+        else:
+            by_weight = np.concatenate([split.by_weight for split in given.values()])
+            numbers = row_ids.duplicate_numbers(content, np.repeat(np.arange(len(given)), counts), by_weight)
+            every = row_ids.row_id(content[:, 0], numbers)
+        ids = dict(zip(given, np.split(every, np.cumsum(counts)[:-1]), strict=True))
         rows = {name: len(given.get(name, ())) for name in SPLITS}
         layout = layout.for_rows(sum(rows.values()))
         where = Plan.of(rows, layout.row_bytes, lanes, file_size)
         for name in SPLITS:
-            facts = _write_split(folder, name, given[name], numbers[name], layout, where) if rows[name] else []
+            facts = _write_split(folder, name, given[name], ids[name], layout, where) if rows[name] else []
             counted = _label_counts(given.get(name), label)
             written[name], moments = lane_files.merge_split(facts, layout, lanes, counted)
+            if order == "given" and name in given:
+                checksum = row_ids.content_checksum(ids[name], given[name].content)
+                written[name] = written[name].model_copy(update={"content_checksum": checksum})
             block_table.write(folder, name, facts)
             if name == "train":
                 fitted = lane_files.fit(moments, scaling, scaling_by)
@@ -93,6 +102,7 @@ def from_arrays(
             source=SourceFacts(format="arrays", files=[]),
             lanes=lanes,
             block_rows=layout.block_rows,
+            order=order,
             tensors=tensors,
             label=label,
             keep=[],
@@ -194,11 +204,10 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
 
 
 def _write_split(
-    folder: str, name: str, split: _Split, numbers: npt.NDArray[np.int64], layout: Layout, where: Plan
+    folder: str, name: str, split: _Split, ids: row_ids.U64, layout: Layout, where: Plan
 ) -> list[FileFacts]:
-    """Write a split's files. numbers: each row's number among equal rows of all splits [rows]"""
+    """Write a split's files. ids: each row's row_id, uint64 [rows]"""
     filesystem.make_folder(filesystem.join(folder, name))
-    ids = row_ids.row_id(split.content[:, 0], numbers)
     lane = row_ids.lane_of(ids, where.lanes)
     file = where.file(np.full(len(split), SPLITS.index(name), np.int32), lane, ids)
     order = np.lexsort((split.content[:, 1], ids, lane, file))

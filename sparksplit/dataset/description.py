@@ -57,16 +57,17 @@ class TensorSpec(Frozen):
     """Names of the values, in order, if the source had a column for each. Rows for predictions are put into this order.
     In windows over time, the names of the values of one row. None if values have no names.
     """
+    column: str | None = None
+    """Name of the only column, if it holds all values as an array or a vector. Otherwise None."""
 
     @pydantic.model_serializer(mode="wrap")
     def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `columns`, `offset` and `scale` at their defaults, so that files from before these keys stay the
-        same.
+        """Leave out `columns`, `column`, `offset` and `scale` at their defaults, so that files from before these keys
+        stay the same.
         """
         values: dict[str, Any] = dump(self)
-        defaults = {
-            key: type(self).model_fields[key].default for key in ("columns", "offset", "scale") if key in values
-        }
+        later = ("columns", "column", "offset", "scale")
+        defaults = {key: type(self).model_fields[key].default for key in later if key in values}
         return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
     @property

@@ -79,6 +79,9 @@ class JoinedDataSet(PreparedDataSet):
     @classmethod
     def of(cls, parts: Sequence[PreparedDataSet]) -> JoinedDataSet:
         """Join `parts`, given in any order. Raise InputError if they do not fit together."""
+        for part in parts:
+            if part.manifest.order == "given":
+                raise InputError(f"{part.path}: has `order: given`, so it cannot be read with other data sets as one")
         for part in parts[1:]:
             check_alike(parts[0], part)
         return cls(sorted(parts, key=lambda part: part.digest))

@@ -33,6 +33,12 @@ related rows together.
 """
 
 
+Order = Literal["hash", "given"]
+"""Where rows are. hash: a row's content decides its row_id, and so its lane and its place in the lane. given: its
+number in the source does, and training shuffles nothing.
+"""
+
+
 class SourceFile(Frozen):
     """One raw file."""
 
@@ -66,6 +72,8 @@ class SplitFacts(Frozen):
     rows: int
     checksum: int
     """The ledger's checksum: the sum modulo 2^64 of mix64(row_id)."""
+    content_checksum: int | None = None
+    """With `order: given`: checksum of the rows' contents, which are no part of a row_id. Otherwise None."""
     weights_checksum: int | None = None
     """Checksum of the rows' weights, which are no part of a row_id; None if rows have no weights."""
     lane_rows: list[int]
@@ -85,8 +93,8 @@ class SplitFacts(Frozen):
     @property
     def content(self) -> list[Any]:
         """The part of the facts that differs if rows, weights or lanes differ, for the data set's digest."""
-        weights = [] if self.weights_checksum is None else [self.weights_checksum]
-        return [self.checksum, self.lane_rows, *weights]
+        known = [each for each in (self.content_checksum, self.weights_checksum) if each is not None]
+        return [self.checksum, self.lane_rows, *known]
 
 
 class Manifest(Frozen):
@@ -98,6 +106,7 @@ class Manifest(Frozen):
     source: SourceFacts
     lanes: int
     block_rows: int
+    order: Order = "hash"
     tensors: list[TensorSpec]
     label: LabelSpec | None
     keep: list[str]

@@ -131,6 +131,14 @@ def weights_checksum(row_ids: npt.ArrayLike, weights: npt.ArrayLike) -> int:
         return int(weight_hashes(row_ids, weights).sum(dtype=np.uint64))
 
 
+def content_checksum(row_ids: npt.ArrayLike, content: U64) -> int:
+    """Return a checksum of what rows hold, if their row_ids are numbers: the sum modulo 2^64 of a hash of each row's
+    row_id and content. content: uint64 [rows, 2]
+    """
+    with np.errstate(over="ignore"):
+        return int(mix64(mix64(mix64(row_ids) + content[:, 0]) + content[:, 1]).sum(dtype=np.uint64))
+
+
 def split_fraction(content: U64, duplicate_number: npt.ArrayLike, seed: int) -> npt.NDArray[np.float64]:
     """Return a uniform number in [0, 1) for each row. Validation and test are cut by it.
 

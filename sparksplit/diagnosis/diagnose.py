@@ -24,6 +24,7 @@ from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import owned_by_rank
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import settled
+from sparksplit.training.own_models import with_compiled
 from sparksplit.training.run import threads
 from sparksplit.training.train_config import TrainConfig
 
@@ -45,6 +46,7 @@ def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
     """
     if config.virtual:
         raise config.error("nodes", "must be real ones to be diagnosed: virtual ones take turns (nodes: N)")
+    config, _own = with_compiled(config)
     data = open_data(config)
     inputs = RunInputs.of(config, data)
     with spark_session(called("diagnose", config.output), config.processes + config.feeders) as spark:
@@ -55,7 +57,7 @@ def diagnose(config: TrainConfig, effort: Effort | None = None) -> Measured:
             output="",
             owner="",
             writing="",
-            sources=dict(inputs.sources),
+            sources=inputs.sent(None),
             config_hash="",
             threads=threads(config, spark),
             init=None if inputs.initial is None else inputs.initial.digest,

@@ -148,7 +148,9 @@ def index_tensor(dtype: str) -> str:
 
 def is_mixed(types: Mapping[str, str]) -> bool:
     """Return whether columns of these types must be a table's features: one tensor of numbers cannot hold them."""
-    return any(kind == "string" or kind in _TIMES for kind in types.values())
+    kinds = types.values()
+    arrays = any(kind.startswith("array<") for kind in kinds)
+    return (arrays and len(types) > 1) or any(kind == "string" or kind in _TIMES for kind in kinds)
 
 
 def check_named(wanted: Mapping[str, FeatureConfig], names: Sequence[str], place: str) -> None:
@@ -254,10 +256,9 @@ def _natural(name: str, kind: str, place: str) -> Kind:
         return "category"
     if kind in _TIMES:
         return "date"
-    vector = "; pyspark.ml.functions.vector_to_array converts it to an array" if kind == "vector" else ""
     raise InputError(
         f"{place}: column {name!r} is {kind}, which cannot be a feature. Convert it to numbers, texts, dates or "
-        f"arrays of numbers, list it in input.keep, or leave it out (features.{name}: ignore){vector}"
+        f"arrays of numbers, list it in input.keep, or leave it out (features.{name}: ignore)"
     )
 
 

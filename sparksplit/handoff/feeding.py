@@ -147,13 +147,18 @@ class Feeding:
 
 def check_columns(frame: DataFrame, data: PreparedDataSet) -> None:
     """Raise ConfigError if a column of the data set is missing in `frame`, or has another type. Only row_id may be
-    missing. Raise RunError if Spark's JVM does not answer."""
+    missing, unless the data set has `order: given`. Raise RunError if Spark's JVM does not answer."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     with asking(frame.sparkSession.sparkContext):
         columns = {field.name: field.dataType for field in frame.schema.fields}
     for field in from_arrow_schema(Layout.of(data.manifest).schema).fields:
         if field.name == ROW_ID and ROW_ID not in columns:
+            if data.manifest.order == "given":
+                raise ConfigError(
+                    f"{data.path}: has `order: given`, so the DataFrame needs a column {ROW_ID!r} (bigint): the row's "
+                    "number"
+                )
             continue
         if field.name not in columns:
             raise ConfigError(f"the DataFrame has no column {field.name!r}; it has {', '.join(columns)}")

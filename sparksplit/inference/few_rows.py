@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -48,7 +50,8 @@ def stored(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
     if description.features:
         return _of_table(frame, description)
     tensors = description.model_tensors
-    if description.windows is not None or len(tensors) != 1 or tensors[0].columns is None:
+    unnamed = tensors[0].columns is None and tensors[0].column is None
+    if description.windows is not None or len(tensors) != 1 or unnamed:
         takes = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in tensors)
         raise InputError(
             f"{_PLACE}: the model takes {takes}, not columns of numbers or texts. Use sparksplit.predict, or the "
@@ -56,7 +59,8 @@ def stored(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
         )
     fitted = description.preprocessing.tensors.get(tensors[0].name)
     gaps = fitted is not None and fitted.impute is not None
-    return {tensors[0].name: _of_numbers(frame, tensors[0], gaps)}
+    of_columns = _of_numbers if tensors[0].column is None else _of_array
+    return {tensors[0].name: of_columns(frame, tensors[0], gaps)}
 
 
 def _of_table(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
@@ -93,13 +97,44 @@ def _of_numbers(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
     return np.column_stack(values).reshape(-1, *spec.shape)
 
 
+def _of_array(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
+    """Return a column of arrays or vectors as a single tensor [rows, *shape]. gaps: as in `_of_numbers`."""
+    assert spec.column is not None
+    column = _column(frame, spec.column)
+    if pa.types.is_null(column.type):
+        column = column.cast(pa.list_(pa.float64()))
+    kind = column.type
+    if not pa.types.is_list(kind) or not (
+        pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
+    ):
+        raise InputError(f"{_PLACE}: column {spec.column!r} is {kind}, but must be arrays of numbers")
+    lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
+    fits = lengths == spec.values
+    values = np.full((len(column), spec.values), np.nan if gaps else 0, spec.numpy_dtype)
+    wrong = ~fits & (lengths >= 0) if gaps else ~fits  # a null array: all its values are missing
+    good, bad = numbers(_signed(column.filter(pa.array(fits)).flatten()), spec.numpy_dtype, gaps, True)
+    values[fits] = good.reshape(-1, spec.values)
+    wrong[fits] = bad.reshape(-1, spec.values).any(axis=1)
+    if wrong.any():
+        row = int(wrong.argmax())
+        shown = f"holds {column[row].as_py()}, which is not {spec.values} values of {spec.dtype}"
+        raise InputError(f"{_PLACE}: row {frame.index[row]}: column {spec.column!r} {shown}")
+    return values.reshape(-1, *spec.shape)
+
+
+def _plain(value: Any) -> Any:
+    """Return a vector of pyspark.ml as an array, and other values unchanged."""
+    return value.toArray() if hasattr(value, "toArray") else value
+
+
 def _column(frame: pd.DataFrame, name: str) -> pa.Array:
     if name not in frame.columns:
         there = ", ".join(map(str, frame.columns))
         hint = did_you_mean(name, [str(other) for other in frame.columns])
         raise InputError(f"{_PLACE}: has no column {name!r}, which the model was trained on; it has {there}{hint}")
     try:
-        column = pa.Array.from_pandas(frame[name])
+        given = frame[name]
+        column = pa.Array.from_pandas(given.map(_plain) if given.dtype == object else given)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"{_PLACE}: column {name!r} has values of several types: {error}") from error
     column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

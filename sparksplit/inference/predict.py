@@ -17,6 +17,7 @@ from sparksplit.base.options import Options
 from sparksplit.base.progress import spark_progress
 from sparksplit.dataset.lane_files import LABEL
 from sparksplit.inference import partition, scores, writer
+from sparksplit.inference.mlflow_models import is_uri, run_folder
 from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
 from sparksplit.inference.scores import MOST_CONFUSED, ClassScores, NumberScores, Scores
@@ -65,6 +66,9 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
 
     Raise UsageError for the user's mistakes, before Spark starts if possible. Raise RunError if the run fails.
     """
+    if is_uri(config.model):
+        with run_folder(config.model, partition.folder_of(config)) as folder:
+            return predict(config.model_copy(update={"model": folder}), options, frame)
     trained = TrainedModel.open(config.model)
     if config.raw is not None:
         check_input(config.raw)
@@ -76,7 +80,7 @@ def predict(config: PredictConfig, options: Options, frame: DataFrame | None = N
         spark = None
         if config.raw is not None and (function is not None or not format_of(config.raw.format).source):
             # Start Spark here: a DataFrame is checked before anything is written, and Spark may fail in this check.
-            settings = dict(format_of(config.raw.format).settings)
+            settings = format_of(config.raw.format).session_settings()
             spark = stack.enter_context(_session(config, settings))
             frame = own_frame(spark, config.raw) if function is not None and frame is None else frame
         return _predict(config, options, trained, frame, function, spark)

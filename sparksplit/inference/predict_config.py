@@ -44,7 +44,8 @@ class PredictConfig(Config):
     """The configuration of `predict`: a trained model, the rows to predict, and the output."""
 
     model: Annotated[str, Field(min_length=1)]
-    """The output folder of a complete `train` run."""
+    """The output folder of a complete `train` run, or its model in MLflow: models:/NAME/VERSION, models:/NAME@ALIAS or
+    runs:/ID/model."""
     input: Annotated[str, Field(min_length=1)] | InputConfig
     """The rows to predict. Prepared data set: its folder. Raw rows: a mapping with the `input` keys of `preprocess`."""
     output: Annotated[str, Field(min_length=1)]

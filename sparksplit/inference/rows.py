@@ -131,24 +131,7 @@ class RawRows(InputRows):
         """frame: the rows, if `raw` names no rows. spark: the session, if Spark reads the rows."""
         super().__init__()
         self._description = trained.description
-        tensors = trained.description.model_tensors
-        if raw.windows is not None:
-            raise raw.error("windows", "must be left out: windows are made as in the training data")
-        if trained.description.features:
-            _check_columns(raw, trained)
-        elif len(tensors) != 1:
-            names = ", ".join(tensor.name for tensor in tensors)
-            raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
-        elif format_of(raw.format).shapeless:
-            # Leave the default dtype to the format. Otherwise values would be rounded that are bad rows in `preprocess`
-            # with this configuration.
-            dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
-            update = {"dtype": dtype, "shape": raw.shape or tensors[0].shape}
-            raw = raw.model_copy(update=update)
-        elif raw.uses("size") and len(shape := tensors[0].shape) == 3:
-            sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
-            raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
-        check_missing(raw, trained.description, f"the model {trained.path}")
+        raw = read_as_trained(raw, trained)
         self._limit = Limit.of(raw)
         self.place = raw.place
         source: Source
@@ -198,6 +181,29 @@ class RawRows(InputRows):
     def hash_now(self, spark: SparkSession) -> str:
         """Return the current value of `rows_hash`. This reads all rows."""
         return digest_now(spark, self._source)
+
+
+def read_as_trained(raw: InputConfig, trained: TrainedModel) -> InputConfig:
+    """Return `raw` with the shape and the dtype of the model's training rows. Raise UsageError if `raw` does not fit
+    the model."""
+    tensors = trained.description.model_tensors
+    if raw.windows is not None:
+        raise raw.error("windows", "must be left out: windows are made as in the training data")
+    if trained.description.features:
+        _check_columns(raw, trained)
+    elif len(tensors) != 1:
+        names = ", ".join(tensor.name for tensor in tensors)
+        raise InputError(f"{trained.path}: the model takes {len(tensors)} tensors ({names}); raw rows have one")
+    elif format_of(raw.format).shapeless:
+        # Leave the default dtype to the format. Otherwise values would be rounded that are bad rows in `preprocess`
+        # with this configuration.
+        dtype = raw.dtype or (tensors[0].dtype if tensors[0].dtype != "float32" else None)
+        raw = raw.model_copy(update={"dtype": dtype, "shape": raw.shape or tensors[0].shape})
+    elif raw.uses("size") and len(shape := tensors[0].shape) == 3:
+        sizes: dict[str, Any] = {"size": shape[:2], "channels": shape[2]}
+        raw = raw.model_copy(update={key: sizes[key] for key in sizes if key not in raw.model_fields_set})
+    check_missing(raw, trained.description, f"the model {trained.path}")
+    return raw
 
 
 def _raw_task(job: Job, split: str) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Facts]]:

@@ -84,7 +84,7 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
             if model is None:
                 import_tensorflow()
                 model = load(job.trained, job.threads)
-            for batch in _batches(given, job.batch_size):
+            for batch in batches(given, job.batch_size):
                 predictions = predict(job.trained, model, batch)
                 file.write(job.columns.table(batch.row_ids, batch.split, batch.kept, predictions))
                 _count(facts, by_split, batch, predictions)
@@ -100,8 +100,11 @@ def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Fa
     return facts
 
 
-def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions:
-    """Return the model's predictions. Raise RunError if an output is not finite, or the outputs have a wrong shape."""
+def predict(trained: TrainedModel, model: Model, rows: SplitRows, logs: bool = False) -> Predictions:
+    """Return the model's predictions. Raise RunError if an output is not finite, or the outputs have a wrong shape.
+
+    logs: whether a classifier also gives the logarithms of the probabilities. Rows with labels always get them.
+    """
     outputs = model(rows.tensors)
     if len(outputs) != len(rows.row_ids):
         raise RunError(
@@ -120,11 +123,14 @@ def predict(trained: TrainedModel, model: Model, rows: SplitRows) -> Predictions
         of_classes = probabilities(outputs, len(label.classes), trained.logits, label.shape)
     except ValueError as error:
         raise RunError(f"{trained.path}: {error}") from None
-    logs = None if rows.label is None else log_probabilities(outputs, trained.logits)
-    return Predictions(of_classes.argmax(axis=-1), of_classes, logs)
+    wanted = logs or rows.label is not None
+    return Predictions(
+        of_classes.argmax(axis=-1), of_classes, log_probabilities(outputs, trained.logits) if wanted else None
+    )
 
 
-def _batches(rows: SplitRows, size: int) -> Iterator[SplitRows]:
+def batches(rows: SplitRows, size: int) -> Iterator[SplitRows]:
+    """Yield `rows` in parts of `size` rows; the last part may be smaller."""
     count = len(rows.row_ids)
     for start in range(0, count, size):
         chosen = slice(start, start + size)

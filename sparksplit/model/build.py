@@ -7,16 +7,18 @@ are reported by the nodes. These errors also name the configuration's line.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
 
+from sparksplit.base.errors import SparksplitError
 from sparksplit.base.user_functions import FunctionError
 from sparksplit.dataset.description import WEIGHT
 from sparksplit.model import saving
 from sparksplit.model.builders import load_builder
+from sparksplit.model.custom_objects import register
 from sparksplit.model.description import DataDescription
 from sparksplit.model.floats import is_loss_scaled, outputs_of
 from sparksplit.model.graphs.fitted_metric import FittedMetric, fitted_labels, keras_metric
@@ -25,6 +27,7 @@ from sparksplit.model.graphs.labels import scaled
 from sparksplit.model.keras_names import unknown
 from sparksplit.model.metric_kinds import ONE, misfit, place_of, plain
 from sparksplit.model.own_metrics import own_metric
+from sparksplit.model.own_model import OwnModelError, is_own_model, received
 from sparksplit.model.rates import WarmedUp
 from sparksplit.model.trying import counts_by_weight, losses_by_row, some_rows, sums_by_row
 
@@ -41,12 +44,14 @@ def build_model(
     """
     name = config.model.build
     try:
-        build = load_builder(name, source)
-        model = build(data, **config.model.params)
-    except FunctionError as error:
+        model, known, trusted = _made(config, source, data)
+    except (FunctionError, OwnModelError) as error:
         raise config.error("model.build", str(error)) from error
+    except SparksplitError:  # such as a file system that is away for a moment
+        raise
     except Exception as error:
-        raise config.error("model.params", f"{name} failed: {type(error).__name__}: {_first_line(error)}") from error
+        key = "model.build" if is_own_model(name) and not config.model.params else "model.params"
+        raise config.error(key, f"{name} failed: {type(error).__name__}: {_first_line(error)}") from error
     if not isinstance(model, keras.Model):
         hint = "; does it end with `return model`?" if model is None else ""
         raise config.error("model.build", f"{name} returned {type(model).__name__}, not a Keras model{hint}")
@@ -66,10 +71,25 @@ def build_model(
         raise config.error("model.build", f"{name} has {len(output)} outputs; exactly one is supported")
     if scratch is not None:
         try:
-            saving.try_out(model, build, inputs, scratch)
+            saving.try_out(model, known, inputs, scratch, trusted)
         except saving.NotSavedError as error:
             raise config.error("model.build", f"{name}: {error}") from error
     return model
+
+
+def _made(config: ModelKeys, source: str | None, data: DataDescription) -> tuple[Any, Mapping[str, Any], bool]:
+    """Return the model, the user's classes and functions that load it again, and whether code in its file may run."""
+    name, params = config.model.build, config.model.params
+    if not is_own_model(name):
+        build = load_builder(name, source)
+        return build(data, **params), saving.supplied(build), False
+    assert source is not None
+    own = received(source)
+    if not own.model:
+        return own.code(data, **params), saving.supplied(own.code), False
+    known = own.code or {}
+    register(known)  # losses, metrics and optimizers are looked up by name
+    return saving.load_bytes(own.model, known, own.trusted), known, own.trusted
 
 
 def build_optimizer(config: ModelKeys, warmed_up: WarmedUp | None = None) -> Any:
@@ -169,7 +189,8 @@ def build_metrics(
     probable = (keras.ops.sigmoid if one_by_one else keras.ops.softmax) if logits else None
     ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
     rows = some_rows(label, outputs.shape[1:], outputs.dtype)
-    weighted = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)
+    has_weights = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)
+    weighted = has_weights and config.metric_weights
     names = config.metrics
     if names is None:
         names = ["mean_absolute_error" if data.classes is None else "accuracy"]
@@ -265,6 +286,12 @@ def _name(config: ModelKeys, key: str, values: dict[str, Any]) -> str:
 
 
 def _known(config: ModelKeys, key: str, module: Any, name: str) -> Any:
+    own = keras.saving.get_registered_object(name)
+    if own is not None:
+        if isinstance(own, type):
+            return own()
+        # Not called `name`: where Keras copies a metric, it takes the name of a registered function for the function.
+        return keras.metrics.MeanMetricWrapper(own, "own_metric") if module is keras.metrics else own
     try:
         return module.get(name)
     except ValueError:

@@ -88,10 +88,11 @@ _FLOATS = {("SGD", "momentum")}
 """The constructor refuses whole numbers for these arguments."""
 
 
-def check(config: ModelKeys, sources: Mapping[str, str]) -> None:
+def check(config: ModelKeys, sources: Mapping[str, str], own: Collection[str] = ()) -> None:
     """Raise ConfigError for the first optimizer, schedule, loss, metric or argument that Keras does not know.
 
     sources: the texts of the user's files. Names that these files may register with Keras are left to the nodes.
+    own: names of the classes and functions that the user's own model brings along.
     """
     optimizer, rate, loss = config.optimizer, config.optimizer.learning_rate, config.loss
     registers = _registers(config.model.build, sources.get("model.build"))
@@ -102,10 +103,10 @@ def check(config: ModelKeys, sources: Mapping[str, str]) -> None:
         _check_mapping(config, "optimizer.learning_rate", "keras.optimizers.schedules", rate, registers)
     if isinstance(loss, dict):
         _check_mapping(config, "loss", "keras.losses", loss, registers)
-    elif loss is not None:
+    elif loss is not None and loss not in own:
         _check_name(config, "loss", loss, strings("losses"))
     for place, metric in enumerate(config.metrics or []):
-        if metric != "accuracy" and metric not in OWN:
+        if metric != "accuracy" and metric not in OWN and metric not in own:
             _check_name(config, f"metrics.{place}", metric, strings("metrics"))
 
 

@@ -11,10 +11,11 @@ from sparksplit.base.config import Config, Origin
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.user_functions import FunctionError
 from sparksplit.model.builders import check_short_name
+from sparksplit.model.own_model import SUFFIX
 
 
 def _known_model(name: str) -> str:
-    if ":" not in name:
+    if ":" not in name and not name.endswith(SUFFIX):
         try:
             check_short_name(name)
         except FunctionError as error:
@@ -27,9 +28,13 @@ class ModelConfig(Config):
 
     build: Annotated[str, pydantic.AfterValidator(_known_model)] = "mlp"
     """Model to train: mlp, cnn, lstm, tabular or text. Your own: `package.module:function` or
-    `path/to/file.py:function` that returns an uncompiled Keras model."""
+    `path/to/file.py:function` that returns a Keras model, or a `path/to/model.keras` file. Training begins with the
+    weights in the file."""
     params: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Keyword arguments for the function that `model.build` names."""
+    trust: Annotated[bool, pydantic.Field(exclude=True)] = False
+    """Run Python code in the `.keras` file that `model.build` names, although the file may be another user's. Such code
+    belongs to a Lambda layer."""
 
 
 class OptimizerConfig(Config):
@@ -58,6 +63,8 @@ class ModelKeys(Protocol):
     def metrics(self) -> Sequence[str] | None: ...
     @property
     def class_weights(self) -> str | Mapping[str, float] | None: ...
+    @property
+    def metric_weights(self) -> bool: ...
     @property
     def dtype(self) -> str: ...
     @property

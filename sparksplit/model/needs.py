@@ -17,6 +17,7 @@ from sparksplit.model.builders import builder_text, models
 if TYPE_CHECKING:
     from sparksplit.model.description import DataDescription
     from sparksplit.model.model_config import ModelKeys
+    from sparksplit.model.own_model import OwnModel
 
 
 def _shape(data: DataDescription) -> tuple[int, ...] | None:
@@ -63,7 +64,19 @@ class _Builder:
     def read(cls, name: str, source: str | None) -> _Builder:
         """Read the builder `name`. source: the result of `builder_source`."""
         text, function = builder_text(name, source)
-        body = ast.parse(text).body
+        return cls._read(ast.parse(text).body, function)
+
+    @classmethod
+    def read_function(cls, source: str) -> _Builder:
+        """Read a function from its own source."""
+        try:
+            body = ast.parse(source).body
+        except SyntaxError:  # a lambda's source is a part of a statement
+            body = []
+        return cls._read(body, body[0].name if body and isinstance(body[0], ast.FunctionDef) else "")
+
+    @classmethod
+    def _read(cls, body: Sequence[ast.stmt], function: str) -> _Builder:
         need = next((NEEDS[value] for node in body if (value := _declared(node)) in NEEDS), None)
         definitions = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == function]
         if (
@@ -100,15 +113,20 @@ def _declared(node: ast.stmt) -> str | None:
     return str(node.value.value) if named else None
 
 
-def check(config: ModelKeys, source: str | None, data: DataDescription) -> None:
+def check(config: ModelKeys, source: str | None, data: DataDescription, own: OwnModel | None = None) -> None:
     """Raise ConfigError if the builder does not take the configuration's `model.params`, or does not take `data`.
 
-    source: text of the builder, if it is a file of the user.
+    source: text of the builder, if it is a file of the user. own: the user's own model, if it is no builder's file.
     """
     name = config.model.build
-    builder = _Builder.read(name, source)
+    if own is not None and own.model:
+        if config.model.params:
+            what_to_do = _left_over(config, next(iter(config.model.params))) or "; remove the key"
+            raise config.error("model.params", f"{name} is a model, which takes no arguments{what_to_do}")
+        return
+    builder = _Builder.read(name, source) if own is None else _Builder.read_function(own.source)
     if not builder.takes_data:
-        function = name.rpartition(":")[2]
+        function = name.rpartition(":")[2].partition("@")[0]
         raise config.error(
             "model.build", f"{name} must take the description of the data as its argument: def {function}(data)"
         )

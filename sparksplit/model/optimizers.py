@@ -11,10 +11,10 @@ def averages(optimizer: Any, trainable: Sequence[Any]) -> list[tuple[Any, Any]]:
 
     The optimizer must be built for `trainable`. At the end of training, the averages become the weights.
     """
-    inner = _inner(optimizer)
-    if not getattr(inner, "use_ema", False):
+    own = inner(optimizer)
+    if not getattr(own, "use_ema", False):
         return []
-    kept = zip(trainable, inner._model_variables_moving_average, strict=True)
+    kept = zip(trainable, own._model_variables_moving_average, strict=True)
     return [(variable, average) for variable, average in kept if average is not None]
 
 
@@ -31,9 +31,9 @@ def built(optimizer: Any, trainable: Sequence[Any]) -> None:
 
 def calls(optimizer: Any) -> int:
     """Return the number of updates that the optimizer has made. Updates that overflowed are not among them."""
-    return int(_inner(optimizer).iterations.numpy())
+    return int(inner(optimizer).iterations.numpy())
 
 
-def _inner(optimizer: Any) -> Any:
+def inner(optimizer: Any) -> Any:
     """Return the optimizer inside a LossScaleOptimizer. Return any other optimizer unchanged."""
     return getattr(optimizer, "inner_optimizer", optimizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import FunctionType
@@ -15,12 +15,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from hdfs_io.errors import errno_of, may_pass
+from hdfs_io.errors import errno_of, may_pass, using_own
+from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.model import export
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.writing import writing
 
 _LONGEST = 200
+_COPY = "sparksplit-loaded-"
 _LIBRARIES = ("keras.", "tensorflow.")
 """Modules whose functions hold nothing that an export would not find."""
 
@@ -39,16 +41,28 @@ def supplied(build: Callable[..., Any]) -> dict[str, Any]:
     return {each.__name__: each for each in objects if not str(each.__module__).startswith("keras.")}
 
 
-def load(file: Path, build: Callable[..., Any] | None = None) -> Any:
+def load(file: Path, known: Mapping[str, Any] | None = None, trusted: bool = False) -> Any:
     """Return the uncompiled Keras model in `file`.
 
-    build: the model's builder, whose classes and functions Keras may need.
+    known: classes and functions that Keras may need, by name. trusted: whether Python code within the file, as of a
+    Lambda layer, may run.
     """
-    return keras.saving.load_model(file, custom_objects=supplied(build) if build else None, compile=False)
+    return keras.saving.load_model(file, custom_objects=known, compile=False, safe_mode=not trusted)
 
 
-def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str) -> None:
-    """Save the model of `build` like a trained model, and load the model again. Raise NotSavedError if this fails.
+def load_bytes(content: bytes, known: Mapping[str, Any] | None = None, trusted: bool = False) -> Any:
+    """Return the same as `load` for the content of a file."""
+    with own_folder(temporary_folder(), _COPY) as folder:
+        file = folder / export.KERAS
+        with using_own(str(folder)):
+            file.write_bytes(content)
+        return load(file, known, trusted)
+
+
+def try_out(model: Any, known: Mapping[str, Any], inputs: Inputs, scratch: str, trusted: bool = False) -> None:
+    """Save a model like a trained model, and load the model again. Raise NotSavedError if this fails.
+
+    known, trusted: as for `load`.
 
     The SavedModel is tried only if the user's code is in some layer, because the export takes several times as long as
     the rest. Graphs of Keras's own layers hold nothing that Keras would not find. scratch: a local folder.
@@ -60,11 +74,11 @@ def try_out(model: Any, build: Callable[..., Any], inputs: Inputs, scratch: str)
             local.mkdir()
         try:
             model.save(local / export.KERAS)
-            load(local / export.KERAS, build)
+            load(local / export.KERAS, known, trusted)
         except Exception as error:
             with writing(scratch):
                 _raise_if_of_host(error, scratch)
-            raise NotSavedError(_told(model, supplied(build), error)) from error
+            raise NotSavedError(_told(model, known, error, trusted)) from error
         if any(map(_has_own_code, model._flatten_layers())):
             _try_export(model, inputs, scratch, local)
     finally:
@@ -108,9 +122,9 @@ def _raise_if_of_host(error: Exception, scratch: str) -> None:
         raise error
 
 
-def _told(model: Any, known: dict[str, Any], error: Exception) -> str:
+def _told(model: Any, known: Mapping[str, Any], error: Exception, trusted: bool) -> str:
     """Return the message for a model that cannot be saved or loaded: the layer, Keras's reason, and what to do."""
-    layer, error = _culprit(model, known) or (model, error)
+    layer, error = _culprit(model, known, trusted) or (model, error)
     return (
         f"{layer.name!r} ({type(layer).__name__}) cannot be saved and loaded again, so the trained model could not be "
         f"either: {_reason(error)}. Use classes and functions that are defined at the top of the builder's file, or "
@@ -119,16 +133,17 @@ def _told(model: Any, known: dict[str, Any], error: Exception) -> str:
     )
 
 
-def _culprit(layer: Any, known: dict[str, Any]) -> tuple[Any, Exception] | None:
+def _culprit(layer: Any, known: Mapping[str, Any], trusted: bool) -> tuple[Any, Exception] | None:
     """Return (the innermost layer that cannot be made from its description, the error).
 
     None: all layers can be made.
     """
     for inner in getattr(layer, "layers", []):
-        if culprit := _culprit(inner, known):
+        if culprit := _culprit(inner, known, trusted):
             return culprit
     try:
-        keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(layer), custom_objects=known)
+        written = keras.saving.serialize_keras_object(layer)
+        keras.saving.deserialize_keras_object(written, custom_objects=known, safe_mode=not trusted)
     except Exception as error:
         return layer, error
     return None

@@ -145,8 +145,7 @@ def environment_files(prefix: Path) -> Iterator[tuple[str, Path]]:
     if not (prefix / "pyvenv.cfg").is_file():
         raise UsageError(
             f"environment: {prefix} is not a virtual environment, and only these can be packed. Install "
-            "sparksplit in one"
-            " (python3.11 -m venv), and run its own `sparksplit package`"
+            "sparksplit in one (python3 -m venv), and run its own `sparksplit package`"
         )
     _refuse_links(prefix)
     is_unused = unused(prefix)

@@ -28,6 +28,7 @@ from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import settled
+from sparksplit.training.own_models import with_compiled
 from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def plan(config: PlanConfig) -> Plan:
     subclass if a node fails.
     """
     began = time.monotonic()
+    config, _own = with_compiled(config)
     wanted = candidates(config)
     measuring = on_nodes(config, {"strategy": "batch", "collective": "ring"}, _NODES)
     single = on_nodes(config, {"strategy": "single"}, 1)
@@ -98,7 +100,7 @@ def measure(config: TrainConfig, sizes: list[int], branch_seconds: float = 0.0) 
             output="",
             owner="",
             writing="",
-            sources=dict(inputs.sources),
+            sources=inputs.sent(None),
             config_hash="",
             threads=threads(config, spark),
             init=None if inputs.initial is None else inputs.initial.digest,

@@ -235,6 +235,8 @@ def check_windows(config: InputConfig) -> None:
         return
     if config.label_type not in ("auto", "number"):
         raise config.error("label_type", f"must be number with input.windows (is {config.label_type})")
+    if config.features is not None:
+        raise config.error("features", "must be left out with input.windows: windows hold all columns")
     if config.shape is not None:
         raise config.error("shape", "must be left out with input.windows: their shape is [window, columns]")
     if not (config.dtype or "float32").startswith("float"):

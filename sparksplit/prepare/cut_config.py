@@ -45,14 +45,14 @@ class CutConfig(Config):
     """Rule for the cut. row: each row is assigned by itself, at random. features: rows with equal features stay in one
     split, whatever their labels are. key: rows with equal values in `cut.columns` stay in one split. time: the latest
     rows by `cut.column` are test, and the rows before them are validation. column: `cut.column` names the split of each
-    row: train, validation (also valid, val, dev) or test. Windows are cut by time, without this
-    key."""
+    row: train, validation (also valid, val, dev) or test. It may also hold booleans: true is validation, false is
+    train. Windows are cut by time, without this key."""
     columns: Annotated[list[int | str], used_by("key")] = Field(default_factory=list)
     """Key columns, by name or position, for `cut.by: key`. The model does not see these columns. The output has these
     columns only if `input.keep` names them."""
     column: Annotated[int | str | None, used_by("time", "column")] = None
     """Column for the cut, by name or position. For `cut.by: time`, the column holds timestamps, dates or whole numbers.
-    For `cut.by: column`, the column holds the names of the splits. The model does not see this column."""
+    For `cut.by: column`, the column holds the names of the splits, or booleans. The model does not see this column."""
     validation_from: Annotated[Annotated[int | str, AfterValidator(_boundary)] | None, used_by("time")] = None
     """Start of the validation split, for `cut.by: time`: a date, a timestamp or a whole number. A timestamp without a
     zone is in UTC. The fractions `validation` and `test` are then not used."""

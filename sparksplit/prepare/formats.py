@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ import pydantic
 from sparksplit.base.errors import did_you_mean
 from sparksplit.base.keys import Mark, listed, mark_of
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
+from sparksplit.spark.settings import packages
 
 PATHS = ("path", "validation", "test")
 """The keys of an input section that name files."""
@@ -29,7 +30,8 @@ class Format:
     groups: further names of the format in the marks of keys (base/keys.py).
     shapeless: whether its rows have no dtype and shape of their own, so that `predict` takes the model's.
     tokens: whether its rows are sequences of tokens, which are cut into splits by position, not by a hash.
-    settings: Spark settings for the format, if we start the session.
+    settings: Spark settings for the format, if we start the session. `session_settings` adds the package.
+    package: returns the package that Spark needs for the format, from Spark's version. None: it needs no package.
     lines: whether its files are lines of text.
     """
 
@@ -39,6 +41,7 @@ class Format:
     shapeless: bool = False
     tokens: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
+    package: Callable[[str], str] | None = None
     lines: bool = False
 
     @property
@@ -50,6 +53,14 @@ class Format:
     def columns(self) -> bool:
         """Whether its rows have columns, by which the configuration selects the label and the kept columns."""
         return "columns" in self.groups
+
+    def session_settings(self) -> dict[str, str]:
+        """Return `settings`, with the package that the imported pyspark's Spark needs for the format."""
+        if self.package is None:
+            return dict(self.settings)
+        import pyspark
+
+        return {**self.settings, packages.KEY: self.package(pyspark.__version__)}
 
     def load(self) -> Any:
         """Return the class that `source` names, a subclass of source.FileSource."""
@@ -68,8 +79,18 @@ def _named(place: str) -> Any:
 DATAFRAME = "dataframe"
 """The format of a DataFrame, from a program or from a user's function. A configuration file cannot name this format."""
 
-AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
-"""Spark's package for Avro, the newest for Spark 3.5 in Maven Central."""
+_AVRO = {"3.5": "2.12:3.5.9", "4.1": "2.13:4.1.1", "4.2": "2.13:4.2.0", "4.3": "2.13:4.2.0"}
+"""For each Spark: the Scala and the version of its package for Avro, the newest that fits in Maven Central."""
+
+
+def avro_package(version: str) -> str:
+    """Return Spark's package for Avro (group:artifact:version) for a Spark of `version`, such as 4.3.0.
+
+    A Spark of an unknown line gets the package of the newest line.
+    """
+    return f"org.apache.spark:spark-avro_{_AVRO.get('.'.join(version.split('.')[:2]), _AVRO['4.3'])}"
+
+
 _HIVE = {"spark.sql.catalogImplementation": "hive"}
 
 FORMATS: Mapping[str, Format] = {
@@ -78,9 +99,7 @@ FORMATS: Mapping[str, Format] = {
     "hive-text": Format(reader="sources.csv:hive_text", lines=True, groups=(*_FILES, "delimited"), shapeless=True),
     **{name: Format(reader="tables.same_columns:rows", groups=_FILES, shapeless=True) for name in ("parquet", "orc")},
     "json": Format(reader="sources.json_lines:rows", lines=True, groups=_FILES, shapeless=True),
-    "avro": Format(
-        reader="tables.avro_files:rows", groups=_FILES, shapeless=True, settings={"spark.jars.packages": AVRO}
-    ),
+    "avro": Format(reader="tables.avro_files:rows", groups=_FILES, shapeless=True, package=avro_package),
     "tfrecord": Format(reader="sources.tfrecord:read", groups=_FILES, shapeless=True),
     "images": Format(reader="sources.images:read", groups=("columns", "files")),
     "table": Format(reader="tables.readers:table", groups=_ROWS, shapeless=True, settings=_HIVE),

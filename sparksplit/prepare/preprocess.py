@@ -98,7 +98,7 @@ def fitted_before(config: PreprocessConfig) -> Fitted | None:
 def session_for(config: PreprocessConfig, started: ExitStack) -> Callable[[], SparkSession]:
     """Return a function that returns the Spark session for `config`. The first call starts the session, which stops
     with `started`."""
-    settings = dict(format_of(config.input.format).settings)
+    settings = format_of(config.input.format).session_settings()
     name = called("preprocess", config.output)
     return lambda: started.enter_context(session_with_executors(name, config.executors, settings, config.patience))
 

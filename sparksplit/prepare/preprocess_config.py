@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
 
 from hdfs_io import filesystem
 from hdfs_io.listing import expand
@@ -29,6 +29,15 @@ Dtype = Literal[
 RULES = 6
 """Version of the rules for reading, numbering, cutting and fitting rows. Increase by one if an unchanged configuration
 would give other rows or numbers. Then no output of earlier rules counts as complete."""
+
+
+def _no_list(value: Any) -> Any:
+    if isinstance(value, list):
+        raise ValueError(
+            "must be a mapping of columns to kinds (is a list); input.features lists the columns that are features"
+        )
+    return value
+
 
 _Filled = Annotated[str, Field(min_length=1)]
 _AtLeast1 = Annotated[int, Field(ge=1)]
@@ -108,6 +117,10 @@ class InputConfig(Config):
     """Columns to copy, as text, to the prepared data and the predictions, such as a customer id. Give names or
     positions. The model does not see these columns. If the key is not set, `predict` keeps the columns that the
     training data kept, if columns have names."""
+    features: Annotated[Annotated[list[int | str], Field(min_length=1)] | None, used_by("rows")] = None
+    """Columns that are features, by name or position; the model takes them in the order of the list. null: all columns
+    except the label and the columns with another use. The key `features` beside `input` says what becomes of each
+    column. Leave this key out with windows, with `fitted` and in `predict`."""
     weight: Annotated[int | str | None, used_by("rows")] = None
     """Column with the weight of each row in the loss and in the metrics, by name or position. Weights are numbers of 0
     or more. The model does not see this column. Not for windows."""
@@ -163,6 +176,12 @@ class InputConfig(Config):
     max_bad_fraction: Annotated[Fraction | None, used_by("columns", "idx")] = None
     """Largest fraction of bad rows to leave out, of all rows. Replaces `input.max_bad_rows` if only this key is set. If
     both keys are set, the stricter limit holds."""
+
+    @model_serializer(mode="wrap")
+    def _without_features(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `features` if it is null, so that hashes of older configurations, without this key, stay equal."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "features" or value is not None}
 
     def uses(self, key: str) -> bool:
         """Whether the format uses `key`."""
@@ -257,11 +276,11 @@ class PreprocessConfig(Config):
     """Seed of the hash that assigns rows to validation and test."""
     cut: CutConfig = Field(default_factory=CutConfig)
     """How rows are assigned to train, validation and test. Not for the format text."""
-    features: Features | None = None
+    features: Annotated[Features | None, BeforeValidator(_no_list)] = None
     """How columns become features: {COLUMN: KIND}, or {COLUMN: {kind: KIND, ...}} with the keys of the kind. A column
     that is not named gets a kind by its type. {}: all columns get a kind by their type. null: like {} if a column holds
-    texts, dates or timestamps; if no column does, all columns form one tensor of numbers, x. Not for the formats idx,
-    images and text."""
+    texts, dates or timestamps, or an array beside other columns; otherwise all columns form one tensor of numbers, x.
+    Not for the formats idx, images and text."""
     fitted: Annotated[_Filled | None, Mark(hashed=False)] = None
     """Folder of an earlier data set or run. Everything fitted there (features, scales, classes) is applied as it is,
     and nothing is fitted on the new rows. From a data set, the lanes and blocks are used too, so that `train` can read

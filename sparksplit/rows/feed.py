@@ -111,7 +111,7 @@ class Feed:
     readers: threads that read blocks and assemble chunks. 0: the thread that asks for chunks does this.
     chunk_bytes: bytes of a chunk's tensors.
     copies: number of nodes that have their own mini-batches at the same time.
-    shuffled: False keeps the stored order (validation, test).
+    shuffled: False keeps the stored order (validation, test, `order: given`).
     everyone: each node's lanes, if all nodes' chunks must hold the same mini-batches. `max_updates` must then be the
         same on all nodes. None: chunks may end anywhere.
     fit: which rows are accepted.
@@ -272,7 +272,7 @@ class Feed:
 
     def _windows(self, epoch: int, first: int, last: int) -> Iterator[tuple[_Window, int]]:
         """Yield the windows that hold the positions of first..last-1, each with the number of positions read so far."""
-        shuffle = order.Shuffle(self._seed, epoch, self._block_rows, self._window)
+        shuffle = self._order(epoch)
         total = min(last * self._batch_size, self.rows)
         if first * self._batch_size >= total:
             return
@@ -290,7 +290,12 @@ class Feed:
                 return
             number += 1
 
-    def _edge(self, shuffle: order.Shuffle, number: int) -> int:
+    def _order(self, epoch: int) -> order.Shuffle | order.AsStored:
+        if not self._shuffled:
+            return order.AsStored(self._block_rows, self._window)
+        return order.Shuffle(self._seed, epoch, self._block_rows, self._window)
+
+    def _edge(self, shuffle: order.Shuffle | order.AsStored, number: int) -> int:
         """Return the depth at which window `number` ends."""
         return min((number + 1) * shuffle.window_rows, int(self._lane_rows.max(initial=0)))
 
@@ -300,7 +305,7 @@ class Feed:
 
     # Reading: blocks into arrays.
 
-    def _load(self, shuffle: order.Shuffle, number: int) -> tuple[_Loading, npt.NDArray[Any]]:
+    def _load(self, shuffle: order.Shuffle | order.AsStored, number: int) -> tuple[_Loading, npt.NDArray[Any]]:
         """Begin to read window `number`. Also return the place in the loaded rows of each own lane's row at each depth,
         integers [depths, own lanes]."""
         if self._keep and self._whole is None:
@@ -320,12 +325,8 @@ class Feed:
         for place, (lane, rows) in enumerate(zip(self._lanes.tolist(), self._own_rows.tolist(), strict=True)):
             begin = min(first, rows)
             count = min(rows, first + shuffle.window_rows) - begin
-            if self._shuffled:
-                chosen = shuffle.blocks(lane, rows)[number * self._window : (number + 1) * self._window]
-                within = shuffle.rows(lane, number, count)
-            else:
-                chosen = begin // self._block_rows + np.arange(-(-count // self._block_rows))
-                within = np.arange(count, dtype=np.int64)
+            chosen = shuffle.blocks(lane, rows)[number * self._window : (number + 1) * self._window]
+            within = shuffle.rows(lane, number, count)
             if self._whole is not None:
                 stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows
                 at_depth[:count, place] = self._whole.starts[lane] + stored

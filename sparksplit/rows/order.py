@@ -7,6 +7,9 @@ full blocks of a lane are permuted. Then the rows are permuted within each windo
 short block stays last, so that a window covers the same depths in every lane. Mini-batch k is the next B rows, dealt
 round-robin over the lanes that still have rows.
 
+In a data set with `order: given`, nothing is permuted. Row i is row i div L of lane i mod L, so the deal gives the rows
+back as they were given: mini-batch k is the rows kB to (k+1)B - 1.
+
 depth: number of rows of the same lane that come before a row in the epoch's order.
 position: number of rows of the whole set that come before a row in the epoch's order.
 
@@ -82,6 +85,27 @@ class Shuffle:
     def rows(self, lane: int, window: int, rows: int) -> Ints:
         """The order of the `rows` rows of the lane's `window`, as indices into its blocks laid end to end."""
         return permutation(rows, key(self.seed, self.epoch, lane, window + 1))
+
+
+@dataclass(frozen=True)
+class AsStored:
+    """An epoch that permutes nothing, with the methods of `Shuffle`: validation, test, and `order: given`."""
+
+    block_rows: int
+    window: int
+
+    @property
+    def window_rows(self) -> int:
+        """Number of depths that one window covers."""
+        return self.block_rows * self.window
+
+    def blocks(self, lane: int, lane_rows: int) -> Ints:
+        """The numbers of the lane's blocks, ascending, int64 [ceil(lane_rows / block_rows)]."""
+        return np.arange(-(-lane_rows // self.block_rows), dtype=np.int64)
+
+    def rows(self, lane: int, window: int, rows: int) -> Ints:
+        """The rows of the lane's `window`, ascending, int64 [rows]."""
+        return np.arange(rows, dtype=np.int64)
 
 
 def rows_above(lane_rows: Ints, depths: Ints) -> Ints:

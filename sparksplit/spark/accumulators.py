@@ -14,9 +14,16 @@ import struct
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark import accumulators
+
+NAME = "AccumulatorTCPServer" if hasattr(accumulators, "AccumulatorTCPServer") else "AccumulatorServer"
+"""The server's name in pyspark 4 and in pyspark 3."""
+if TYPE_CHECKING:
+    from pyspark.accumulators import AccumulatorServer as _Plain
+else:
+    _Plain = getattr(accumulators, NAME)
 
 PROOF_SECONDS = 60.0
 """Seconds for a caller to send the token. Spark's JVM sends it at once, unless it is collecting garbage."""
@@ -25,15 +32,14 @@ PROOF_SECONDS = 60.0
 @contextmanager
 def guarded() -> Iterator[None]:
     """Give sessions that start in this block a server that strangers cannot block."""
-    before = accumulators.AccumulatorServer
-    accumulators.AccumulatorServer = _Server  # type: ignore[misc]
+    setattr(accumulators, NAME, _Server)
     try:
         yield
     finally:
-        accumulators.AccumulatorServer = before  # type: ignore[misc]
+        setattr(accumulators, NAME, _Plain)
 
 
-class _Server(socketserver.ThreadingMixIn, accumulators.AccumulatorServer):
+class _Server(socketserver.ThreadingMixIn, _Plain):
     daemon_threads = True
     block_on_close = False
 

@@ -16,7 +16,14 @@ from sparksplit.base.progress import Lines
 from sparksplit.spark.manager import Manager
 from sparksplit.spark.reasons import ENDED_BY_SPARK, NOT_TAKEN, spark_reason
 from sparksplit.spark.session import spark_session
-from sparksplit.spark.settings.requirements import NoExecutors, Problem, is_on, is_standalone, why_few
+from sparksplit.spark.settings.requirements import (
+    NoExecutors,
+    Problem,
+    has_executors,
+    is_on,
+    is_standalone,
+    why_few,
+)
 from sparksplit.spark.waiting import Patience, Seen, Wait
 from sparksplit.spark.workers import said_by_an_executor
 
@@ -49,7 +56,7 @@ def session_with_executors(
     with spark_session(app_name, executors, settings, nodes=False) as spark:
         sc = spark.sparkContext
         conf = dict(sc.getConf().getAll())
-        if re.fullmatch(r"local(\[.*\])?", str(sc.master)):  # a local master has no executors
+        if not has_executors({"spark.master": str(sc.master)}):
             yield spark
             return
         if executors_of(sc) == 0 and is_on(conf, "spark.dynamicAllocation.enabled", "false"):

@@ -103,6 +103,7 @@ def _settings(executors: int, configured: dict[str, str], submitted: bool) -> di
     }
 
 
+_TOKENS = "org.apache.spark.ui.JWSFilter"
 _PROXY = "org.apache.hadoop.yarn.server.webproxy.amfilter.AmIpFilter"
 _NOWHERE = "192.0.2.1"  # an address for examples, RFC 5737
 
@@ -111,13 +112,17 @@ def _pages(configured: dict[str, str]) -> dict[str, str]:
     """Return the settings that close Spark's pages, unless the user asked for the pages.
 
     The driver's page is off. The pages of the master and the worker show the executors' logs and can end the
-    application. They always listen, without a secret. So they get a filter that lets in only a proxy, at an address
-    that does not exist. (Only Spark 3 has that filter.)
+    application. They always listen, without a secret. So they get a filter. In Spark 4, it lets in only who has a key,
+    which nobody gets. In Spark 3, it lets in only a proxy, at an address that does not exist.
     """
     off = {"spark.ui.enabled": "false"}
     jars = packages.spark_jars(user_settings.pyspark_home())
-    asked_for = configured.get("spark.ui.enabled", "").lower() == "true"
-    if asked_for or not any("yarn-server-web-proxy" in jar for jar in jars):
+    if configured.get("spark.ui.enabled", "").lower() == "true":
+        return off
+    if any(jar.startswith("jjwt-impl-") for jar in jars):
+        key = secrets.token_urlsafe(64)
+        return {**off, "spark.ui.filters": _TOKENS, f"spark.{_TOKENS}.param.secretKey": key}
+    if not any("yarn-server-web-proxy" in jar for jar in jars):
         return off
     places = {
         f"spark.{_PROXY}.param.PROXY_HOSTS": _NOWHERE,

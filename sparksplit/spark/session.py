@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import sys
 import threading
 import time
 import traceback
@@ -26,7 +27,7 @@ from sparksplit.spark.jvm import limited, watched
 from sparksplit.spark.reasons import spark_reason
 from sparksplit.spark.settings import user_settings
 from sparksplit.spark.settings.masters import await_master, check_known
-from sparksplit.spark.settings.requirements import raise_first, standalone_problems, start_problems
+from sparksplit.spark.settings.requirements import has_executors, raise_first, standalone_problems, start_problems
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -82,13 +83,14 @@ def spark_session(
     nodes: whether the session will hold nodes; some masters and settings do not allow that.
     waited: gets the seconds that this call has waited for another call's session to stop.
 
-    Raise ConfigError for a master or setting that does not allow it, and if no Java is found. Raise RunError if Spark
-    does not start (quickly, if its standalone master cannot be reached). Raise RunError if Spark does not stop the
-    session of an earlier call. Also turn errors of pyspark and py4j that leave the block into RunError, because they
-    cannot be read without their JVM.
+    Raise UsageError if the program uses Spark Connect. Raise ConfigError for a master or setting that does not allow
+    it, and if no Java is found. Raise RunError if Spark does not start (quickly, if its standalone master cannot be
+    reached). Raise RunError if Spark does not stop the session of an earlier call. Also turn errors of pyspark and py4j
+    that leave the block into RunError, because they cannot be read without their JVM.
     """
     from pyspark import SparkContext
 
+    refuse_connect()
     began = time.monotonic()
     with ExitStack() as waiting:
         waiting.enter_context(saying("a call in another thread to stop its Spark session"))
@@ -111,7 +113,32 @@ def spark_session(
     atexit.unregister(_stop_at_exit)  # register only once
     atexit.register(_stop_at_exit, os.getpid())
     with interruptible_program(running), asking(running):
+        _use_own_python(running)
         yield SparkSession.builder.getOrCreate()
+
+
+def _use_own_python(context: SparkContext) -> None:
+    """Have tasks of a master without executors use this program's Python, unless the user has named another.
+
+    By default, Spark takes the PATH's python3. In a notebook, this is often not the notebook's Python, and lacks
+    sparksplit.
+    """
+    if "PYSPARK_PYTHON" not in os.environ and not has_executors({"spark.master": str(context.master)}):
+        named = context.getConf().get("spark.pyspark.python")
+        context.pythonExec = named or sys.executable or context.pythonExec
+
+
+def refuse_connect() -> None:
+    """Raise UsageError if the program has started a session of Spark Connect, or if its next session would be one.
+
+    Such a session has no SparkContext, which starts nodes. A local cluster would start beside it.
+    """
+    found = next((name for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED") if name in os.environ), None)
+    if found is not None:
+        raise UsageError(
+            f"Spark Connect: {found} is set, and a Spark Connect session cannot start nodes. Use a new process without "
+            "SPARK_REMOTE and .remote(...): SparkSession.builder.master(...).getOrCreate(), or spark-submit"
+        )
 
 
 @contextmanager

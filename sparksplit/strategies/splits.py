@@ -95,7 +95,10 @@ def check_rounds(split: Split, epochs: int, nodes: int) -> None:
     by_round = [epoch for round_ in zip(*by_rank, strict=True) for epoch in sorted(set(round_))]
     if by_round != sorted(by_round):
         shown = ", ".join(map(str, by_round[:9])) + (", ..." if len(by_round) > 9 else "")
-        raise ValueError(f"with early_stop, the epochs of a round must follow those of the round before (are {shown})")
+        raise ValueError(
+            "with early_stop or callbacks that change training, the epochs of a round must follow those of the round "
+            f"before (are {shown})"
+        )
 
 
 class BatchSplit:

@@ -33,7 +33,7 @@ def decided(inputs: RunInputs, run: str | None, follow: Follow | None) -> tuple[
         else:
             choice = follow(inputs)
     if choice is not None and choice.settings is not None:
-        inputs = RunInputs.of(choice.taken(inputs.config), inputs.data, inputs.has_frame)
+        inputs = inputs.changed(choice.taken(inputs.config))
     if again is not None:
         say(again)
     return inputs, choice

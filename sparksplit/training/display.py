@@ -28,7 +28,7 @@ class RunDisplay:
     said: called with each epoch that gets a line.
     """
 
-    def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[int], None] | None = None) -> None:
+    def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[EpochRecord], None] | None = None) -> None:
         self._epochs_said, self._said = epochs_said, said
         self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
         self._marks: list[tuple[float, float, float] | None] = [None] * nodes
@@ -109,7 +109,7 @@ class RunDisplay:
                 self._epochs_said = record.epoch
                 say(_epoch_line(record, state["epochs"]))
                 if self._said is not None:
-                    self._said(record.epoch)
+                    self._said(record)
         if self._is_due(now):
             self._show()
 

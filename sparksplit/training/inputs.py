@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hdfs_io.differences import content
+from hdfs_io.fence import Fence
 from sparksplit.base.config import digest
 from sparksplit.base.keys import unhashed
 from sparksplit.base.user_functions import FunctionError, is_own, source_of, split_name
@@ -17,9 +18,13 @@ from sparksplit.model import keras_names, needs
 from sparksplit.model.builders import builder_source
 from sparksplit.model.description import data_description
 from sparksplit.model.graphs import class_weights
+from sparksplit.model.own_model import OwnModel, is_own_model
 from sparksplit.strategies import Strategy, find
 from sparksplit.strategies.splits import check_epochs, check_rounds, owned_by_rank
+from sparksplit.training import onnx_file
+from sparksplit.training.callbacks.given import Given, Ready
 from sparksplit.training.initial import Initial
+from sparksplit.training.own_models import own_model_of
 from sparksplit.training.stopping import watch_of
 from sparksplit.training.train_config import TrainConfig, misfit
 
@@ -27,6 +32,8 @@ _ADDED = {
     "early_stop": None,
     "keep_best": False,
     "class_weights": None,
+    "reduction": "mean_with_sample_weight",
+    "metric_weights": True,
     "accumulate": 1,
     "device": "auto",
     "jit_compile": False,
@@ -43,6 +50,8 @@ class RunInputs:
 
     sources: the text of the user's files, by the key that names the file.
     has_frame: whether a DataFrame replaces the training rows.
+    own: the user's own model; None for a builder.
+    callbacks: the callbacks that node 0 runs; None without callbacks.
     """
 
     config: TrainConfig
@@ -51,17 +60,32 @@ class RunInputs:
     strategy: Strategy
     has_frame: bool = False
     initial: Initial | None = None
+    own: OwnModel | None = None
+    callbacks: Ready | None = None
 
     @classmethod
-    def of(cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False) -> RunInputs:
-        """Return what `config` names. Raise UsageError if something does not exist, or does not fit the rest."""
+    def of(
+        cls, config: TrainConfig, data: PreparedDataSet, has_frame: bool = False, given: Given | None = None
+    ) -> RunInputs:
+        """Return what `config` names. given: the run's callbacks. Raise UsageError if something does not exist, or does
+        not fit the rest."""
+        own = own_model_of(config)
+        if own is not None and own.model and config.init is not None:
+            raise config.error("init", f"{config.model.build} has weights already; leave out one of the two")
         sources = check_names(config)
         told = data_description(data.description, data.manifest.splits["train"].rows)
-        needs.check(config, sources.get("model.build"), told)
-        strategy = _strategy(config, sources, data)
+        needs.check(config, sources.get("model.build"), told, own)
+        callbacks = None if given is None else given.ready(config, data.manifest)
+        may_stop = callbacks is not None and callbacks.sent.change
+        strategy = _strategy(config, sources, data, may_stop)
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
-        return cls(config, data, sources, strategy, has_frame, Initial.of(config))
+        onnx_file.check(config, data.description)
+        return cls(config, data, sources, strategy, has_frame, Initial.of(config), own, callbacks)
+
+    def changed(self, config: TrainConfig) -> RunInputs:
+        """Return the inputs of the same run with another configuration. Raise UsageError as `of` does."""
+        return replace(RunInputs.of(config, self.data, self.has_frame), callbacks=self.callbacks)
 
     @property
     def paths(self) -> dict[str, str]:
@@ -72,7 +96,14 @@ class RunInputs:
         data = {"data" if len(paths) == 1 else f"data.{place}": path for place, path in enumerate(paths)}
         named = {"init": self.config.init, "comparison": self.config.comparison}
         given = {key: path for key, path in named.items() if path is not None}
+        if self.own is not None and self.own.kind == "file":
+            files["model.build"] = self.own.name
         return {**data, **given, **files, **self.config.own_file}
+
+    def sent(self, fence: Fence | None) -> dict[str, str]:
+        """Return `sources` for the nodes, with the user's own model (`OwnModel.sent`)."""
+        own = {} if self.own is None else {"model.build": self.own.sent(fence)}
+        return {**self.sources, **own}
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
@@ -80,6 +111,10 @@ class RunInputs:
         hashed["sources"] = dict(self.sources)
         if self.initial is not None:
             hashed["init"] = self.initial.digest
+        if self.own is not None:
+            hashed["own_model"] = self.own.identity
+        if self.callbacks is not None and self.callbacks.identity is not None:
+            hashed["callbacks"] = self.callbacks.identity
         return digest({**hashed, "frame": True} if self.has_frame else hashed)
 
     @property
@@ -92,8 +127,12 @@ class RunInputs:
     def contents(self) -> dict[str, Any]:
         """The part of `keys` that is not a value of the configuration."""
         init = {} if self.initial is None else {"init": content(self.initial.digest)}
+        changing = None if self.callbacks is None else self.callbacks.identity
+        callbacks = {} if changing is None else {"callbacks that change training": content(changing)}
         files = {f"{key}'s file": content(digest(text)) for key, text in self.sources.items()}
-        return {"data": content(self.data.digest), **init, **files}
+        if self.own is not None and self.own.kind == "file":
+            files["model.build's file"] = content(self.own.identity)
+        return {"data": content(self.data.digest), **init, **callbacks, **files}
 
     def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
         """The configuration's values that can change the run's result. nodes: as for `hash`."""
@@ -122,7 +161,8 @@ def check_names(config: TrainConfig) -> dict[str, str]:
     ConfigError for a missing file.
     """
     sources = _sources(config)
-    keras_names.check(config, sources)
+    own = own_model_of(config)
+    keras_names.check(config, sources, () if own is None else own.names)
     return sources
 
 
@@ -161,7 +201,7 @@ def open_data(config: TrainConfig) -> PreparedDataSet:
 
 def _functions(config: TrainConfig) -> dict[str, str]:
     """Return the functions in the configuration that may be the user's own, by the key that names them."""
-    functions = {"model.build": config.model.build}
+    functions = {} if is_own_model(config.model.build) else {"model.build": config.model.build}
     if config.transform is not None:
         functions["transform"] = config.transform
     tables = {"strategy": config.strategy, "collective": config.collective}
@@ -181,9 +221,11 @@ def _sources(config: TrainConfig) -> dict[str, str]:
     return sources
 
 
-def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet) -> Strategy:
-    """Return a run's strategy. Raise ConfigError if it does not exist, does not fit other keys, or leaves out rows of
-    `data`."""
+def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet, may_stop: bool) -> Strategy:
+    """Return a run's strategy. may_stop: whether a callback may end the run before its last epoch.
+
+    Raise ConfigError if the strategy does not exist, does not fit other keys, or leaves out rows of `data`.
+    """
     try:
         strategy = find(config.strategy, sources.get("strategy"))
     except FunctionError as error:
@@ -191,16 +233,19 @@ def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDat
     if problem := misfit(config, strategy):
         raise config.error("strategy", problem)
     try:
-        check_split(config, strategy, data.manifest.lanes)
+        check_split(config, strategy, data.manifest.lanes, may_stop)
     except Exception as error:  # a user's own split may fail in any way
         raise config.error("strategy", f"its split does not fit the data: {type(error).__name__}: {error}") from error
     return strategy
 
 
-def check_split(config: TrainConfig, strategy: Strategy, lanes: int) -> None:
+def check_split(config: TrainConfig, strategy: Strategy, lanes: int, may_stop: bool = False) -> None:
     """Raise ValueError if the split of `strategy` leaves out rows or epochs on the nodes of `config`. A user's own
-    split may raise any error."""
+    split may raise any error.
+
+    may_stop: whether the run may end before its last epoch, also without `early_stop`.
+    """
     owned_by_rank(strategy.split, lanes, config.node_count)
     check_epochs(strategy.split, config.epochs, config.node_count)
-    if config.early_stop is not None:
+    if may_stop or config.early_stop is not None:
         check_rounds(strategy.split, config.epochs, config.node_count)

@@ -10,6 +10,7 @@ from sparksplit.base.config import Origin, parse
 from sparksplit.base.records import Json, JsonObject, Record
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.rows.ledger import Seen
+from sparksplit.training.callbacks.sent import Sent
 from sparksplit.training.initial import Initial
 from sparksplit.training.progress_record import EpochRecord, Progress, Values
 from sparksplit.training.run_record import LossScale, RunCollective, RunInit
@@ -54,6 +55,8 @@ class Payload(Record):
     """Whether the nodes measure steps before the first update, and wait for the driver's choice of nodes."""
     init: str | None = None
     """The digest of the trained weights to begin with; None where all layers begin anew."""
+    callbacks: Sent | None = None
+    """The callbacks that node 0 runs; None without callbacks."""
 
     @classmethod
     def of(
@@ -65,6 +68,7 @@ class Payload(Record):
         config_hash: str,
         threads: int,
         initial: Initial | None = None,
+        callbacks: Sent | None = None,
     ) -> Payload:
         """Return the payload of the first attempt at a run that fills `output`."""
         return cls(
@@ -78,6 +82,7 @@ class Payload(Record):
             config_hash=config_hash,
             threads=threads,
             init=None if initial is None else initial.digest,
+            callbacks=callbacks,
         )
 
     @property

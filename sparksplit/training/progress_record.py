@@ -134,6 +134,18 @@ class Watched:
 
 
 @dataclass(frozen=True)
+class Changed:
+    """What the callbacks that may change training have made of a run so far (training.callbacks.running)."""
+
+    rate: float | None = None
+    """The learning rate of all nodes; None if it is a schedule."""
+    stopped: str | None = None
+    """The name of the callback that has ended the run; None while no callback has."""
+    states: list[str] = field(default_factory=list)
+    """The state of each of these callbacks, as JSON. Only node 0 knows the states."""
+
+
+@dataclass(frozen=True)
 class Progress(Record):
     """How far a run is, as its checkpoints describe it."""
 
@@ -176,6 +188,8 @@ class Progress(Record):
     """Where the run was resumed, in order."""
     watched: Watched | None = None
     """The validations so far of the metric that is watched; None if no metric is watched."""
+    changed: Changed | None = None
+    """What callbacks have changed; None if no callback may change training."""
     fed: EntryJson | None = None
     """The number of the DataFrame's rows, and a checksum of their ids and weights (`Fed.content`); None without a
     DataFrame."""

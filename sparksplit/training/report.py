@@ -154,7 +154,8 @@ def _ended(run: RunRecord) -> Iterator[str]:
     stopped, best = run.stopped_early, run.best
     if stopped is not None:
         where = f"stopped early after epoch {stopped.epoch} of {run.epochs}"
-        yield f"{where}: validation {stopped.metric} no longer improved"
+        ended = f"validation {stopped.metric} no longer improved" if stopped.callback is None else stopped.callback
+        yield f"{where}: {ended}"
     if best is not None:
         weights = "; the model has the weights of this epoch" if best.kept else "; the model has the last weights"
         yield f"best validation: {written({best.metric: best.value})} after epoch {best.epoch}{weights}"
@@ -178,8 +179,12 @@ class Circumstances:
     """Seconds of the last attempt until its nodes' processes ran."""
     attempts: list[Attempt] | None = None
     """All attempts, over all commands; None for a run of `compare`."""
+    callbacks: list[str] | None = None
+    """The names of the callbacks that node 0 ran; None without callbacks."""
     choice: Choice | None = None
     """The number of nodes that `strategy: auto` has chosen."""
+    ran: str | None = None
+    """Where the nodes' processes ran, as in RunRecord."""
 
 
 def record(
@@ -241,4 +246,6 @@ def record(
         threads=first.threads,
         collective=first.collective,
         choice=around.choice,
+        ran=around.ran,
+        callbacks=around.callbacks,
     )

@@ -16,19 +16,21 @@ from sparksplit.base.progress import say
 from sparksplit.cluster.placing import failing
 from sparksplit.cluster.requirements import explained
 from sparksplit.rows.ledger import Entry
-from sparksplit.spark.settings.requirements import granted_cores
+from sparksplit.spark.executors import slots_of
+from sparksplit.spark.settings.requirements import granted_cores, has_executors
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import checkpoints, report
 from sparksplit.training.decided import Choosing, Chosen
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.messages import NodeResult, Payload
-from sparksplit.training.progress_record import read_history
+from sparksplit.training.progress_record import EpochRecord, read_history
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.going_on import Reached
 from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.run_record import RUN, RunRecord
+from sparksplit.training.tracking.tracker import Tracker
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -56,8 +58,10 @@ def checkpoint_of(run: str, nodes: int) -> str | None:
 
 
 def threads(config: TrainConfig, spark: SparkSession) -> int:
-    """Return the number of threads that TensorFlow uses per operation."""
-    return config.threads or granted_cores(dict(spark.sparkContext.getConf().getAll()))
+    """Return the number of threads that TensorFlow uses per operation. Without executors, a node has all cores."""
+    settings = dict(spark.sparkContext.getConf().getAll())
+    tasks = 1 if has_executors(settings) else slots_of(spark.sparkContext)
+    return config.threads or tasks * granted_cores(settings)
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,14 @@ class Run:
     """The attempts of earlier commands, and their cost."""
     choosing: Choosing | None = None
     """The choice of the number of nodes; None if the strategy chooses nothing."""
+    tracker: Tracker | None = None
+    """Sends the run to MLflow; None if MLflow does not track it."""
     restarts: int = 0
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
     story: attempts.Attempts = field(init=False)
+    beside_driver: bool = False
+    """Whether the one process of the run is on the driver's machine, because Spark's master has no executors."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failures of nodes by host, as Spark names the host."""
     failed: SparksplitError | None = None
@@ -144,10 +152,11 @@ class Run:
             config,
             self.inputs.data,
             output,
-            dict(self.inputs.sources),
+            self.inputs.sent(output.fence),
             output.config_hash,
             threads(config, self.spark),
             self.inputs.initial,
+            None if self.inputs.callbacks is None else self.inputs.callbacks.sent,
         )
         if config.min_nodes is not None:
             shared = self.inputs.strategy.split.shared
@@ -165,7 +174,7 @@ class Run:
                     output.enclose()
                     checkpoint = checkpoint_of(output.folder, nodes)
                     self.story = self.story.on(nodes, checkpoint)
-                attempts.note(output.fence, now := self.so_far())
+                now = self._note_begin()
                 if self.missing is not None:
                     checkpoint = self._await_nodes(self.missing, checkpoint)
                 before = self._before(now.seconds, checkpoint)
@@ -306,16 +315,26 @@ class Run:
             launched=trained.launched,
             attempts=cost.story,
             choice=None if self.choosing is None else self.choosing.choice,
+            ran="beside the driver" if self.beside_driver else None,
+            callbacks=None if inputs.callbacks is None else inputs.callbacks.sent.names,
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]
         record = report.record(inputs.config, inputs.strategy, inputs.data, results, trained.trained_on, around)
+        record = replace(record, own_model=None if inputs.own is None else inputs.own.identity)
         waited_out(lambda: record.write(output.fence), inputs.config.max_restarts)
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")
         attempts.forget(output.fence)
         output.complete()
         return record
+
+    def _note_begin(self) -> attempts.Attempts:
+        """Write down that an attempt begins. Return the attempts so far."""
+        attempts.note(self.output.fence, now := self.so_far())
+        if self.tracker is not None:
+            self.tracker.began(self.output.config_hash, now.story[0].begun)
+        return now
 
     def _note_end(self, error: BaseException) -> None:
         """Write down the cost of a failed attempt, if the output is still this command's."""
@@ -352,8 +371,10 @@ class Run:
 
         config, data, split = self.inputs.config, self.inputs.data, self.inputs.strategy.split
 
-        def said(epoch: int) -> None:
-            self.epochs_said = epoch
+        def said(epoch: EpochRecord) -> None:
+            self.epochs_said = epoch.epoch
+            if self.tracker is not None:
+                self.tracker.epoch(epoch)
 
         with RunDisplay(self.present, self.epochs_said, said) as display:
             self.display = display
@@ -372,6 +393,7 @@ class Run:
                 grace=config.checkpoint.grace,
                 avoid=failing(self.failures),
                 prefer=self.choosing.executors if self.choosing is not None else (),
+                beside_driver=self.beside_driver,
             ) as cluster:
                 cluster.start()
                 launched, self.failed = time.monotonic() - self.begun, None

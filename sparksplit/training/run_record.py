@@ -185,16 +185,21 @@ class RunMetrics:
 
 @dataclass(frozen=True)
 class StoppedEarly:
-    """Where a run ended before its last epoch: the metric had not improved for `early_stop.patience` validations."""
+    """Where a run ended before its last epoch.
+
+    Either the metric had not improved for `early_stop.patience` validations, or a callback ended the run.
+    """
 
     epoch: int
     """The last finished epoch, counted from 1."""
     update: int
     """The update at which the run ended."""
-    metric: str
-    """The name of the watched metric."""
+    metric: str | None
+    """The name of the watched metric; None if a callback ended the run."""
     best: float | None
-    """The metric's best value; None if no value was finite."""
+    """The metric's best value; None if no value was finite, or if a callback ended the run."""
+    callback: str | None = None
+    """The name of the callback that ended the run; None if the metric did."""
 
 
 @dataclass(frozen=True)
@@ -306,8 +311,15 @@ class RunRecord(Record):
     """TensorFlow's threads per operation on each node."""
     collective: RunCollective | None = None
     """The collective that summed over the nodes; None for a single real node."""
+    own_model: str | None = None
+    """The identity of the user's own model: a `keras.Model`, a function of a session, or a `.keras` file; None for a
+    builder, and in the records of `compare`."""
+    callbacks: list[str] | None = None
+    """The names of the callbacks that node 0 ran; None without callbacks."""
     choice: Choice | None = None
     """What `strategy: auto` has chosen; None for other strategies, and where `nodes` is 1 without a comparison."""
+    ran: str | None = None
+    """"beside the driver" where Spark's master has no executors; None where the nodes were on executors."""
 
     @classmethod
     def read(cls, folder: str) -> Self:

@@ -80,7 +80,9 @@ def watch_of(config: TrainConfig, manifest: Manifest) -> Watch | None:
 
 def stopped_early(watch: Watch | None, progress: Progress, epochs: int) -> StoppedEarly | None:
     """Return where a finished run stopped early; None if it ran to its end. epochs: epochs in the configuration."""
-    watched = progress.watched
+    watched, changed = progress.watched, progress.changed
+    if changed is not None and changed.stopped is not None and progress.epochs < epochs:
+        return StoppedEarly(progress.epochs, progress.update, None, None, changed.stopped)
     if watch is None or watched is None or not watch.ends(watched) or progress.epochs >= epochs:
         return None
     return StoppedEarly(progress.epochs, progress.update, watch.metric, watched.best)

@@ -21,8 +21,10 @@ from sparksplit.spark.waiting import QUEUE_SECONDS, START_SECONDS
 from sparksplit.strategies import STRATEGIES, Strategy
 from sparksplit.strategies.sync_config import SyncConfig
 
-_EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
+EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 _ALL_NODES = "is for train: a run of a comparison always has all of its nodes"
+_NO_TRACKING = "is for train: a comparison is not sent to MLflow"
+_NO_MODEL = "is for train: a comparison writes no models"
 _OWN_RUNS = "is for train: a comparison decides by its own runs"
 _NO_CHECKPOINTS = "is for train: a run of a comparison writes no checkpoints, and restarts from its beginning"
 
@@ -118,8 +120,14 @@ class Training(Config):
     ] = None
     """Weight of a training row, by its class. `balanced` gives all classes the same total weight. A mapping such as
     {fraud: 10} sets weights by label, and other labels get 1. Weights of the rows themselves are multiplied with the
-    class weights. The loss and the gradients of a mini-batch are divided by the sum of its rows' weights. Validation
-    and test ignore class weights. null: no class weights."""
+    class weights. Validation and test ignore class weights. null: no class weights."""
+    reduction: Literal["mean_with_sample_weight", "sum_over_batch_size"] = "mean_with_sample_weight"
+    """What the loss and the gradients of a mini-batch are divided by, if rows have weights. The names are Keras's.
+    mean_with_sample_weight: the sum of its rows' weights. sum_over_batch_size: the number of its rows, as in Keras's
+    `fit`. Without weights, both are the same."""
+    metric_weights: bool = True
+    """Whether the weights of rows and classes count in the metrics too. false: each row counts once in the metrics, as
+    in the `metrics` of Keras's `compile`. The loss always uses the weights."""
     batch_size: pydantic.PositiveInt = 64
     """Global batch size: rows of one mini-batch (B). With strategies epoch and epoch-delayed, each of the N nodes has
     its own mini-batch of B rows. With epoch, one update averages the gradients of N mini-batches."""
@@ -159,7 +167,8 @@ class Training(Config):
     The same run may then give different bits, also after a restart."""
     threads: Annotated[pydantic.NonNegativeInt, Mark(shared=True)] = 0
     """TensorFlow threads per operation on each node. 0: the cores that Spark grants to the node's task
-    (spark.task.cpus). Another number may change the last bits of the results."""
+    (spark.task.cpus); all cores of a master without executors. Another number may change the last bits of the
+    results."""
     seed: Annotated[pydantic.NonNegativeInt, Mark(shared=True)] = 1
     """Random seed of the initial weights, the order of rows, the transform and Dropout."""
     max_restarts: Annotated[pydantic.NonNegativeInt, SAFE] = 3
@@ -215,7 +224,10 @@ class Training(Config):
 class TrainConfig(Training):
     """All keys of `train`."""
 
-    refused = {"order": "is gone: nodes train once all rows have arrived; remove the key"}  # noqa: RUF012
+    refused = {  # noqa: RUF012
+        "order": "is gone: nodes train once all rows have arrived; remove the key",
+        "callbacks": "is for Python: sparksplit.train(..., callbacks=[...])",
+    }
 
     output: Annotated[str, Mark(hashed=False, shared=True)]
     """Output folder of the run: model, checkpoints, run.json, metrics.jsonl and TensorBoard events."""
@@ -250,10 +262,10 @@ class TrainConfig(Training):
     take these weights. Other layers and the optimizer start fresh."""
     sync: Annotated[SyncConfig, Mark(within=True)] = SyncConfig()
     checkpoint: Annotated[CheckpointConfig, replace(SAFE, refused=_NO_CHECKPOINTS)] = CheckpointConfig()
-    early_stop: Annotated[EarlyStopConfig | None, Mark(refused=_EQUAL_PASSES)] = None
+    early_stop: Annotated[EarlyStopConfig | None, Mark(refused=EQUAL_PASSES)] = None
     """Early stopping: end the run when the validation metric no longer improves. All nodes stop after the same update.
     {} uses the defaults of all `early_stop` keys. null: no early stopping."""
-    keep_best: Annotated[bool | None, Mark(refused=_EQUAL_PASSES)] = None
+    keep_best: Annotated[bool | None, Mark(refused=EQUAL_PASSES)] = None
     """Use the weights of the best validation, instead of the last weights, for the test and the exported model.
     `early_stop.metric` decides which validation is best; without `early_stop`, the loss decides. null: true with
     `early_stop`, otherwise false."""
@@ -266,6 +278,14 @@ class TrainConfig(Training):
     shared: shared memory, for nodes on one host. mixed: shared memory within each host, TCP between hosts. ring: TCP
     only. All of these give the same bits. tensorflow: TensorFlow's own collectives (NCCL on GPUs). Your own:
     `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
+
+    mlflow: Annotated[bool | None, Mark(hashed=False, refused=_NO_TRACKING)] = None
+    """Send parameters, metrics, tags and the model to MLflow. MLFLOW_TRACKING_URI and MLflow's other environment
+    variables apply. null: only if the calling Python program has an active MLflow run. Training goes on if the server
+    is away. Needs the extra `mlflow`."""
+    export: Annotated[Literal["onnx"] | None, Mark(hashed=False, refused=_NO_MODEL)] = None
+    """Another format to write the trained model in, besides model.keras and saved_model/. onnx: the file model.onnx,
+    with the fitted preprocessing. A complete run gets the file without training again. Needs the extra `onnx`."""
 
     @property
     def timing(self) -> dict[str, Any]:

@@ -24,7 +24,7 @@ ERRORS = {"ConfigError", "InputError", "NodeFailed", "OutputInUse", "RunError", 
 
 
 def test_the_names_are_these() -> None:
-    functions = {"compare", "plan", "predict", "preprocess", "train"}
+    functions = {"compare", "fit", "plan", "predict", "preprocess", "train"}
     assert set(sparksplit.__all__) == functions | PARTS | RESULTS | ERRORS | {"DataDescription"}
     assert sparksplit.__all__ == sorted(sparksplit.__all__)
     for name in sparksplit.__all__:

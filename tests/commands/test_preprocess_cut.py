@@ -187,7 +187,7 @@ def test_by_column_rows_are_where_they_were_put_and_bad_rows_are_counted_and_kep
         "column 'x': is null": 20,
         "column 'x': not finite": 4,
         f"{subject}: is null": 1,
-        f"{subject}: neither train, validation nor test": 1,
+        f"{subject}: not train, validation, test, true or false": 1,
     }
     kept = pq.read_table(f"{found.data.path}/bad_rows").to_pylist()
     assert len(kept) == 26 and all(row["path"] == f"{tmp_path}/raw/0.parquet" for row in kept)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from tests.ports import free_ports
@@ -39,7 +40,8 @@ class Ports:
         """Ports that nothing listens at now."""
         found = free_ports(HOST, 11 + 3 * datanodes)
         triples = tuple((found[i], found[i + 1], found[i + 2]) for i in range(11, len(found), 3))
-        return cls(*found[:11], datanodes=triples)
+        values: dict[str, Any] = dict(zip((each.name for each in fields(cls)), found[:11], strict=False))
+        return cls(**values, datanodes=triples)
 
 
 def write(conf_dir: Path, daemons_dir: Path, work: Path, ports: Ports) -> None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import pytest
+from pyspark.ml.linalg import Vectors
 
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import Description, FittedPreprocessing, TensorPreprocessing, TensorSpec
@@ -133,3 +134,28 @@ def test_a_model_of_images_says_what_takes_them():
     images = Description(tensors=[spec], label=None, preprocessing=FittedPreprocessing())
     with pytest.raises(InputError, match=r"takes x: uint8 \[8, 8\], not columns of numbers or texts\. Use"):
         stored(pd.DataFrame({"a": [1]}), images)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_an_array_or_a_vector_is_the_models_only_column(gaps: bool) -> None:
+    x = TensorSpec(name="x", dtype="float32", shape=[2], column="v")
+    filled = TensorPreprocessing(impute=[1.0, 2.0]) if gaps else TensorPreprocessing()
+    description = Description(tensors=[x], label=None, preprocessing=FittedPreprocessing(tensors={"x": filled}))
+    vectors = [Vectors.dense(1.5, 2), Vectors.sparse(2, {1: 4.0})]
+    expected = [[1.5, 2.0], [0.0, 4.0]]
+    for column in (vectors, [[1.5, 2.0], [0, 4]], [np.array(row) for row in expected]):
+        found = stored(pd.DataFrame({"w": ["a", "b"], "v": column}), description)["x"]
+        assert found.dtype == np.float32 and found.tolist() == expected
+    missing = pd.DataFrame({"v": [vectors[0], None]}, index=["first", "second"])
+    if gaps:
+        assert np.isnan(stored(missing, description)["x"][1]).all()
+    else:
+        with pytest.raises(InputError, match="row second: column 'v' holds None, which is not 2 values of float32"):
+            stored(missing, description)
+    for wrong, message in (
+        ([[1.0], [1.0, 2.0]], r"row 0: column 'v' holds \[1\.0\], which is not 2 values of float32"),
+        ([1.0, 2.0], "column 'v' is double, but must be arrays of numbers"),
+        ([["a"], ["b"]], "column 'v' is list<item: string>, but must be arrays of numbers"),
+    ):
+        with pytest.raises(InputError, match=message):
+            stored(pd.DataFrame({"v": wrong}), description)

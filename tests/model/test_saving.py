@@ -113,7 +113,7 @@ def test_what_the_builders_file_supplies_is_saved_and_loaded(tmp_path, what):
     assert list((tmp_path / "scratch").iterdir()) == []
     file = tmp_path / "model.keras"
     model.save(file)
-    loaded = saving.load(file, load("m.py:build", FILE))
+    loaded = saving.load(file, saving.supplied(load("m.py:build", FILE)))
     for ours, theirs in zip(model.get_weights(), loaded.get_weights(), strict=True):
         assert ours.tobytes() == theirs.tobytes()
 

@@ -48,6 +48,9 @@ def prefix(tmp_path: Path) -> Path:
         folder.mkdir(parents=True)
         (folder / "METADATA").write_text(f"Name: {name}\nVersion: 1\n{required and f'Requires-Dist: {required}'}\n")
         (folder / "RECORD").write_text(f"{name}/__init__.py,,\n../../../bin/{name},,\n")
+        for file in (tmp_path / SITE / name / "__init__.py", tmp_path / "bin" / name):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.touch()  # newer Pythons leave out files that are not there
         if requested:
             (folder / "REQUESTED").touch()
     (tmp_path / SITE / "half-1.dist-info").mkdir()  # an interrupted installation's

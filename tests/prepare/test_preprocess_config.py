@@ -108,6 +108,10 @@ def test_a_dataframe_reads_no_path() -> None:
             "for days/clients.csv.gz set input.format=csv",
         ),
         ("input: {path: [a.orc, b.orc], header: true}\n", ":1: input.format: NO input.header; for a.orc set ITorc"),
+        (
+            "input: {format: csv, path: x}\nfeatures: [a, b]\n",
+            ":2: features: must be a mapping of columns to kinds (is a list); input.features lists the columns",
+        ),
         ("input: {path: mnist}\nfeatures: {}\n", ":1: input.format: NO features; set it to csv, hive-text, parquet"),
         ("input: {path: a.json}\ncut: {by: time, column: t}\n", ":1: input.format: NO cut.by; for a.json set ITjson"),
     ],

@@ -76,6 +76,34 @@ def test_without_readers_whoever_asks_reads_and_gets_the_same(data, cache):
     assert alone == batches(feed_of(data, readers=2), epoch=2)
 
 
+@pytest.fixture(scope="module")
+def in_given_order(tmp_path_factory):
+    """The rows of `data`, in the order in which they are given."""
+    x = np.arange(ROWS, dtype=np.int32).reshape(-1, 1) * np.array([[1, 10, 100]], np.int32)
+    folder = str(tmp_path_factory.mktemp("given") / "data")
+    return from_arrays(
+        folder, {"train": (x, np.arange(ROWS) % 7)}, lanes=LANES, block_size=BLOCK * 28, file_size=8000, order="given"
+    )
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    batch_size=st.integers(1, 1000),
+    nodes=st.integers(1, LANES),
+    cache=st.sampled_from([0, 1 << 30]),
+    window=st.integers(1, 12),
+    epoch=st.integers(0, 3),
+)
+def test_rows_in_a_given_order_stay_in_it(in_given_order, batch_size, nodes, cache, window, epoch):
+    options = {"batch_size": batch_size, "cache": cache, "window": window, "shuffled": False}
+    shares = [batches(feed_of(in_given_order, rank, nodes, **options), epoch) for rank in range(nodes)]
+    for number, parts in enumerate(zip(*shares, strict=True)):
+        rows = range(number * batch_size, min(ROWS, (number + 1) * batch_size))
+        assert sorted(chain(*parts)) == list(rows)
+        assert all(part == sorted(part) for part in parts)
+    assert nodes > 1 or list(chain(*shares[0])) == list(range(ROWS))
+
+
 def test_epochs_differ_and_repeat(data):
     first, again, second = (batches(feed_of(data), epoch) for epoch in (0, 0, 1))
     assert first == again != second

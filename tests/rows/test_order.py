@@ -168,3 +168,22 @@ def test_the_rows_of_all_mini_batches_are_the_pass(rows, batch_size):
     found = order.batch_rows(rows, batch_size, 0, order.updates_per_epoch(rows, batch_size))
     assert found.sum() == rows
     assert ((found > 0) & (found <= batch_size)).all()
+
+
+@given(st.integers(0, 300), st.integers(1, 12), st.integers(1, 5))
+def test_rows_numbered_round_robin_are_dealt_in_the_order_of_their_numbers(rows, lanes, nodes):
+    """`order: given`: row i is row i div L of lane i mod L, and the deal gives i back as the position."""
+    lane_rows = np.bincount(np.arange(rows) % lanes, minlength=lanes).astype(np.int64)
+    for rank in range(min(nodes, lanes)):
+        own = order.owned_lanes(lanes, rank, min(nodes, lanes))
+        dealt = order.deal(lane_rows, own, 0, int(lane_rows.max()))
+        depths, places = np.nonzero(dealt.present)
+        assert (depths * lanes + own[places]).tolist() == dealt.position.tolist()
+
+
+@given(st.integers(0, 100), st.integers(1, 9), st.integers(1, 4))
+def test_nothing_is_permuted_as_stored(rows, block_rows, window):
+    stored = order.AsStored(block_rows, window)
+    assert stored.blocks(3, rows).tolist() == list(range(-(-rows // block_rows)))
+    assert stored.rows(3, 1, rows).tolist() == list(range(rows))
+    assert stored.window_rows == order.Shuffle(1, 1, block_rows, window).window_rows

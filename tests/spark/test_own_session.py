@@ -17,7 +17,7 @@ def test_a_local_cluster_is_closed_to_other_users_whoever_has_started_its_jvm(
     found, other = (settings_for("x", 2, {}, dict(configured), submitted) for _ in range(2))
     assert found["spark.authenticate"] == "true" and len(found[SECRET]) == 64 and found[SECRET] != other[SECRET]
     assert found["spark.driver.host"] == found["spark.driver.bindAddress"] == "127.0.0.1"
-    assert found["spark.ui.enabled"] == "false" and found["spark.ui.filters"].endswith("AmIpFilter")
+    assert found["spark.ui.enabled"] == "false" and found["spark.ui.filters"].endswith(("AmIpFilter", "JWSFilter"))
 
 
 def test_what_the_user_has_set_for_a_local_cluster_stays() -> None:

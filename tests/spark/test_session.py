@@ -22,7 +22,7 @@ from py4j.clientserver import ClientServerConnection
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from sparksplit.base.errors import ConfigError, InputError, RunError
+from sparksplit.base.errors import ConfigError, InputError, RunError, UsageError
 from sparksplit.spark import left, own_session, session
 from sparksplit.spark.interrupts import py4j_quiet
 from sparksplit.spark.reasons import STOPPED
@@ -510,3 +510,10 @@ def test_spark_submits_session_is_taken(tmp_path: Path) -> None:
     prefix = ("env", f"SPARK_HOME={home}", "SPARK_LOCAL_IP=127.0.0.1", *submit)
     status, out, err = Driver(tmp_path / "cluster", program=(*prefix, "local-cluster[2,1,1024]")).end()
     assert (status, out[-2:]) == (0, ["6", "then 3"]) and STARTING not in out + err
+
+
+@pytest.mark.parametrize("variable", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"])
+def test_no_local_cluster_starts_beside_spark_connect(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(variable, "sc://h")
+    with pytest.raises(UsageError, match=f"^Spark Connect: {variable} is set, .*builder.master"), spark_session("x", 1):
+        pass

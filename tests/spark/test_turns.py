@@ -25,6 +25,7 @@ from sparksplit.spark.session import running_context, spark_session
 from tests.jvm import gateway
 from tests.logs import without_times
 
+MASTER = "local-cluster[1,1,1024]"
 SECONDS = 60  # for what another thread does at once
 
 
@@ -52,7 +53,7 @@ class Sessions:
         if name == "fails":
             raise RunError("Spark did not start")
         self.said.queue.clear()  # a call that is slow to find its turn free has said that it waits
-        context = SimpleNamespace(name=name, _gateway=gateway())
+        context = SimpleNamespace(name=name, master=MASTER, _gateway=gateway())
         self.seen.append(f"{name} starts")
         self.set(context)
         try:
@@ -123,7 +124,7 @@ def test_a_call_within_a_session_of_its_thread_shares_it(sessions: Sessions, oth
 
 
 def test_threads_share_a_programs_own_session_without_waiting(sessions: Sessions, other: ThreadPoolExecutor) -> None:
-    program = SimpleNamespace(_gateway=gateway())
+    program = SimpleNamespace(master=MASTER, _gateway=gateway())
     sessions.set(program)
     with spark_session("main", 1) as shared:
         assert shared is other.submit(call, "other").result(SECONDS) is program
@@ -132,7 +133,7 @@ def test_threads_share_a_programs_own_session_without_waiting(sessions: Sessions
 
 
 def test_a_program_that_starts_a_session_meanwhile_shares_it(sessions: Sessions, other: ThreadPoolExecutor) -> None:
-    program = SimpleNamespace(_gateway=gateway())
+    program = SimpleNamespace(master=MASTER, _gateway=gateway())
     with session._turn.lock:
         waiting = other.submit(call, "other")
         sessions.said.get(timeout=SECONDS)
@@ -173,7 +174,7 @@ def test_a_session_that_does_not_stop_is_not_waited_for_for_ever(
         with pytest.raises(RunError, match=r"^Spark has not stopped the session of an earlier call, even after 0\.01 "):
             again()
     # The program has its own, once Spark has stopped.
-    program = SimpleNamespace(_gateway=gateway())
+    program = SimpleNamespace(master=MASTER, _gateway=gateway())
     sessions.set(program)
     assert call("fourth") is program is running_context()
 

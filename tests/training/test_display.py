@@ -48,10 +48,10 @@ def test_each_epoch_has_one_line_over_all_attempts(capsys):
         display.state(0, beat(1))
         display.state(0, beat(2))
         raise OSError
-    with RunDisplay(1, said[-1], said.append) as display:
+    with RunDisplay(1, said[-1].epoch, said.append) as display:
         display.state(0, beat(1))
         display.state(0, beat(3))
-    assert said == [1, 2, 3]
+    assert [record.epoch for record in said] == [1, 2, 3]
     assert [line for line in lines(capsys) if line.startswith("epoch")] == [
         "epoch 1/4: train loss 1.0000, 1,000 rows/s",
         "epoch 2/4: train loss 0.5000, 1,000 rows/s",

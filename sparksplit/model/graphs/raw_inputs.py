@@ -18,7 +18,6 @@ from sparksplit.dataset.feature_spec import (
     FIRST,
     HASH_KEY,
     MISSING,
-    PADDING,
     UNKNOWN,
     Category,
     Date,
@@ -110,22 +109,20 @@ class RawInputs:
         if isinstance(feature, Date):
             return _dates(feature, column)[:, None]
         if isinstance(feature, Text):
-            tokens = _tokens(feature, column)
-            padding = tf.constant(PADDING, tf.int64)
-            return tf.where(tf.equal(tokens, ""), padding, self._tables[feature.column].lookup(tokens))
+            return self._tables[feature.column].lookup(_tokens(feature, column))
         assert isinstance(feature, Category)
         for pattern, replacement in spellings(feature.type):
             column = tf.strings.regex_replace(column, pattern, replacement)
         if feature.hash is None:
-            indices = self._tables[feature.column].lookup(column)
-        else:
-            indices = 1 + tf.strings.to_hash_bucket_strong(column, feature.hash, list(HASH_KEY))
+            return self._tables[feature.column].lookup(column)[:, None]
+        indices = 1 + tf.strings.to_hash_bucket_strong(column, feature.hash, list(HASH_KEY))
         return tf.where(tf.equal(column, ""), tf.constant(MISSING, tf.int64), indices)[:, None]
 
 
 def _table(vocabulary: list[str]) -> Any:
-    keys = tf.constant(vocabulary, tf.string, shape=[len(vocabulary)])
-    values = tf.range(FIRST, FIRST + len(vocabulary), dtype=tf.int64)
+    # The table knows the missing text too: ONNX cannot compare texts. Its index is also a text's padding.
+    keys = tf.constant(["", *vocabulary], tf.string)
+    values = tf.constant([MISSING, *range(FIRST, FIRST + len(vocabulary))], tf.int64)
     return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), UNKNOWN)
 
 

@@ -11,6 +11,9 @@ import tensorflow as tf
 
 from sparksplit.dataset.description import WEIGHT, Description
 
+BY_WEIGHT = "mean_with_sample_weight"
+"""The `reduction` that divides by the sum of the weights."""
+
 
 class Weights:
     """The weights of rows. In training, a row's weight is its class weight times its own weight.
@@ -19,23 +22,36 @@ class Weights:
     rows, because a model's score should not depend on how the model was trained.
 
     description: description of the data set. by_class: class weights by index; None: each class has weight 1.
+    reduction: what the loss of some rows is divided by, as in the key `reduction`.
+    in_metrics: whether the weights count in the metrics too.
     """
 
-    def __init__(self, description: Description | None = None, by_class: Sequence[float] | None = None) -> None:
+    def __init__(
+        self,
+        description: Description | None = None,
+        by_class: Sequence[float] | None = None,
+        reduction: str = BY_WEIGHT,
+        in_metrics: bool = True,
+    ) -> None:
         tensors = [] if description is None else [tensor.name for tensor in description.tensors]
         self._label = len(tensors)
         self._place = tensors.index(WEIGHT) if WEIGHT in tensors else None
         self._by_class = None if by_class is None else np.asarray(by_class, np.float64)
+        self._is_mean, self._in_metrics = reduction == BY_WEIGHT, in_metrics
 
     @property
-    def of_rows(self) -> bool:
-        """Whether rows have weights of their own."""
-        return self._place is not None
+    def divide_evaluation(self) -> bool:
+        """Whether the loss of validation and test rows is divided by the sum of their weights, not by their number."""
+        return self._is_mean and self._place is not None
 
     @property
-    def any(self) -> bool:
-        """Whether rows have weights in training."""
-        return self.of_rows or self._by_class is not None
+    def divide_training(self) -> bool:
+        """Whether the loss of training rows is divided by the sum of their weights, not by their number."""
+        return self._is_mean and (self._place is not None or self._by_class is not None)
+
+    def of_metrics(self, weights: Any) -> Any:
+        """Return the weights of rows in the metrics; None: each row has weight 1. weights: as in the loss."""
+        return weights if self._in_metrics else None
 
     def training(self, columns: Sequence[Any]) -> Any:
         """Return the weights of training rows, [rows] in Keras's float type. None: each row has weight 1.

@@ -30,6 +30,7 @@ from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.spark.waiting import Patience
 from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.own_models import with_compiled
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
@@ -118,14 +119,14 @@ def _check_output(config: DevicesConfig) -> None:
 def _training(config: DevicesConfig, file: str) -> JsonObject:
     """Return the argument of `node.step.look`. Raise UsageError for mistakes in the file and in its data."""
     overrides = [] if config.data is None else [f"data={json.dumps(config.data)}"]
-    wanted = load(TrainConfig, file, overrides)
+    wanted, _own = with_compiled(load(TrainConfig, file, overrides))
     data = open_data(wanted)
     inputs = RunInputs.of(wanted, data)
     paths: list[Json] = [*data.paths]
     return {
         "config": {**wanted.model_dump(mode="json"), "data": paths if len(paths) > 1 else data.path},
         "places": wanted.origin.to_json(),
-        "sources": {**inputs.sources},
+        "sources": {**inputs.sent(None)},
     }
 
 

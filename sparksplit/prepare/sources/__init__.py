@@ -13,6 +13,7 @@ prepare/passes/    rows with their hashes, kept and packed, numbered, counted, a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
@@ -28,9 +29,11 @@ from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BadRow, FileSource, ParsedRows, Source, Task
 from sparksplit.prepare.sources import contents, snappy
 from sparksplit.prepare.sources.windows import WindowSource
-from sparksplit.prepare.tables.columns import DataFrameSource, columns_asked_for
+from sparksplit.prepare.tables.columns import DataFrameSource
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import Raw, read
+from sparksplit.prepare.tables.roles import columns_asked_for
+from sparksplit.prepare.tables.vectors import with_arrays
 from sparksplit.spark.batches import settings
 
 if TYPE_CHECKING:
@@ -45,6 +48,7 @@ __all__ = [
     "check_like",
     "check_paths",
     "open_frame",
+    "open_raw_frame",
     "open_source",
     "open_with_spark",
     "raw_digest",
@@ -147,7 +151,18 @@ def open_frame(
     features: Features | None = None,
 ) -> Source:
     """Return the source of the rows of a DataFrame; like `open_with_spark`."""
-    return _opened(config, Raw({"train": RawFrame(frame)}), description, cut, features)
+    return open_raw_frame(RawFrame(frame), config, description, cut, features)
+
+
+def open_raw_frame(
+    raw: RawFrame,
+    config: InputConfig,
+    description: Description | None = None,
+    cut: CutConfig | None = None,
+    features: Features | None = None,
+) -> Source:
+    """Like `open_frame`, for a DataFrame with hidden or carried columns."""
+    return _opened(config, Raw({"train": raw}), description, cut, features)
 
 
 def _opened(
@@ -157,6 +172,7 @@ def _opened(
     cut: CutConfig | None,
     features: Features | None,
 ) -> Source:
+    raw = replace(raw, parts={part: with_arrays(frame) for part, frame in raw.parts.items()})
     said: list[str] = []
     if description is not None:
         named_by = labelled_by if cut is not None else named_like  # rows to predict have no cut

@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _LINE, _FILE, _PROBLEM = "sparksplit: the line", "sparksplit: the file", "sparksplit: the problem"
+_JUDGED, _SHOWN = "sparksplit: judged", "sparksplit: the line as shown"
 _BROKEN, _VALUES, _WHOLE = "sparksplit: broken", "sparksplit: the values", "sparksplit: whole"
 """Our own columns. No user's key has these names."""
 _ROW = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN {line_mark_sql(f'`{_LINE}`')} END"
-# Decoded, because a line that is not UTF-8 would otherwise arrive unchanged.
-_TEXT = f"left(decode(CAST(`{_LINE}` AS BINARY), 'UTF-8'), {ROW_TEXT})"
+# A line that has a problem may not be UTF-8. Only Python's text of it is.
+_TEXT = f"coalesce(`{_SHOWN}`, left(`{_LINE}`, {ROW_TEXT}))"
 _BAD = f"CASE WHEN `{_PROBLEM}` IS NOT NULL THEN named_struct('r', `{_PROBLEM}`, 't', {_TEXT}, 'f', false) END"
 
 _BLANK = " \t\r\n"
@@ -66,8 +67,8 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
         numbers = [_whole(whole.getField(name)).alias(column) for name, column in exact.items()]
         unfit = sql.when(values.getField(_BROKEN).isNotNull(), sql.lit(_UNFIT))
         problem = sql.coalesce(sql.col(_PROBLEM), unfit).alias(_PROBLEM)
-        frame = read.select(*columns, *numbers, _FILE, _LINE, problem)
-    hidden = (*exact.values(), _FILE, _LINE, _PROBLEM)
+        frame = read.select(*columns, *numbers, _FILE, _LINE, _SHOWN, problem)
+    hidden = (*exact.values(), _FILE, _LINE, _SHOWN, _PROBLEM)
     return RawFrame(frame, f"`{_FILE}`", row=_ROW, bad=_BAD, hidden=hidden, exact=exact)
 
 
@@ -85,6 +86,15 @@ def line_problem(line: bytes) -> str | None:
     return None if end == len(text) else "has text after its JSON object"
 
 
+def _judged(line: bytes) -> tuple[str, str] | None:
+    """Return (a bad line's problem, its text to show), or None for a good line.
+
+    Spark cannot make that text in all versions: its `decode` raises for bytes that are not UTF-8 in Spark 4.
+    """
+    problem = line_problem(line)
+    return None if problem is None else (problem, line.decode(errors="replace")[:ROW_TEXT])
+
+
 class _TwiceError(Exception):
     """An object has this key twice."""
 
@@ -100,17 +110,20 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_once, parse_int=str, parse_float=
 
 
 def _lines(spark: SparkSession, found: Found) -> DataFrame:
-    """Return the lines that are not blank, each with its file and problem."""
+    """Return the lines that are not blank, each with its file, and with a problem and a text to show if it is bad."""
     from pyspark.sql import functions as sql
     from pyspark.sql.types import StringType, StructField, StructType
 
     reader = spark.read.options(**EVERY_FOLDER)
     frame = reader.schema(StructType([StructField(_LINE, StringType())])).text(found.roots)
     line = sql.col(_LINE)
+    kind = StructType([StructField(name, StringType()) for name in (_PROBLEM, _SHOWN)])
+    # Without Arrow, as in Spark 3. If this is left open, Spark 4 reads the function's type hints and warns about them.
+    judge = sql.udf(_judged, kind, useArrow=False)
     # As bytes, because a line that is not UTF-8 would have other characters in Python.
-    problem = sql.udf(line_problem, StringType())(line.cast("binary"))
+    judged = judge(line.cast("binary")).alias(_JUDGED)
     lines = frame.select("*", sql.expr(METADATA).alias(_FILE)).where(sql.length(sql.translate(line, _BLANK, "")) > 0)
-    return lines.select("*", problem.alias(_PROBLEM))
+    return lines.select("*", judged).select(_LINE, _FILE, f"`{_JUDGED}`.*")
 
 
 def _schema(spark: SparkSession, lines: DataFrame) -> StructType:

@@ -27,8 +27,9 @@ from sparksplit.prepare.passes.parse import BAD, CUT, PART, keep_names, parse, t
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BATCH_BYTES, BadRow, BadRows, ParsedRows, Reader, Source
 from sparksplit.prepare.sources.window_places import Piece, Rule, find, keep
-from sparksplit.prepare.tables.columns import DataFrameSource, _column
+from sparksplit.prepare.tables.columns import DataFrameSource
 from sparksplit.prepare.tables.readers import Raw
+from sparksplit.prepare.tables.roles import column_of
 from sparksplit.prepare.windows_config import WindowsConfig
 from sparksplit.spark.batches import partition_id, shuffled
 
@@ -76,7 +77,7 @@ class WindowSource(Source):
             if description is not None and trained is None:
                 raise config.error("windows", "must be left out, because the data in `fitted` has no windows")
             by, order, label = _asked(config, names, train.label)
-        columns = [*by, order, *(_column(config, "keep", name, names, self.place) for name in config.keep)]
+        columns = [*by, order, *(column_of(config, "keep", name, names, self.place) for name in config.keep)]
         columns = list(dict.fromkeys(columns))
         if label in columns:
             raise config.error(
@@ -220,8 +221,8 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
     """
     windows, place = config.windows, config.place
     assert windows is not None
-    by = [_column(windows, "by", name, names, place) for name in windows.by]
-    order = _column(windows, "order", windows.order, names, place)
+    by = [column_of(windows, "by", name, names, place) for name in windows.by]
+    order = column_of(windows, "order", windows.order, names, place)
     if order in by or len(set(by)) < len(by):
         raise windows.error("by", "lists a column twice, or the column of input.windows.order")
     if config.label is None or ("label" not in config.model_fields_set and last is None):
@@ -229,7 +230,7 @@ def _asked(config: InputConfig, names: Sequence[str], last: str | None) -> tuple
             "label", f"must be the column whose next values the model predicts: one of {', '.join(names)}"
         )
     given = config.label if "label" in config.model_fields_set else last or ""
-    return by, order, _column(config, "label", given, names, place)
+    return by, order, column_of(config, "label", given, names, place)
 
 
 def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple[list[str], str, str]:
@@ -243,7 +244,7 @@ def _known(config: InputConfig, names: Sequence[str], windows: Windows) -> tuple
             told = there_are(name, names)
             raise InputError(f"{config.place}: has no column {name!r}, which the model's windows need{told}")
     if config.label is not None and "label" in config.model_fields_set:
-        label = _column(config, "label", config.label, names, config.place)
+        label = column_of(config, "label", config.label, names, config.place)
         if label != windows.label:
             raise config.error("label", f"must be {windows.label!r}, which the model predicts, or null (is {label!r})")
     return windows.by, windows.order, windows.label

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hdfs_io import filesystem
 from hdfs_io.listing import Found
 from sparksplit.base.errors import ConfigError, InputError
-from sparksplit.prepare.formats import AVRO
+from sparksplit.prepare.formats import avro_package
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.tables.each_file import each_file
 from sparksplit.prepare.tables.folders import EVERY_FOLDER
@@ -34,7 +34,8 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """
     if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
         error: ConfigError = config.error(
-            "format", f"avro needs a package that this Spark does not have; add --packages {AVRO}"
+            "format",
+            f"avro needs a package that this Spark does not have; add --packages {avro_package(spark.version)}",
         )
         raise error
     reader = spark.read.format("avro").options(**EVERY_FOLDER, **as_written(spark, "avro"))

@@ -185,6 +185,8 @@ class ColumnReader:
         lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
         fits = lengths == self.tensor.values
         wrong[~fits] = True
+        if self.gaps:  # a null array: all its values are missing
+            values[lengths < 0], wrong[lengths < 0] = np.nan, False
         inner = column.filter(pa.array(fits)).flatten()
         parsed, problems = self._numbers(inner, dtype, self.gaps, self.rounds)
         values[fits], wrong[fits] = parsed.reshape(-1, self.tensor.values), problems.reshape(-1, self.tensor.values)
@@ -337,8 +339,11 @@ class ColumnReader:
         subject = f"column {self.features[0 if self.array else place]!r}"
         if self.array:
             if value is None or len(value) != self.tensor.values:
-                has, kind = ("is null",) * 2 if value is None else (f"has {len(value)} values", "another length")
-                return f"{subject}: {has}, {self.tensor.values} are needed", f"{subject}: {kind}"
+                if value is None:
+                    problem, kind = self._problem(None)
+                    return f"{subject}: {problem}", f"{subject}: {kind}"
+                has = f"has {len(value)} values, {self.tensor.values} are needed"
+                return f"{subject}: {has}", f"{subject}: another length"
             value = value[place]
         problem, kind = self._problem(value)
         return f"{subject}: {problem}", f"{subject}: {kind}"

@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import math
 import operator
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING
 
-from sparksplit.base.config import Config
 from sparksplit.base.errors import InputError
 from sparksplit.dataset.description import WEIGHT, Description, LabelSpec, TensorSpec
 from sparksplit.dataset.manifest import SourceFile
 from sparksplit.features.feature_config import FeatureConfig, Features
-from sparksplit.features.missing_columns import delimiter_hint, there_are
+from sparksplit.features.missing_columns import delimiter_hint
 from sparksplit.features.table import Table, check_named, is_mixed, table_like, table_of
 from sparksplit.prepare.config_checks import check_input
 from sparksplit.prepare.cut_config import CutConfig
 from sparksplit.prepare.preprocess_config import DataFrameInput, InputConfig
-from sparksplit.prepare.source import Reader, Source, check_kept, in_trained_order, labelled_like
+from sparksplit.prepare.source import Reader, Source, in_trained_order, labelled_like
 from sparksplit.prepare.tables.cells import number_problem, short
 from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.csv_lines import LineReader
@@ -32,6 +30,16 @@ from sparksplit.prepare.tables.cut_columns import CutColumns
 from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label, spelled
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.readers import Raw, has_footers
+from sparksplit.prepare.tables.roles import (
+    asked_for,
+    chosen_features,
+    column_of,
+    cut_columns,
+    is_index,
+    kept_columns,
+    weight_column,
+    without_index,
+)
 from sparksplit.prepare.tables.selection import PLACE, Selection, by_place, lines
 from sparksplit.prepare.tables.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 
@@ -74,12 +82,12 @@ class DataFrameSource(Source):
             twice = next(name for name in names if names.count(name) > 1)
             raise InputError(f"{self.place}: has two columns {twice!r}")
         label = self._label(config, names, train)
-        kept = _kept(config, names, label, self.place)
-        cut_by = [] if cut is None else _cut_by(cut, names, label, self.place)
-        weight = _weight(config, names, (label, *kept, *cut_by), self.place)
-        features = [name for name in names if name not in (label, weight, *kept, *cut_by)]
+        kept = kept_columns(config, names, label, self.place)
+        cut_by = [] if cut is None else cut_columns(cut, names, label, self.place)
+        weight = weight_column(config, names, (label, *kept, *cut_by), self.place)
+        features = chosen_features(config, names, {label, weight, *kept, *cut_by}, self.place, description)
         check_named(wanted or {}, features, self.place)
-        features, left = _without_index(features, _asked_for(wanted, description))
+        features, left = without_index(features, asked_for(config, wanted, description))
         if not features:
             raise InputError(
                 f"{self.place}: has no columns left for features ({len(types)} in all){delimiter_hint(names)}"
@@ -143,6 +151,8 @@ class DataFrameSource(Source):
         if raw.decoded is not None:
             return [raw.decoded[0]], raw.decoded[1].tensor, True
         types = dict(raw.types)
+        if description is not None and (only := description.tensors[0].column) in features and only is not None:
+            features = [only]
         is_array = len(features) == 1 and types[features[0]].startswith("array<")
         if not is_array:
             if raw.named:
@@ -155,7 +165,9 @@ class DataFrameSource(Source):
         if math.prod(shape) != values:
             raise config.error("shape", f"does not fit {values} features (is {shape})")
         columns = None if is_array or not raw.named else features
-        return features, TensorSpec(name="x", dtype=config.dtype or "float32", shape=shape, columns=columns), is_array
+        column = features[0] if is_array and raw.named else None
+        dtype = config.dtype or "float32"
+        return features, TensorSpec(name="x", dtype=dtype, shape=shape, columns=columns, column=column), is_array
 
     def _table(
         self,
@@ -168,7 +180,8 @@ class DataFrameSource(Source):
         """Return the features as a table, or None if they are one tensor."""
         if raw.decoded is not None or (description is not None and not description.features):
             return None
-        types = {name: kind for name, kind in raw.types if name in features}
+        of_all = dict(raw.types)
+        types = {name: of_all[name] for name in features}
         if description is not None:
             return table_like(description, types, self.place)
         mixed = is_mixed(types)
@@ -247,7 +260,7 @@ class DataFrameSource(Source):
                 return train.label
             none = "None" if isinstance(config, DataFrameInput) else "null"
             raise config.error("label", f"must be the label's column, or {none} (there are {', '.join(columns)})")
-        return _column(config, "label", config.label, columns, self.place)
+        return column_of(config, "label", config.label, columns, self.place)
 
     def _text_bytes(self, frame: DataFrame) -> int:
         """Estimate the bytes of a table's texts in a row: twice the mean of the first rows."""
@@ -295,7 +308,7 @@ class DataFrameSource(Source):
             raise InputError(f"{raw.cells.file}: its header differs from that of {cells.file}")
         used = {*self._reader.features, *self.keep, self._reader.label, self._reader.weight}
         types, of_part = (
-            {name: kind for name, kind in of.items() if name in used or not _is_index(name)}
+            {name: kind for name, kind in of.items() if name in used or not is_index(name)}
             for of in (types, dict(raw.types))
         )
         for name, kind in types.items():
@@ -331,30 +344,10 @@ def _mixed(raw: Raw) -> set[str]:
     }
 
 
-def _is_index(name: str) -> bool:
-    """Return whether `name` is pandas' name for the index of a DataFrame. An index with its own name is an ordinary
-    column."""
-    return re.fullmatch(r"__index_level_\d+__", name) is not None
-
-
-def _without_index(features: Sequence[str], asked: set[str]) -> tuple[list[str], list[str]]:
-    """Return (the features without index columns that are not `asked` for, messages about these columns)."""
-    index = [name for name in features if _is_index(name) and name not in asked]
-    left = [f"column {name!r} is the index of a pandas DataFrame, so it is not a feature" for name in index]
-    return [name for name in features if name not in index], left
-
-
 def _not_the_models(given: Sequence[str], features: Sequence[str]) -> list[str]:
     """Return messages about columns that a model was not trained on."""
     left = [name for name in given if name not in features]
     return [f"columns that the model was not trained on are left out: {', '.join(left)}"] if left else []
-
-
-def _asked_for(wanted: Features | None, description: Description | None) -> set[str]:
-    """Return the features that a user names, or that a model was trained on."""
-    if description is None:
-        return set(wanted or {})
-    return {*(feature.column for feature in description.features), *(description.tensors[0].columns or [])}
 
 
 def _zeros_lost(
@@ -368,60 +361,10 @@ def _zeros_lost(
     return zeros_lost(cells.names, cells.sample, cells.nulls, undecided)
 
 
-def columns_asked_for(
-    config: InputConfig, description: Description | None, cut: CutConfig | None, wanted: Features | None
-) -> set[str]:
-    """Return the columns that a user names, or that a model was trained on."""
-    named = [config.label, config.weight, *config.keep, *(() if cut is None else cut.needed)]
-    named += [] if description is None or cut is not None else [description.label_name, *description.keep]
-    return {*_asked_for(wanted, description), *(name for name in named if isinstance(name, str))}
-
-
-def _column(config: Config, key: str, column: int | str, columns: Sequence[str], place: str) -> str:
-    if isinstance(column, str):
-        if column not in columns:
-            raise config.error(key, f"{place} has no column {column!r}{there_are(column, columns)}")
-        return column
-    columns = [name for name in columns if not _is_index(name)]
-    if not -len(columns) <= column < len(columns):
-        raise config.error(key, f"{place} has {len(columns)} columns, 0 to {len(columns) - 1} (is {column})")
-    return columns[column]
-
-
-def _kept(config: InputConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
-    """Return the columns to keep."""
-    kept = [_column(config, "keep", column, names, place) for column in config.keep]
-    if label in kept or len(set(kept)) < len(kept):
-        raise config.error("keep", "names the label column, or lists a column twice")
-    check_kept(config, kept)
-    return kept
-
-
-def _cut_by(cut: CutConfig, names: Sequence[str], label: str | None, place: str) -> list[str]:
-    """Return the columns that the cut uses."""
-    columns = [_column(cut, cut.key, name, names, place) for name in cut.needed]
-    if label in columns or len(set(columns)) < len(columns):
-        raise cut.error(cut.key, "names the label column, or lists a column twice")
-    return columns
-
-
-def _weight(config: InputConfig, names: Sequence[str], others: Sequence[str | None], place: str) -> str | None:
-    """Return the column of weights, or None. others: the columns with another use"""
-    if config.weight is None:
-        return None
-    column = _column(config, "weight", config.weight, names, place)
-    if column in others:
-        raise config.error("weight", f"names a column that is already the label, kept or used by `cut` ({column!r})")
-    if WEIGHT in (str(name).lower() for name in others[1:]):
-        raise config.error("keep", f"the column name {WEIGHT!r} is taken by the weights; rename it in the file")
-    return column
-
-
 def _check_features(config: InputConfig, types: dict[str, str], features: Sequence[str]) -> None:
     for name in features:
         if not is_number(types[name]):
-            vector = "; pyspark.ml.functions.vector_to_array converts it to an array" if types[name] == "vector" else ""
             raise InputError(
                 f"{config.place}: column {name!r} is {types[name]}; features must be numbers, or one array of numbers: "
-                f"cast it, drop it, or name it in input.keep{vector}"
+                "cast it, drop it, or name it in input.keep"
             )

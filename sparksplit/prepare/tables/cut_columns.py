@@ -1,7 +1,8 @@
 """Computes the cut value of each row, one int64, from the columns that a cut uses, in Spark's expressions.
 
 By key: a hash of the columns as text. By time: microseconds since 1970, or the whole number itself. A time is in UTC if
-neither the column nor its text names a zone. By column: the index of the split in SPLITS. Null: the row is bad.
+neither the column nor its text names a zone. By column: the index of the split in SPLITS; true is validation, false is
+train. Null: the row is bad.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ if TYPE_CHECKING:
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("timestamp", "timestamp_ntz", "date")
-_NAMES = {name: place for place, name in enumerate(SPLITS)} | dict.fromkeys(("valid", "val", "dev"), 1)
+_NAMES = {
+    **{name: place for place, name in enumerate(SPLITS)},
+    **dict.fromkeys(("valid", "val", "dev", "true"), 1),
+    "false": 0,
+}
 _DAY, _NUMBER = r"\\d{4}-\\d{2}-\\d{2}", r"[-+]?\\d{1,19}"
 _NO_ZONE = _DAY + r"[ T]\\d{1,2}:\\d{2}(:\\d{2}(\\.\\d*)?)?"
 
@@ -44,8 +49,10 @@ class CutColumns:
             return cls(tuple(names))
         name, type_ = names[0], types[0]
         if cut.by == "column":
-            if type_ != "string":
-                raise cut.error("column", f"{name!r} is {type_}, but must be text: train, validation or test")
+            if type_ not in ("string", "boolean"):
+                raise cut.error(
+                    "column", f"{name!r} is {type_}, but must be text (train, validation or test) or boolean"
+                )
             return cls((name,), "split")
         boundaries = [value for value in (cut.validation_from, cut.test_from) if value is not None]
         if type_ in _WHOLE:
@@ -104,7 +111,7 @@ class CutColumns:
         wanted = {
             "time": "not a time or date",
             "number": "not a whole number",
-            "split": "neither train, validation nor test",
+            "split": "not train, validation, test, true or false",
         }
         return f"{subject}: {text[2:]!r} is {wanted[self.kind]}", f"{subject}: {wanted[self.kind]}"
 
@@ -140,7 +147,7 @@ def _number(column: str, type_: str) -> str:
 
 def _split(column: str, type_: str) -> str:
     cases = " ".join(f"when '{name}' then {place}" for name, place in _NAMES.items())
-    return f"case lower(trim({column})) {cases} end"
+    return f"case lower(trim(cast({column} as string))) {cases} end"
 
 
 _EXPRESSIONS = {"time": _time, "number": _number, "split": _split}

@@ -133,6 +133,8 @@ def input_failures(spark: SparkSession, place: str, files: Sequence[str]) -> Ite
         file, reason = cause
         if file is None:
             file, reason = _damaged(spark, files) or (files[0] if len(files) == 1 else place, reason)
+        else:  # Spark 4 names the file, but its reason does not say that the file is packed
+            file, reason = _damaged(spark, [file]) or (file, reason)
         raise InputError(f"{file}: {reason}") from error
 
 

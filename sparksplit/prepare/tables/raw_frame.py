@@ -38,6 +38,7 @@ class RawFrame:
     file, row: SQL expressions of the file that a row came from, and of the row's number there, from 1. None: unknown.
     bad: SQL expression of a struct (reason, text, fatal; see BadRow) for a row that is bad before its columns are
         checked. Null for other rows. None: no row is bad so early.
+    carried: `hidden` columns that stay, unchanged, behind the columns that the reader takes.
     label: the label's column if the configuration names none.
     decoded: the only column of features (bytes), and its decoder.
     cells: how texts are read, if all columns are texts. Then a bad row has no reason if its text is a record.
@@ -54,6 +55,7 @@ class RawFrame:
     row: str | None = None
     bad: str | None = None
     hidden: Sequence[str] = ()
+    carried: Sequence[str] = ()
     label: str | None = None
     decoded: tuple[str, Decoder] | None = None
     cells: Cells | None = None

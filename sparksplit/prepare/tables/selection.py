@@ -49,7 +49,7 @@ class Selection:
         return None if self.reader.table is None else self.reader.table.table
 
     def columns(self, part: str, raw: RawFrame) -> DataFrame:
-        """Return the reader's columns of the rows of a part."""
+        """Return the reader's columns of the rows of a part, then the carried columns of `raw`."""
         from pyspark.sql import functions as sql
 
         names = raw.frame.columns
@@ -119,8 +119,8 @@ class Selection:
             columns.append(sql.col(_BAD))
             doubtful |= sql.col(_BAD).isNotNull()
         columns.append(sql.when(doubtful, sql.col(_ROW)))
-        columns.append(sql.lit(SPLITS.index(part)).cast("tinyint"))
-        columns.append(sql.when(doubtful, sql.col(_FILE)))
+        columns += [sql.lit(SPLITS.index(part)).cast("tinyint"), sql.when(doubtful, sql.col(_FILE))]
+        columns += [places[name] for name in raw.carried]
         return frame.select(*columns).toDF(*map(PLACE.format, range(len(columns))))
 
     def _surely_good(self, places: dict[str, Any], types: dict[str, str]) -> Any:
@@ -142,7 +142,7 @@ class Selection:
         else:
             checks = [column.between(low, high) for column in numbers]
             fractions = zip(reader.features, numbers, strict=True)
-            checks += [column == sql.floor(column) for name, column in fractions if types[name] in ("float", "double")]
+            checks += [_is_whole(column) for name, column in fractions if types[name] in ("float", "double")]
         return _balanced([*checks, self._good_label(places, types)], operator.and_)
 
     def _good_label(self, places: dict[str, Any], types: dict[str, str]) -> Any:
@@ -159,7 +159,7 @@ class Selection:
         if types[reader.label] in ("float", "double"):
             good &= label.between(-WHOLE_FLOAT32, WHOLE_FLOAT32)
         if self.label_kind == "integer" and types[reader.label] not in _WHOLE:
-            good &= label == sql.floor(label)
+            good &= _is_whole(label)
         return good
 
 
@@ -186,8 +186,7 @@ def _whole_text(number: Any) -> Any:
     """Return doubles or decimals as texts. Whole numbers have no point and no exponent."""
     from pyspark.sql import functions as sql
 
-    whole = (number == sql.floor(number)) & (number >= -(2.0**63)) & (number < 2.0**63)
-    return sql.when(whole, number.cast("bigint").cast("string")).otherwise(number.cast("string"))
+    return sql.when(_is_whole(number), number.cast("bigint").cast("string")).otherwise(number.cast("string"))
 
 
 def _balanced(parts: Sequence[Any], join: Callable[[Any, Any], Any]) -> Any:
@@ -222,7 +221,7 @@ def _good(column: Column, value: Any, kind: str) -> Any:
     number = value.cast("double")
     good = (number > low) & (number < high)
     if np.dtype(column.dtype).kind == "i" and kind in ("float", "double"):
-        good &= number == sql.floor(number)
+        good &= _is_whole(number)
     return sql.coalesce(good, sql.lit(True))
 
 
@@ -232,3 +231,11 @@ def good_between(dtype: np.dtype[Any]) -> tuple[float, float]:
         limits = np.iinfo(dtype)
         return float(limits.min), float(limits.max) + (limits.max < 2**53)
     return -float(np.finfo(dtype).max) / 2, float(np.finfo(dtype).max) / 2
+
+
+def _is_whole(number: Any) -> Any:
+    """Return whether each double or decimal is whole, and a bigint can hold it. False for NaN.
+
+    (By default, Spark 4 raises for `floor` of a number that a bigint cannot hold. `rint` would round decimals.)
+    """
+    return (number >= -(2.0**63)) & (number < 2.0**63) & (number % 1 == 0)

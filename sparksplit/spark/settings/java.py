@@ -11,7 +11,7 @@ from pathlib import Path
 from sparksplit.base.errors import ConfigError
 
 VERSION = "17"
-"""The Java version that pyspark 3.5, Arrow and Hadoop all support. Java 21 breaks Arrow in Spark 3.5."""
+"""The Java version that pyspark 3.5 and 4, Arrow and Hadoop all support. Java 21 breaks Arrow in Spark 3.5."""
 
 
 def java_home() -> str:

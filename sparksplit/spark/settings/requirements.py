@@ -115,6 +115,11 @@ def granted_cores(settings: Mapping[str, str]) -> int:
     return int(settings.get("spark.task.cpus") or 1)
 
 
+def has_executors(settings: Mapping[str, str]) -> bool:
+    """Whether the master has executors. Spark's masters `local` and `local[N]` run all tasks in the driver's JVM."""
+    return re.fullmatch(r"local(\[.*\])?", settings.get("spark.master", "")) is None
+
+
 def is_standalone(settings: Mapping[str, str]) -> bool:
     """Whether the master is a Spark standalone master."""
     return settings.get("spark.master", "").startswith("spark://")
@@ -138,12 +143,12 @@ def master_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     settings: Spark's configuration, including `spark.master`.
     """
     master = settings.get("spark.master", "")
-    if re.fullmatch(r"local(\[.*\])?", master):
+    if not has_executors(settings):
         yield Problem(
             "spark.master",
-            f"{master} runs everything in one process, and every node needs an executor of its own:"
-            " use local-cluster[2,1,1024] (executors, cores, MiB), yarn or spark://..., or start with `sparksplit`,"
-            " which starts a local cluster if no master is set",
+            f"{master} runs everything in one process, and every node needs an executor of its own (only `train` does"
+            " without): use local-cluster[2,1,1024] (executors, cores, MiB), yarn or spark://..., or start with"
+            " `sparksplit`, which starts a local cluster if no master is set",
         )
     for key, why in (
         ("spark.dynamicAllocation.enabled", "when Spark removes an executor, its node ends"),

@@ -129,7 +129,7 @@ class Feeds:
             readers=self._config.readers if readers is None else readers,
             transform=self._process.transform() if training and self._config.transform else None,
             copies=copies,
-            shuffled=training,
+            shuffled=training and manifest.order == "hash",
             everyone=everyone,
             fit=self._fit,
         )

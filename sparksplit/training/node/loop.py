@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -27,6 +27,7 @@ from sparksplit.training.stopping import Watch
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
     from sparksplit.rows.feed import Feed
+    from sparksplit.training.callbacks.running import Running
     from sparksplit.training.node.compiled.step import Evaluation
 
 _CHUNK_SECONDS = 0.25
@@ -89,6 +90,7 @@ class Loop:
     looks: when other checkpoints are due. None: none are.
     validation: None without validation rows.
     watch: decides from the validations when the run ends, and which weights are the best. None: nothing is watched.
+    callbacks: called at the end of each round. They may end the run. None: there are none.
     """
 
     def __init__(
@@ -107,18 +109,20 @@ class Loop:
         watch: Watch | None,
         tally: Tally,
         clock: Clock,
+        callbacks: Running | None = None,
     ) -> None:
         self._step, self._feed, self._validation = step, feed, validation
         self._collective, self._member, self._hooks = collective, member, hooks
         self._rounds, self._sync, self._every, self._watch = rounds, sync, every, watch
-        self._tally, self._clock, self._looks = tally, clock, looks
+        self._tally, self._clock, self._looks, self._callbacks = tally, clock, looks, callbacks
         self._round: list[int] = []
         """The epochs of the round, by rank."""
         self._suspect: str | None = None
         """A value of the present chunk that is not a finite number, and its row."""
 
     def run(self) -> Progress:
-        """Train to the end, or to where the watch ends the run. Raise Diverged if the loss is no longer finite."""
+        """Train to the end, or to where the watch or a callback ends the run. Raise Diverged if the loss is no longer
+        finite."""
         tally, first = self._tally, self._rounds.first
         # The cluster takes `update` as progress. Here it counts steps, because there are more steps than updates.
         self._member.state(update=tally.step, epochs=self._rounds.passes)
@@ -137,7 +141,8 @@ class Loop:
 
     @property
     def _has_stopped(self) -> bool:
-        return self._watch is not None and self._watch.ends(self._tally.watched)
+        watched = self._watch is not None and self._watch.ends(self._tally.watched)
+        return watched or (self._callbacks is not None and self._callbacks.has_stopped)
 
     @property
     def _steps(self) -> int:
@@ -276,6 +281,8 @@ class Loop:
             )
         )
         self._look_at(tally.history[-1])
+        if self._callbacks is not None:
+            self._callbacks.epoch_done(tally.history[-1], self._has_stopped)
         self._hooks.epoch_done(tally.history)
         self._save_if_due()
 
@@ -349,7 +356,8 @@ class Loop:
 
     def _progress(self) -> Progress:
         within = self._round if self._within_round else ()
-        return self._tally.progress(self._clock, within, apart=not self._sync.every_step)
+        progress = self._tally.progress(self._clock, within, apart=not self._sync.every_step)
+        return progress if self._callbacks is None else replace(progress, changed=self._callbacks.changed)
 
 
 def evaluate_once(step: Trained, feed: Feed | None) -> Evaluation | None:

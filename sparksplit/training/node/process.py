@@ -20,12 +20,14 @@ from sparksplit.rows.transforms import Transform
 from sparksplit.rows.unfit import by_id
 from sparksplit.strategies import Strategy, find
 from sparksplit.training import report
+from sparksplit.training.callbacks.running import Running
 from sparksplit.training.messages import Payload
 from sparksplit.training.run_record import RunInit
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from sparksplit.cluster import Member
+    from sparksplit.collectives import Collective
     from sparksplit.handoff.receiver import Receiver
     from sparksplit.training.node.compiled.step import Step
 
@@ -56,7 +58,7 @@ class Process:
         from sparksplit.model import build
         from sparksplit.model.graphs.inputs import Inputs
         from sparksplit.model.graphs.weights import Weights
-        from sparksplit.model.rates import WarmedUp
+        from sparksplit.model.rates import WarmedUp, settable
 
         config, manifest = self.config, self.data.manifest
         self.inputs = Inputs(manifest.description)
@@ -67,10 +69,13 @@ class Process:
         self.init = self._take_weights()
         self.warmed_up = WarmedUp(self.nodes) if self.strategy.scaled_rate else None
         self.optimizer = build.build_optimizer(config, self.warmed_up)
+        self.rate = None if self.payload.callbacks is None else settable(self.optimizer, self.warmed_up)
         self.loss = build.build_loss(config, described, self.model, self.inputs)
         means = manifest.splits["train"].label_means
         self.metrics = build.build_metrics(config, described, self.model, self.inputs, means)
-        self.weights = Weights(manifest.description, class_weights.of(config, manifest))
+        self.weights = Weights(
+            manifest.description, class_weights.of(config, manifest), config.reduction, config.metric_weights
+        )
 
     def _take_weights(self) -> RunInit | None:
         """Begin with the weights that `init` names, unless the run has a checkpoint. Return their record; None without
@@ -107,6 +112,13 @@ class Process:
                 self.config.accumulate,
                 self.config.jit_compile,
             )
+
+    def callbacks(self, member: Member, collective: Collective) -> Running | None:
+        """Return the callbacks on the node `member`; None if the run has none."""
+        sent = self.payload.callbacks
+        if sent is None:
+            return None
+        return Running(sent, self.model, self.optimizer, self.rate, member, collective, self.config.epochs)
 
     @property
     def held_out(self) -> list[str]:

@@ -55,6 +55,7 @@ class Worker:
         self._state = State(process, member, self._sync, self.step, self.saver)
         self._feeds = Feeds(process, member, collective)
         self._watch = watch_of(self._config, process.data.manifest)
+        self._callbacks = process.callbacks(member, collective)
         self._publishes = member.rank == 0 and not process.payload.record_only
         self._published, self._publish_after = 0, 0.0
 
@@ -88,6 +89,8 @@ class Worker:
         untrained = self._untrained(test or validation, clock)
         looks = self._looks(tally.step)
         self._heed(looks is not None)
+        if self._callbacks is not None:
+            self._callbacks.begin(self._progress, self._process.payload.checkpoint is not None, self._has_stopped)
         clock.begin_training(self._progress.since_round)
         for stretch in stretches:
             sync, step = self._sync_and_step(stretch)
@@ -109,6 +112,7 @@ class Worker:
                 watch=self._watch,
                 tally=tally,
                 clock=clock,
+                callbacks=self._callbacks,
             )
             with clock.training(step, self._collective):
                 step.begin()
@@ -122,6 +126,8 @@ class Worker:
             if self._saved != self._progress.step:
                 self._saving(stretch)(self._progress)
         self._state.end()
+        if self._callbacks is not None:
+            self._callbacks.end()
         with member.phase("validation"), clock.validating(step, "test"):
             tested = evaluate_once(step, test)
             jackknife = self._jackknife(step, "validation" if test is None else "test", test or validation, held)
@@ -245,7 +251,9 @@ class Worker:
 
     @property
     def _has_stopped(self) -> bool:
-        return self._watch is not None and self._watch.ends(self._progress.watched)
+        progress, watch = self._progress, self._watch
+        stopped = progress.changed is not None and progress.changed.stopped is not None
+        return stopped or (watch is not None and watch.ends(progress.watched))
 
     def _best_seen(self) -> None:
         if self._config.keeps_best:

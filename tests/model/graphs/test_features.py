@@ -4,6 +4,7 @@ One file, so that TensorFlow is imported once.
 """
 
 import random
+import re
 import subprocess
 import sys
 
@@ -203,7 +204,7 @@ def refusal(served, **other):
 
 
 def test_a_missing_column_is_named(served):
-    assert "missing a required argument: 'age'" in refusal(served, age=None)
+    assert re.search("missing a required (keyword-only )?argument: 'age'", refusal(served, age=None))
     assert "unexpected keyword argument 'sex'" in refusal(served, sex=tf.constant(["f"] * 3))
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyspark
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import ArrayType, DoubleType, LongType, MapType, StringType, StructField, StructType
 
 from sparksplit.base.errors import InputError
+from sparksplit.prepare.formats import avro_package, format_of
 from sparksplit.prepare.tables.avro_files import joined, schema_of
 
 SCHEMA = json.dumps({"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}).encode()
@@ -86,3 +88,16 @@ def test_files_may_differ_in_where_nulls_are_allowed() -> None:
 def test_a_column_of_two_types_names_both_files() -> None:
     with pytest.raises(InputError, match="y: column 'a' is double in this file, but bigint in x"):
         joined({"x": of(a=LongType()), "y": of(a=DoubleType())})
+
+
+@pytest.mark.parametrize(
+    ("spark", "package"),
+    [("3.5.9", "2.12:3.5.9"), ("4.1.4", "2.13:4.1.1"), ("4.3.0", "2.13:4.2.0"), ("5.0", "2.13:4.2.0")],
+)
+def test_each_spark_has_the_package_of_its_scala(spark: str, package: str) -> None:
+    assert avro_package(spark) == f"org.apache.spark:spark-avro_{package}"
+
+
+def test_a_session_that_is_started_for_avro_brings_its_package() -> None:
+    assert format_of("avro").session_settings() == {"spark.jars.packages": avro_package(pyspark.__version__)}
+    assert format_of("csv").session_settings() == {}

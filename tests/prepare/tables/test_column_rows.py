@@ -140,12 +140,24 @@ def test_arrays_of_the_tensors_length() -> None:
     rows, bad = read(batch, features=["pixels"], array=True, tensor=tensor, label=None, label_kind=None, rounds=True)
     assert rows is not None and rows.tensors[0].tolist() == [[[1], [2]]] and rows.label is None
     assert bad == [
-        "the DataFrame: a row: column 'pixels': is null, 2 are needed (None)",
+        "the DataFrame: a row: column 'pixels': is null (None)",
         "the DataFrame: a row: column 'pixels': has 1 values, 2 are needed ([3])",
         "the DataFrame: a row: column 'pixels': is null ([4, None])",
         "the DataFrame: a row: column 'pixels': 300 is not a whole number from 0 to 255 (uint8) ([5, 300])",
         "the DataFrame: a row: column 'pixels': has 0 values, 2 are needed ([])",
     ]
+
+
+def test_a_null_array_is_missing_values_where_these_are_filled() -> None:
+    lists: list[list[float | None] | None] = [[1, None], None, [3]]
+    batch = pa.RecordBatch.from_arrays([pa.array(lists, type=pa.list_(pa.float64()))], names=["0"])
+    tensor = TensorSpec(name="x", dtype="float32", shape=[2])
+    rows, bad = read(batch, features=["v"], array=True, tensor=tensor, label=None, label_kind=None, gaps=True)
+    assert rows is not None
+    np.testing.assert_array_equal(rows.tensors[0], [[1, np.nan], [np.nan, np.nan]])
+    assert bad == ["the DataFrame: a row: column 'v': has 1 values, 2 are needed ([3.0])"]
+    _, bad = read(batch, features=["v"], array=True, tensor=tensor, label=None, label_kind=None)
+    assert bad[1] == "the DataFrame: a row: column 'v': is null (input.missing: mean fills missing values) (None)"
 
 
 @pytest.mark.parametrize("value", [math.inf, 1e39])

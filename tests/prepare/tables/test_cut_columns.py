@@ -26,7 +26,11 @@ def columns(cut: dict[str, Any], names: list[str], types: list[str], frame: Any 
 @pytest.mark.parametrize(
     ("cut", "found", "words"),
     [
-        ({"by": "column", "column": "s"}, "int", "column: 's' is int, but must be text: train, validation or test"),
+        (
+            {"by": "column", "column": "s"},
+            "int",
+            "column: 's' is int, but must be text .train, validation or test",
+        ),
         ({"by": "time", "column": "s"}, "double", "'s' is double, but must hold times, dates or whole numbers; cast"),
         (
             {"by": "time", "column": "s", "test_from": "2024-05-01"},
@@ -50,6 +54,7 @@ def test_a_column_that_cannot_be_cut_by_is_one_line(cut: dict[str, Any], found: 
     [
         ({"by": "key", "columns": ["s"]}, "double", "key"),
         ({"by": "column", "column": "s"}, "string", "split"),
+        ({"by": "column", "column": "s"}, "boolean", "split"),
         ({"by": "time", "column": "s"}, "date", "time"),
         ({"by": "time", "column": "s"}, "smallint", "number"),
         ({"by": "time", "column": "s", "test_from": "2024-05-01"}, "string", "time"),
@@ -66,7 +71,7 @@ def test_a_row_is_bad_for_a_reason_with_its_value_and_one_without() -> None:
     assert time.problem(", soon") == (f"{subject}: 'soon' is not a time or date", f"{subject}: not a time or date")
     assert time.problem(None) == (f"{subject}: is null", f"{subject}: is null")
     assert CutColumns(("a", "b")).problem(None)[0] == "columns 'a', 'b', cut.columns: is null"
-    assert CutColumns(("s",), "split").problem(", x")[0].endswith("'x' is neither train, validation nor test")
+    assert CutColumns(("s",), "split").problem(", x")[0].endswith("'x' is not train, validation, test, true or false")
 
 
 def test_values_are_the_same_whatever_the_columns_type(spark: SparkSession) -> None:
@@ -96,7 +101,12 @@ def test_values_are_the_same_whatever_the_columns_type(spark: SparkSession) -> N
     numbers = [("7", 7), (" -7 ", -7), *((text, None) for text in ("7.5", "9" * 19, ""))]
     validation = [(name, 1) for name in ("Validation ", "VALID", "val", "dev")]
     splits = [("train", 0), *validation, ("TEST", 2), ("training", None)]
-    check(spark, {"a string": numbers, "b string": splits}, ["number", "split"])
+    splits += [("False", 0), ("TRUE", 1)]  # booleans in a file of texts
+    check(
+        spark,
+        {"a string": numbers, "b string": splits, "c boolean": [(False, 0), (True, 1)]},
+        ["number", "split", "split"],
+    )
     types = ["string", "int"]
     frame = spark.createDataFrame([("a", 1), ("a", 2), ("a", 1), (None, 1), ("a", None)], "c string, d int")
     key = values(CutColumns(("c", "d")), frame, types)

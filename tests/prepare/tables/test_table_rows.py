@@ -299,9 +299,11 @@ def test_texts_of_a_file_are_the_booleans_and_whole_numbers_that_were_fitted(typ
     ]
 
 
-def test_a_table_is_mixed_where_it_has_texts_or_times():
+def test_a_table_is_mixed_where_it_has_texts_or_times_or_an_array_beside_other_columns():
     assert not is_mixed({"a": "int", "b": "double", "c": "boolean"})
     assert is_mixed({"a": "int", "b": "string"})
+    assert not is_mixed({"a": "array<double>"})
+    assert is_mixed({"a": "array<double>", "b": "int"}) and is_mixed(dict.fromkeys("ab", "array<int>"))
 
 
 def test_stored_rows_have_indices_side_by_side_by_dtype():

@@ -8,9 +8,7 @@ import pytest
 
 from sparksplit.spark.settings import packages
 from tests.logs import without_times
-from tests.packages import avro_jar, in_session
-
-AVRO = "org.apache.spark:spark-avro_2.12:3.5.9"
+from tests.packages import AVRO, avro_jar, in_session
 
 
 @pytest.mark.parametrize(

@@ -67,15 +67,17 @@ def chunk_of(shares, totals=None):
     return Chunk(0, [x, weight], label, offsets.astype(np.int64), np.asarray(totals, np.int64), Entry(len(x), 0), None)
 
 
-def numpy_updates(batches):
+def numpy_updates(batches, by_rows=False):
+    """(losses, kernel, bias). by_rows: divide by the number of rows, not by the sum of their weights"""
     kernel, bias, losses = np.ones(FEATURES), 0.0, []
     for x, own, label in batches:
         weight = own * np.array(BY_CLASS)[label]
         error = x @ kernel + bias - label
-        losses.append((weight * error**2).sum() / weight.sum() + 0.5 * (kernel**2).sum())
-        # What the weights are divided by is their sum; the regularisation is no row's.
-        gradient = 2 * x.T @ (weight * error) / weight.sum() + kernel
-        kernel, bias = kernel - RATE * gradient, bias - RATE * 2 * (weight * error).sum() / weight.sum()
+        divisor = len(x) if by_rows else weight.sum()
+        losses.append((weight * error**2).sum() / divisor + 0.5 * (kernel**2).sum())
+        # The regularisation is no row's, so it is not divided.
+        gradient = 2 * x.T @ (weight * error) / divisor + kernel
+        kernel, bias = kernel - RATE * gradient, bias - RATE * 2 * (weight * error).sum() / divisor
     return losses, kernel, bias
 
 
@@ -86,8 +88,8 @@ def shares_of(counts):
     return batches, list(zip(*updates, strict=True)), [sum(per_node) for per_node in counts]
 
 
-def check(found, batches):
-    losses, kernel, bias = numpy_updates(batches)
+def check(found, batches, by_rows=False):
+    losses, kernel, bias = numpy_updates(batches, by_rows)
     for found_losses, (found_kernel, found_bias) in found:
         np.testing.assert_allclose(found_losses, losses, rtol=1e-4)
         np.testing.assert_allclose(found_kernel[:, 0], kernel, rtol=1e-4)
@@ -95,20 +97,30 @@ def check(found, batches):
         assert found_kernel.tobytes() == found[0][1][0].tobytes()
 
 
+@pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
 @pytest.mark.parametrize("counts", UPDATES)
-def test_weighted_updates_are_those_of_numpy_on_the_joined_rows(counts):
+def test_weighted_updates_are_those_of_numpy_on_the_joined_rows(counts, reduction):
     """Invariant 1 with weights: shares are uneven in rows and in weight, and some are empty."""
+    weights = Weights(DESCRIPTION, BY_CLASS, reduction)
     batches, shares, totals = shares_of(counts)
     models = [linear() for _ in shares]
 
     def work(rank, gather):
         nodes = len(shares)
         collective = Alone() if nodes == 1 else Ring.connect(rank, nodes, "127.0.0.1", b"s", gather, 30)
-        losses = step_of(models[rank], collective).train(chunk_of(shares[rank], totals))
+        losses = step_of(models[rank], collective, weights=weights).train(chunk_of(shares[rank], totals))
         collective.close()
         return losses, models[rank].get_weights()
 
-    check(in_threads(len(shares), work), batches)
+    check(in_threads(len(shares), work), batches, by_rows=reduction == "sum_over_batch_size")
+
+
+def test_evaluation_divides_by_rows_where_the_reduction_says_so():
+    x, weight, label = rows(50, 7)
+    step = step_of(linear(), Alone(), weights=Weights(DESCRIPTION, BY_CLASS, "sum_over_batch_size"))
+    losses = (x.sum(axis=1) - label) ** 2
+    found = step.evaluate([chunk_of([(x, weight, label)])])
+    np.testing.assert_allclose(found.loss, (weight * losses).mean(), rtol=1e-5)
 
 
 def test_virtual_nodes_divide_by_all_nodes_weights_too():
@@ -221,6 +233,18 @@ def test_training_metrics_count_all_weights_and_evaluation_those_of_rows():
     expected = [(squares * each).sum() / each.sum() for each in (every, weight, weight)]
     for found in in_threads(2, work):
         assert found == pytest.approx([*expected, 41], rel=1e-4)
+
+
+def test_metrics_count_each_row_once_if_weights_are_for_the_loss():
+    x, weight, label = rows(50, 7)
+    weights = Weights(DESCRIPTION, BY_CLASS, in_metrics=False)
+    step = step_of(linear(), Alone(), {"mse": keras.metrics.MeanSquaredError()}, weights)
+    squares = (x.sum(axis=1) - label) ** 2
+    found = step.evaluate([chunk_of([(x, weight, label)])])
+    assert found.loss == pytest.approx((weight * squares).sum() / weight.sum(), rel=1e-4)
+    assert found.metrics["mse"] == pytest.approx(squares.mean(), rel=1e-4)
+    step.train(chunk_of([(x, weight, label)]))
+    assert step.metric_results()["mse"] == pytest.approx(squares.mean(), rel=1e-4)
 
 
 @pytest.mark.parametrize("units", [1, 2])

@@ -87,6 +87,7 @@ def process_of(member, strategy, rows, step=None, scaled=False, **keys):
         data=SimpleNamespace(manifest=manifest, split=lambda name: Rows([1, 4, 0, 0, 0, 0])),
         held_out=[name for name in ("validation", "test") if splits[name].rows],
         step=lambda sync, collective: (step or Counting)(),
+        callbacks=lambda member, collective: None,
         random_states=list,
         transform=lambda: None,
         warmed_up=None,

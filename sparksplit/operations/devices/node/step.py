@@ -91,7 +91,7 @@ def _step(config: TrainConfig, sources: dict[str, str]) -> tuple[Any, Sequence[A
         inputs,
         STRATEGIES["single"].sync(collective, config.sync),
         collective,
-        Weights(manifest.description, class_weights.of(config, manifest)),
+        Weights(manifest.description, class_weights.of(config, manifest), config.reduction, config.metric_weights),
         accumulate=config.accumulate,
         jit=config.jit_compile,
     )

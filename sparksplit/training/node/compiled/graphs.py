@@ -52,13 +52,13 @@ class Graphs:
         # float64 for sums over all rows: float32 stops counting at 2^24 rows.
         self.loss_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         """The summed loss of the rows that `evaluate` has seen."""
-        self.weight_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False) if weights.of_rows else None
-        """The sum of the weights of these rows; None if each row counts 1."""
+        self.weight_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False) if weights.divide_evaluation else None
+        """The sum of the weights of these rows; None if the loss is divided by the number of rows."""
 
     def weight(self, share: Sequence[Any]) -> Any:
-        """Return the sum of the training weights of a node's rows of a mini-batch; None if each row counts 1."""
-        weights = self._weights.training(share)
-        return None if weights is None else tf.reduce_sum(weights)
+        """Return the sum of the training weights of a node's rows of a mini-batch; None if the loss is divided by the
+        number of rows."""
+        return tf.reduce_sum(self._weights.training(share)) if self._weights.divide_training else None
 
     def forward(self, share: Sequence[Any], total: Any, slices: bool = False, weight: Any = None) -> list[Any]:
         """Return this node's part of the means over the mini-batch's `total` rows: gradients (of the scaled loss),
@@ -66,8 +66,8 @@ class Graphs:
 
         share: the node's rows of the mini-batch, as columns of stored values.
         slices: whether to return only the used rows of a large gradient.
-        weight: the sum of the weights of all rows in the mini-batch, if rows have weights. Gradients and loss are then
-            means by weight.
+        weight: the sum of the weights of all rows in the mini-batch. Gradients and loss are then means by weight. None:
+            divide by the number of rows.
         """
         *gradients, loss = accumulated(share, self._parts, lambda rows: self._mean(rows, total, slices, weight))
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
@@ -80,7 +80,7 @@ class Graphs:
         weights = self._weights.training(share)
         part = tf.cast(tf.shape(share[0])[0], self.float) / total
         gradients, loss, outputs = self._passes(inputs, labels, weights, total, part, weight)
-        self._metrics.update(labels, outputs, weights)
+        self._metrics.update(labels, outputs, self._weights.of_metrics(weights))
         trainable = [variable.value for variable in self._model.trainable_variables]
         parts = map(used_rows, gradients, trainable) if slices else map(tf.convert_to_tensor, gradients)
         return [*parts, loss]
@@ -145,7 +145,7 @@ class Graphs:
                 self.loss_sum.assign_add(tf.cast(self._row_losses(labels, outputs, weights), tf.float64))
                 if self.weight_sum is not None:
                     self.weight_sum.assign_add(tf.reduce_sum(tf.cast(weights, tf.float64)))
-                self._metrics.update(labels, outputs, weights)
+                self._metrics.update(labels, outputs, self._weights.of_metrics(weights))
                 return index + 1
 
             return (tf.cond(offsets[index + 1] > offsets[index], add, lambda: index + 1),)

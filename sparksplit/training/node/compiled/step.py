@@ -46,7 +46,7 @@ _TOTAL = tf.TensorSpec((), tf.int64)
 class Evaluation:
     """The loss and the metrics of some rows. Both are NaN if all rows have weight 0.
 
-    loss: mean over rows, by weight if rows have weights.
+    loss: mean over rows, by weight if rows have weights (unless `reduction` is sum_over_batch_size).
     metrics: name to value.
     rows: number of rows over all nodes.
     """
@@ -91,7 +91,7 @@ class Step:
         self._signature = [*inputs.signature(), _COUNTS]
         self._train: dict[tuple[int | None, type[Sync]], Any] = {}
         columns = self._signature[:-1]
-        self._weighted = weights.any
+        self._weighted = weights.divide_training
         more = [tf.TensorSpec((), self._graphs.float)] if self._weighted else []
         self._part = tf.function(self._forward_part, input_signature=[*columns, _TOTAL, *more], autograph=False)
         self._weight = tf.function(lambda *share: self._graphs.weight(share), input_signature=columns, autograph=False)
@@ -236,7 +236,7 @@ class Step:
 
     @property
     def _sums(self) -> list[Any]:
-        """The variables with the sum of losses and, if rows have weights, the sum of weights."""
+        """The variables with the sum of losses and, if the loss is a mean by weight, the sum of weights."""
         return [each for each in (self._graphs.loss_sum, self._graphs.weight_sum) if each is not None]
 
     def _see(self, chunks: Iterable[Chunk]) -> int:

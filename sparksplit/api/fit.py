@@ -1,0 +1,200 @@
+"""`fit`: Keras's `model.fit` on arrays, on the nodes of a Spark cluster."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hdfs_io import filesystem
+from sparksplit.api.fit_model import (
+    check_model,
+    metric_names,
+    metric_weights_of,
+    reduction_of,
+    take_weights,
+    target_of,
+    trained,
+)
+from sparksplit.api.fit_rows import FitRows, fit_rows
+from sparksplit.api.results import TrainedRun
+from sparksplit.base.config import digest
+from sparksplit.base.errors import ConfigError, InputError, UsageError
+from sparksplit.base.own_folders import temporary_folder
+from sparksplit.base.progress import say
+from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.training.progress_record import Values, read_history
+
+if TYPE_CHECKING:
+    import keras
+
+DATA = "-data"
+"""The prepared rows of the run OUTPUT are in the folder OUTPUT-data."""
+_REFUSED = {
+    "initial_epoch": "leave it out, and give the epochs that are still missing as `epochs`",
+    "steps_per_epoch": "leave it out: an epoch is one pass over all rows",
+    "validation_steps": "leave it out: all validation rows are validated",
+    "validation_freq": "leave it out: each epoch is validated",
+    "validation_batch_size": "leave it out: it changes no result",
+}
+"""Keras's other arguments, with what to do."""
+
+
+def fit(
+    model: keras.Model,
+    x: Any,
+    y: Any,
+    *,
+    nodes: int = 1,
+    epochs: int = 1,
+    batch_size: int | None = None,
+    validation_split: float = 0.0,
+    validation_data: Any = None,
+    class_weight: Mapping[int, float] | None = None,
+    sample_weight: Any = None,
+    shuffle: bool = True,
+    verbose: Any = "auto",
+    output: str | None = None,
+    overwrite: bool = False,
+    **keys: Any,
+) -> keras.callbacks.History:
+    """Train a compiled Keras model on arrays, like `model.fit`, on `nodes` nodes. Afterwards the model has the trained
+    weights.
+
+    The arguments that Keras's `fit` has mean the same here. `verbose` is ignored: progress reports go to stderr.
+
+    x: an array [rows, ...] or a pandas frame of numbers; for several inputs, a mapping by input or a list.
+    y: labels [rows, ...]: class numbers or one-hot rows for a crossentropy, otherwise numbers.
+    nodes: number of nodes that share each mini-batch (`strategy: batch`).
+    batch_size: rows of a mini-batch over all nodes; None: 32.
+    validation_data: (x, y) or (x, y, sample_weight), instead of `validation_split`, which takes the last rows.
+    shuffle: False trains the rows in their own order in every epoch, and gives the weights that Keras's
+        `fit(shuffle=False)` gives, up to rounding. True uses sparksplit's order, which is not Keras's.
+    output: the run's folder, which stays; the prepared rows are beside it, in OUTPUT-data. The same call again returns
+        the finished run. None: a temporary folder, removed at the end. If the run fails, the folder stays, and the log
+        names it.
+    overwrite: replace an earlier run in `output`.
+    keys: further keys of `train`, such as strategy="local" or early_stop={"patience": 5}.
+
+    Return Keras's History: `history` (lists by epoch, such as loss and val_loss), `epoch` and `params`. Raise
+    UsageError for wrong arguments, RunError or NodeFailed if the run fails.
+    """
+    import keras
+
+    for name in sorted(keys.keys() & _REFUSED.keys()):
+        raise ConfigError(f"{name}: is not an argument of sparksplit.fit: {_REFUSED[name]}")
+    check_model(model)
+    target = target_of(model)
+    rows = fit_rows(
+        x,
+        y,
+        target,
+        sample_weight=sample_weight,
+        class_weight=class_weight,
+        validation_split=validation_split,
+        validation_data=validation_data,
+    )
+    size = 32 if batch_size is None else batch_size
+    given = {
+        "nodes": nodes,
+        "epochs": epochs,
+        "batch_size": size,
+        "strategy": "single" if nodes == 1 else "batch",
+        "reduction": reduction_of(model),
+        "metric_weights": not rows.weighted or metric_weights_of(model),
+        **keys,
+    }
+    with _folder(output) as folder:
+        data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
+        run = trained(model, data, folder, overwrite, rows, given)
+        take_weights(model, run)
+        history = keras.callbacks.History()
+        history.epoch, history.history = _history(run, metric_names(model))
+    steps = math.ceil(data.manifest.splits["train"].rows / size)
+    history.set_params({"verbose": verbose, "epochs": epochs, "steps": steps})
+    history.set_model(model)
+    model.history = history
+    return history
+
+
+def _prepared(path: str, rows: FitRows, order: Any, overwrite: bool) -> PreparedDataSet:
+    """Return the prepared data set of the call's rows in the folder `path`: the one that is there, or a new one. Raise
+    InputError if the folder has other rows."""
+    content = _digest(rows, order)
+    try:
+        if filesystem.exists(path) and not overwrite:
+            there = PreparedDataSet.open(path)
+            if there.manifest.config_hash == content:
+                return there
+            raise InputError(f"{path}: holds the rows of another call; give another output, or overwrite=True")
+        return from_arrays(path, rows.splits, classes=rows.classes, order=order, config_hash=content)
+    except ValueError as error:
+        raise ConfigError(f"x, y: {error}") from None
+
+
+def _digest(rows: FitRows, order: str) -> str:
+    """Return a hash of the arrays and of how they are prepared."""
+    import hashlib
+
+    parts: list[Any] = [order, rows.classes]
+    for split, (inputs, labels) in rows.splits.items():
+        arrays = inputs if isinstance(inputs, Mapping) else {"x": inputs}
+        for name, array in (*arrays.items(), ("", np.asarray(labels))):
+            values = np.ascontiguousarray(array)
+            hashed = hashlib.blake2b(values.view(np.uint8).data, digest_size=16).hexdigest()
+            parts.append([split, name, values.dtype.str, list(values.shape), hashed])
+    return digest(parts)
+
+
+def _history(run: TrainedRun, names: list[str]) -> tuple[list[int], dict[str, list[float]]]:
+    """Return (epochs from 0, values by Keras's names) of a finished run. names: of the metrics, in their order."""
+    records = read_history(run.path)
+    metrics = run.record.config["metrics"]
+    named = {"loss": "loss", **dict(zip(metrics if isinstance(metrics, list) else [], names, strict=True))}
+    values: dict[str, list[float]] = {}
+    for record in records:
+        for prefix, of_split in (("", record.train), ("val_", record.validation or {})):
+            for name, value in _numbers(of_split).items():
+                values.setdefault(f"{prefix}{named[name]}", []).append(value)
+    return [record.epoch - 1 for record in records], values
+
+
+def _numbers(values: Values) -> dict[str, float]:
+    return {name: math.nan if value is None else value for name, value in values.items()}
+
+
+@contextmanager
+def _folder(output: str | None) -> Iterator[str]:
+    """Yield the run's folder: `output`, or a temporary folder that is removed unless the run fails."""
+    if output is not None:
+        yield output.rstrip("/")
+        return
+    _check_one_machine()
+    base = tempfile.mkdtemp(prefix="sparksplit-fit-", dir=temporary_folder())
+    folder = f"{base}/run"
+    try:
+        yield folder
+    except UsageError:
+        shutil.rmtree(base, ignore_errors=True)
+        raise
+    except BaseException:
+        say(f"the run is kept in {folder}: the same call with output={folder!r} goes on from there")
+        raise
+    shutil.rmtree(base, ignore_errors=True)
+
+
+def _check_one_machine() -> None:
+    """Raise ConfigError if nodes may be on other machines, which do not have this machine's temporary folder."""
+    from sparksplit.spark.session import known_settings
+
+    master = known_settings().get("spark.master", "local")
+    if not master.startswith("local"):
+        raise ConfigError(
+            f"output: give a folder that all machines can reach, such as hdfs:///user/me/run (spark.master is {master})"
+        )

@@ -1,0 +1,254 @@
+"""Keras's arguments of `fit` as the arrays of a prepared data set. Only NumPy: no Keras, no Spark, no files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sparksplit.base.errors import ConfigError
+from sparksplit.dataset.arrays import SplitArrays
+from sparksplit.dataset.description import WEIGHT
+
+Array = npt.NDArray[Any]
+Rows = Mapping[str, Array]
+_Part = tuple[Rows, Array, Array | None]
+"""Inputs, labels and weights of some rows."""
+SPARSE, ONE_HOT = "sparse_categorical_crossentropy", "categorical_crossentropy"
+_BINARY = ("binary_crossentropy", "binary_focal_crossentropy")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the model computes: decides whether labels are classes or numbers.
+
+    loss: Keras's name of the compiled loss. shape: shape of one row's output. inputs: names of the model's inputs.
+    smoothed: whether the loss smooths one-hot labels.
+    """
+
+    loss: str
+    shape: tuple[int, ...]
+    inputs: Sequence[str]
+    smoothed: bool = False
+
+
+@dataclass(frozen=True)
+class FitRows:
+    """The arguments of `dataset.arrays.from_arrays`.
+
+    splits: the arrays of `train` and, if there are validation rows, of `validation`. classes: number of classes; None
+    if labels are numbers. from_one_hot: whether one-hot labels have become class numbers, so that the loss must be
+    the sparse one.
+    """
+
+    splits: dict[str, SplitArrays]
+    classes: int | None
+    from_one_hot: bool
+
+    @property
+    def weighted(self) -> bool:
+        """Whether rows have weights."""
+        return WEIGHT in self.splits["train"][0]
+
+
+def fit_rows(
+    x: Any,
+    y: Any,
+    target: Target,
+    *,
+    sample_weight: Any = None,
+    class_weight: Mapping[int, float] | None = None,
+    validation_split: float = 0.0,
+    validation_data: Any = None,
+) -> FitRows:
+    """Return the rows of a call of `fit`. The arguments mean what they mean to Keras.
+
+    x: an array [rows, ...] or a pandas frame of numbers; a mapping by input, or a list in the order of the model's
+        inputs, if the model has several.
+    y: labels [rows, ...]: whole numbers for classes, or one-hot rows, or numbers.
+    sample_weight: weights [rows].
+    class_weight: weight of a training row, by its class.
+    validation_split: the share of the rows, from the end, that becomes the validation rows.
+    validation_data: (x, y) or (x, y, sample_weight). It replaces `validation_split`, as in Keras.
+
+    Raise ConfigError for arrays that do not fit together, missing values, and what several nodes cannot take.
+    """
+    if class_weight is not None and sample_weight is not None:
+        raise ConfigError("class_weight and sample_weight: give one of them; multiply them into sample_weight for both")
+    train: _Part = _inputs("x", x, target), _array("y", y), _weights("sample_weight", sample_weight)
+    count = _count("", *train)
+    validation: _Part | None = None
+    if validation_data is not None:
+        given = validation_data if isinstance(validation_data, tuple | list) else ()
+        if len(given) not in (2, 3):
+            raise ConfigError("validation_data: must be (x, y) or (x, y, sample_weight)")
+        validation = (
+            _inputs("validation_data: x", given[0], target),
+            _array("validation_data: y", given[1]),
+            _weights("validation_data: sample_weight", given[2] if len(given) == 3 else None),
+        )
+        _count("validation_data: ", *validation)
+    elif validation_split:
+        cut = split_at(count, validation_split)
+        validation, train = _cut(train, slice(cut, None)), _cut(train, slice(cut))
+    parts = {"train": train, **({} if validation is None else {"validation": validation})}
+    labels, classes, from_one_hot = _labels({name: part[1] for name, part in parts.items()}, target)
+    weights = {name: part[2] for name, part in parts.items()}
+    if class_weight is not None:
+        weights["train"] = by_class(labels["train"], class_weight)
+    weighted = any(part is not None for part in weights.values())
+    splits: dict[str, SplitArrays] = {}
+    for name, (inputs, _, _) in parts.items():
+        given_weights = weights[name]
+        if weighted and given_weights is None:
+            given_weights = np.ones(len(labels[name]), np.float32)
+        splits[name] = (inputs if given_weights is None else {**inputs, WEIGHT: given_weights}), labels[name]
+    return FitRows(splits, classes, from_one_hot)
+
+
+def split_at(rows: int, validation_split: float) -> int:
+    """Return the number of training rows: the rows before the last `validation_split` of them, as Keras counts. Raise
+    ConfigError if training or validation would have no row."""
+    if not 0 < validation_split < 1:
+        raise ConfigError(f"validation_split: must be at least 0 and below 1 (is {validation_split})")
+    cut = int(np.floor(rows * (1.0 - validation_split)))
+    if cut in (0, rows):
+        raise ConfigError(f"validation_split: {validation_split} of {rows} rows leaves a split without rows")
+    return cut
+
+
+def by_class(labels: Array, class_weight: Mapping[int, float]) -> Array:
+    """Return the weight of each row, float32 [rows], by its class, as Keras: a class without a weight has weight 1.
+
+    labels: [rows], or [rows, classes] with the class at the largest value.
+    """
+    numbers = np.argmax(labels, axis=-1) if labels.ndim > 1 else labels
+    if numbers.ndim != 1:
+        raise ConfigError(f"class_weight: needs one class per row (a row's label has shape {list(labels.shape[1:])})")
+    weights = np.ones(len(labels), np.float32)
+    known = np.round(numbers).astype(np.int64)
+    for number, weight in class_weight.items():
+        weights[known == int(number)] = weight
+    return weights
+
+
+def _cut(part: _Part, rows: slice) -> _Part:
+    inputs, labels, weights = part
+    return (
+        {name: array[rows] for name, array in inputs.items()},
+        labels[rows],
+        None if weights is None else weights[rows],
+    )
+
+
+def _inputs(where: str, x: Any, target: Target) -> dict[str, Array]:
+    if isinstance(x, Mapping):
+        given = dict(x)
+    elif isinstance(x, list | tuple) and any(not np.isscalar(each) and hasattr(each, "shape") for each in x):
+        given = dict(zip(target.inputs, x, strict=False)) if len(x) == len(target.inputs) else {}
+    else:
+        given = {"x": x}
+    several = len(target.inputs) > 1
+    if several and sorted(given) != sorted(target.inputs):
+        raise ConfigError(
+            f"{where}: the model has the inputs {', '.join(target.inputs)}: give an array for each by name"
+        )
+    if not several and len(given) != 1:
+        raise ConfigError(f"{where}: the model has one input; give one array")
+    if not several:
+        given = {"x": next(iter(given.values()))}
+    elif WEIGHT in given:
+        raise ConfigError(f"{where}: an input cannot be called {WEIGHT!r}, the name of the rows' weights; rename it")
+    return {name: _array(where if name == "x" else f"{where}[{name!r}]", array) for name, array in given.items()}
+
+
+def _array(where: str, values: Any) -> Array:
+    """Return `values` as an array of numbers. Raise ConfigError for other values, and for missing values."""
+    kind = type(values)
+    if values is None or not (hasattr(values, "__array__") or isinstance(values, list | tuple)):
+        data = ""
+        if kind.__module__.partition(".")[0] == "pyspark":
+            data = ". For a DataFrame of Spark, call sparksplit.preprocess and sparksplit.train"
+        raise ConfigError(f"{where}: must be a NumPy array or a pandas frame of numbers (is {kind.__name__}){data}")
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise ConfigError(f"{where}: must hold numbers (its dtype is {array.dtype})")
+    if array.ndim == 0:
+        raise ConfigError(f"{where}: must have one entry per row (is one number)")
+    if array.dtype.kind == "b":
+        array = array.astype(np.uint8)
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32) if array.dtype.itemsize < 4 else array
+        missing = np.isnan(array).reshape(len(array), -1).any(axis=1) if array.size else np.zeros(0, bool)
+        if missing.any():
+            raise ConfigError(f"{where}: row {int(np.argmax(missing))} has a missing value (NaN); replace it first")
+    return array
+
+
+def _weights(where: str, values: Any) -> Array | None:
+    if values is None:
+        return None
+    array = _array(where, values).astype(np.float32)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise ConfigError(f"{where}: must be one weight per row, [rows] (its shape is {list(array.shape)})")
+    return array
+
+
+def _count(where: str, inputs: Rows, labels: Array, weights: Array | None) -> int:
+    """Return the number of rows. Raise ConfigError if the arrays differ in it, or if there is no row."""
+    counts = {**{name: len(array) for name, array in inputs.items()}, "y": len(labels)}
+    if weights is not None:
+        counts["sample_weight"] = len(weights)
+    if len(set(counts.values())) > 1:
+        told = ", ".join(f"{name} has {count}" for name, count in counts.items())
+        raise ConfigError(f"{where}x, y and sample_weight must have equally many rows ({told})")
+    if not len(labels):
+        raise ConfigError(f"{where}x: has no rows")
+    return len(labels)
+
+
+def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array], int | None, bool]:
+    """Return (labels by split, number of classes or None, whether they were one-hot) as `from_arrays` takes them."""
+    labels = {name: _fitted(array, target) for name, array in given.items()}
+    units, loss = target.shape[-1] if target.shape else 1, target.loss
+    if loss == ONE_HOT and not target.smoothed and all(_is_one_hot(array, units) for array in labels.values()):
+        # Class numbers take less room than one-hot rows, and metrics know what they are. The loss is the same.
+        return {name: np.argmax(array, axis=-1) for name, array in labels.items()}, units, True
+    classes = units if loss == SPARSE else 2 if loss in _BINARY and units == 1 else None
+    if classes is None or (loss != SPARSE and not all(_are_classes(array, 2) for array in labels.values())):
+        return {name: _numbers(array) for name, array in labels.items()}, None, False
+    for name, array in labels.items():
+        if not _are_classes(array, classes):
+            raise ConfigError(
+                f"y: the {name} labels must be whole numbers from 0 to {classes - 1} (they are {array.min()} to "
+                f"{array.max()}): the loss is {loss}, and the model has {classes} outputs"
+            )
+    return {name: array.astype(np.int64) for name, array in labels.items()}, classes, False
+
+
+def _fitted(labels: Array, target: Target) -> Array:
+    """Return labels without a last axis of one, as Keras squeezes it."""
+    is_column = labels.ndim > 1 and labels.shape[-1] == 1 and labels.ndim == len(target.shape) + 1
+    return labels[..., 0] if is_column else labels
+
+
+def _is_one_hot(labels: Array, units: int) -> bool:
+    return bool(
+        labels.ndim > 1
+        and labels.shape[-1] == units
+        and ((labels == 0) | (labels == 1)).all()
+        and (labels.sum(axis=-1) == 1).all()
+    )
+
+
+def _are_classes(labels: Array, classes: int) -> bool:
+    return bool(((labels >= 0) & (labels < classes) & (labels == np.floor(labels))).all())
+
+
+def _numbers(labels: Array) -> Array:
+    return labels if labels.dtype.kind == "f" else labels.astype(np.float32)

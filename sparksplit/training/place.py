@@ -1,0 +1,58 @@
+"""Where a run trains if Spark's master has no executors: in one process on the driver's machine."""
+
+from __future__ import annotations
+
+from sparksplit.base.progress import say
+from sparksplit.spark.session import known_settings
+from sparksplit.spark.settings.requirements import has_executors
+from sparksplit.strategies import Strategy
+from sparksplit.training.inputs import RunInputs
+from sparksplit.training.train_config import TrainConfig, VirtualNodes
+
+
+def for_one_process(config: TrainConfig, strategy: Strategy) -> TrainConfig:
+    """Return `config` with nodes that one process can play.
+
+    A strategy whose result is the same on any number of nodes gets 1 node. Any other strategy gets virtual nodes, which
+    have the arithmetic of real nodes. strategy: of `config`.
+    """
+    nodes = config.nodes
+    if isinstance(nodes, VirtualNodes):
+        return config
+    # There is no executor to wait for, and none that may be missing.
+    played = VirtualNodes(virtual=nodes) if nodes > 1 and not strategy.any_nodes else 1
+    return config.model_copy(update={"nodes": played, "min_nodes": None})
+
+
+def placed(inputs: RunInputs) -> tuple[RunInputs, bool]:
+    """Return (the run's inputs as they can run, whether its nodes are on executors).
+
+    Without executors, the inputs are those of one process beside the driver, and a line says what it does. The run
+    counts as a run with these nodes. So a strategy that depends on the number of nodes has another configuration hash
+    than on a cluster, with the same arithmetic.
+
+    Raise ConfigError if the run is to follow a comparison, whose answer is about nodes on executors.
+    """
+    settings = known_settings()
+    if has_executors(settings):
+        return inputs, True
+    config, master = inputs.config, settings["spark.master"]
+    if config.comparison is not None:
+        raise config.error(
+            "comparison",
+            f"its answer is about nodes on executors, and spark.master {master} has none; use local-cluster[2,1,1024], "
+            "yarn or spark://..., or set the strategy yourself",
+        )
+    alone = for_one_process(config, inputs.strategy)
+    say(f"spark.master {master} has no executors: {told(config, alone)}")
+    return inputs.changed(alone), False
+
+
+def told(config: TrainConfig, alone: TrainConfig) -> str:
+    """Return in words what trains. config, alone: before and after for_one_process."""
+    if alone.virtual:
+        again = "" if config.virtual else f" (nodes: {{virtual: {alone.node_count}}})"
+        return f"one process on this machine plays the {alone.node_count} nodes of {config.strategy} in turn{again}"
+    if config.node_count == 1:
+        return "the node is a process on this machine"
+    return f"one process on this machine trains {config.strategy}, with 1 node instead of {config.node_count}"

@@ -1,0 +1,115 @@
+"""One MLflow run, found again or made, in the calling thread. Every function raises MLflow's errors."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from sparksplit.training.tracking import facts
+
+_LIMITS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+"""MLflow's settings while sparksplit calls it, unless the user has set them. MLflow's own wait for minutes."""
+_BATCH = 100
+"""Most parameters, tags or metrics in one request, which MLflow's servers accept."""
+
+
+_Item = TypeVar("_Item")
+
+
+@contextmanager
+def limited() -> Iterator[None]:
+    """Give each of MLflow's requests a short time limit while the block lasts, unless the user has set the limits."""
+    added = [key for key in _LIMITS if key not in os.environ]
+    os.environ.update({key: _LIMITS[key] for key in added})
+    try:
+        yield
+    finally:
+        for key in added:
+            os.environ.pop(key, None)
+
+
+class Session:
+    """An MLflow run that is this thread's active run until `end`."""
+
+    def __init__(self, identity: str, name: str, active: str | None = None, parent: str | None = None) -> None:
+        """Continue the MLflow run that has `identity` in its tag facts.ID. Without such a run, make one.
+
+        name: the name of a new MLflow run.
+        active: the id of the caller's active run. It becomes this run unless it has another identity already: then this
+            run is a child of it.
+        parent: the id of the run that a new run is a child of.
+        """
+        import mlflow
+
+        self.client, self._is_callers = mlflow.MlflowClient(), False
+        found = self.client.get_run(active) if active is not None else None
+        if found is not None:
+            self._is_callers = found.data.tags.get(facts.ID, identity) == identity
+            if not self._is_callers:
+                parent, found = found.info.run_id, None
+        if found is None:
+            where = f"tags.`{facts.ID}` = '{identity}'"
+            known = mlflow.search_runs(filter_string=where, output_format="list", max_results=1)
+            found = next(iter(known), None)
+        if found is not None:
+            mlflow.start_run(run_id=found.info.run_id, nested=True)
+            self.run_id, self.params = found.info.run_id, dict(found.data.params)
+            self.complete = facts.COMPLETE in found.data.tags
+        else:
+            tags = {facts.ID: identity}
+            made = mlflow.start_run(run_name=name, nested=parent is not None, parent_run_id=parent, tags=tags)
+            self.run_id, self.params, self.complete = made.info.run_id, {}, False
+        if self._is_callers:
+            self.client.set_tag(self.run_id, facts.ID, identity)
+
+    def has(self, metric: str) -> set[int]:
+        """Return the steps at which the run has a value of `metric`."""
+        return {each.step for each in self.client.get_metric_history(self.run_id, metric)}
+
+    def send_params(self, params: Mapping[str, str]) -> None:
+        """Send parameters. MLflow changes no parameter: a parameter that the run has already keeps its value."""
+        from mlflow.entities import Param
+
+        new = {key: value for key, value in params.items() if key not in self.params}
+        for part in _parts([Param(key, value) for key, value in new.items()]):
+            self.client.log_batch(self.run_id, params=part)
+        self.params |= new
+
+    def send_metrics(self, metrics: Mapping[str, float], step: int) -> None:
+        """Send metrics of one step."""
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        for part in _parts([Metric(key, value, now, step) for key, value in metrics.items()]):
+            self.client.log_batch(self.run_id, metrics=part)
+
+    def send_tags(self, tags: Mapping[str, str]) -> None:
+        """Send tags."""
+        from mlflow.entities import RunTag
+
+        for part in _parts([RunTag(key, value) for key, value in tags.items()]):
+            self.client.log_batch(self.run_id, tags=part)
+
+    def send_file(self, file: Path) -> None:
+        """Send a file as an artifact of the run."""
+        self.client.log_artifact(self.run_id, str(file))
+
+    def end(self, status: str) -> None:
+        """End the run with `status`: FINISHED, FAILED or KILLED. The caller's own active run goes on."""
+        import mlflow
+
+        if not self._is_callers:
+            mlflow.end_run(status)
+
+
+def _parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    for start in range(0, len(items), _BATCH):
+        yield items[start : start + _BATCH]

@@ -1,0 +1,170 @@
+"""A program with a session of its own whose master has no executors, as in a notebook: all that it can do there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """
+import json, os, signal, sys, threading, time
+from pathlib import Path
+import pandas as pd
+import psutil
+from pyspark.sql import SparkSession
+from sklearn.datasets import load_digits
+import sparksplit
+
+folder = Path(sys.argv[1])
+spark = (
+    SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", 2).getOrCreate()
+)
+images, labels = load_digits(return_X_y=True)
+pd.DataFrame({"image": list(images.astype("float32")), "digit": labels}).to_parquet(folder / "digits.parquet")
+rows = spark.read.parquet(f"{folder}/digits.parquet")
+data = sparksplit.preprocess(rows, f"{folder}/data", input={"label": "digit"}, test=0.2, scaling="unit")
+
+def train(name, **keys):
+    values = {"epochs": 4, "readers": 0, "optimizer": {"learning_rate": 0.1}, "max_restarts": 1, **keys}
+    record = sparksplit.train(data, f"{folder}/{name}", **values).record.to_json()
+    print(name, json.dumps(record))
+
+train("single")
+train("batch", nodes=2, strategy="batch")
+train("fed", nodes=2, strategy="batch", input_mode="spark")
+train("local", nodes=2, strategy="local", sync={"every": 2})
+train("killed", transform=f"{folder}/mine.py:killed", checkpoint={"every": "epoch"})
+
+def interrupt():
+    while not (folder / "held").exists():
+        time.sleep(0.05)
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=interrupt, daemon=True).start()
+held = {"transform": f"{folder}/mine.py:held", "checkpoint": {"every": "epoch", "grace": 0.5}}
+try:
+    train("held", **held)
+except KeyboardInterrupt:
+    left = [one.pid for one in psutil.Process().children(recursive=True) if "node_main" in " ".join(one.cmdline())]
+    print("interrupted", json.dumps(left))
+train("held", **held)
+
+found = sparksplit.predict(f"{folder}/local", rows, f"{folder}/predictions", input={"label": "digit"})
+print("predicted", json.dumps([found.frame().count(), found.metrics["rows"]]))
+try:
+    sparksplit.compare(data, f"{folder}/comparison", nodes=[1])
+except sparksplit.ConfigError as error:
+    print("compare", json.dumps(str(error)))
+spark.stop()
+"""
+
+MINE = """
+import os, signal, time
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+
+def once(name):
+    written = any((FOLDER / name / "checkpoints").glob("*/checkpoint.json"))
+    return written and not (FOLDER / f"{name}-once").exists()
+
+def killed(tensors, label, seeds):
+    if once("killed"):
+        (FOLDER / "killed-once").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return tensors, label
+
+def held(tensors, label, seeds):
+    if once("held"):
+        (FOLDER / "held-once").touch()
+        (FOLDER / "held").touch()
+        time.sleep(60)
+    return tensors, label
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("local")
+
+
+@pytest.fixture(scope="module")
+def done(folder: Path) -> subprocess.CompletedProcess[str]:
+    """The program, at its end. The PATH's python3 cannot run tasks."""
+    (folder / "mine.py").write_text(MINE.replace("Path(__file__).parent", f"Path({str(folder)!r})"))
+    for name in ("bin", "tmp"):
+        (folder / name).mkdir()
+    (folder / "bin" / "python3").write_text("#!/bin/sh\nexit 3\n")
+    (folder / "bin" / "python3").chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_PYTHON"}
+    environment |= {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "TMPDIR": str(folder / "tmp")}
+    command = [sys.executable, "-c", PROGRAM, str(folder)]
+    found = subprocess.run(command, check=False, capture_output=True, text=True, env=environment, timeout=600)
+    assert found.returncode == 0, found.stderr[-4000:]
+    return found
+
+
+@pytest.fixture(scope="module")
+def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    """What the program has printed, by the first word of the line."""
+    lines = [line.partition(" ") for line in done.stdout.splitlines()]
+    return {name: json.loads(text) for name, _, text in lines}
+
+
+def test_one_process_trains_on_all_cores_of_the_master(told: dict[str, Any]) -> None:
+    for name in ("single", "batch", "fed"):
+        run = told[name]
+        assert (run["nodes"], run["virtual"], run["config"]["nodes"]) == (1, False, 1)
+        assert run["ran"] == "beside the driver" and run["threads"] == 2 and run["hosts"] == ["127.0.0.1"]
+        assert run["weights"] == told["single"]["weights"] and run["ledger"]["exact"]
+    assert told["fed"]["input_mode"] == "spark"
+
+
+def test_a_strategy_that_depends_on_the_nodes_has_virtual_ones(told: dict[str, Any]) -> None:
+    run = told["local"]
+    assert (run["nodes"], run["virtual"], run["config"]["nodes"]) == (2, True, {"virtual": 2})
+    assert run["syncs"] > 0 and run["weights"] != told["single"]["weights"] and run["ledger"]["exact"]
+
+
+def test_each_run_says_where_it_trains(done: subprocess.CompletedProcess[str]) -> None:
+    said = [line.partition("executors: ")[2] for line in done.stderr.splitlines() if "has no executors: " in line]
+    assert said[:4] == [
+        "the node is a process on this machine",
+        "one process on this machine trains batch, with 1 node instead of 2",
+        "one process on this machine trains batch, with 1 node instead of 2",
+        "one process on this machine plays the 2 nodes of local in turn (nodes: {virtual: 2})",
+    ]
+
+
+def test_a_killed_process_is_started_again_from_the_last_checkpoint(told: dict[str, Any]) -> None:
+    run = told["killed"]
+    assert run["restarts"] == 1 and run["weights"] == told["single"]["weights"]
+    assert "was ended by SIGKILL" in run["attempts"][0]["cause"]["what"] and run["attempts"][1]["update"] > 0
+
+
+def test_an_interrupted_run_leaves_no_process_and_goes_on(told: dict[str, Any]) -> None:
+    assert told["interrupted"] == []
+    run = told["held"]
+    assert [attempt["how"] for attempt in run["attempts"]] == ["start", "resume"]
+    assert run["weights"] == told["single"]["weights"]
+
+
+def test_predictions_come_from_the_sessions_own_tasks(told: dict[str, Any]) -> None:
+    assert told["predicted"] == [1797, 1797]
+
+
+def test_compare_says_what_it_needs(told: dict[str, Any]) -> None:
+    assert told["compare"].startswith("spark.master: local[2] runs everything in one process, and every node needs")
+
+
+def test_nothing_is_left_on_the_disk(done: subprocess.CompletedProcess[str], folder: Path) -> None:
+    left = [file.name for file in (folder / "tmp").iterdir()]
+    assert [name for name in left if name.startswith("sparksplit")] == []

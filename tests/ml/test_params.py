@@ -1,0 +1,101 @@
+"""The parameters: names, defaults, copies, and how they are saved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.ml import Pipeline
+from pyspark.ml.feature import StringIndexer
+from pyspark.sql import SparkSession
+
+from sparksplit import ConfigError
+from sparksplit.ml import SparkSplitClassifier, SparkSplitRegressor, SparkSplitRegressorModel
+from sparksplit.ml.params import NOT_KEYS, PREPARING, TRAINING
+from sparksplit.prepare.preprocess_config import PreprocessConfig
+from sparksplit.training.train_config import TrainConfig
+
+KEYS: dict[str, Any] = {"epochs": 5, "batch_size": 32, "optimizer": {"name": "adam"}, "scaling": "standard"}
+
+
+def test_every_key_of_train_is_a_parameter_with_its_text() -> None:
+    names = {param.name for param in SparkSplitRegressor().params}
+    assert set(TrainConfig.model_fields) == {*TRAINING, *NOT_KEYS}
+    assert names >= {*TRAINING, *PREPARING, "numNodes", "workDir"} and not names & set(NOT_KEYS)
+    assert set(PREPARING) <= set(PreprocessConfig.model_fields)
+    assert SparkSplitClassifier().epochs.doc.startswith("Number of epochs: passes of all nodes together over the tr")
+
+
+def test_keys_that_have_no_value_are_left_to_the_commands() -> None:
+    estimator = SparkSplitClassifier(numNodes=2, strategy="batch", workDir=None, **KEYS)
+    keys, config = estimator.training()
+    scaled = {"scaling": "standard"}
+    assert keys == {**{key: KEYS[key] for key in KEYS if key not in scaled}, "strategy": "batch", "nodes": 2}
+    assert config.node_count == 2 and config.optimizer.name == "adam"
+    assert estimator.preparing() == {"validation": 0.0, "input": {}, **scaled}
+
+
+def test_short_forms() -> None:
+    estimator = SparkSplitRegressor(model="tabular", **{"optimizer.learning_rate": 0.5, "optimizer.name": "adam"})
+    keys, _ = estimator.training()
+    assert keys["model"] == {"build": "tabular"} and keys["optimizer"] == {"learning_rate": 0.5, "name": "adam"}
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"batch_sise": 3}, r"SparkSplitClassifier: batch_sise: unknown parameter; did you mean 'batch_size'\?"),
+        ({"featureCol": "x"}, r"unknown parameter; did you mean 'featuresCol'\?"),
+        ({"nodes": 2}, "nodes: is no parameter: numNodes sets it"),
+        ({"output": "x"}, "output: is no parameter: workDir sets the folder"),
+        ({"epochs": 0}, "epochs: must be above 0"),
+        ({"optimizer": {"learning_rat": 1}, "strategy": "bach"}, "strategy: must be one of"),
+        ({"scaling": "unitt"}, "scaling: "),
+        ({"numNodes": 2}, "nodes must be 1 with strategy: single"),
+        ({"input": {"label": "y"}}, "input.label: is no key here: labelCol names it"),
+        ({"input": {"mising": "mean"}}, "input.mising: unknown key; did you mean 'missing'"),
+        ({"unseen_labels": "unknown"}, "unseen_labels: must be error or drop"),
+        ({"model": "mlpp"}, "model.build: .*mlp"),
+    ],
+)
+def test_wrong_parameters_are_errors_at_once(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        SparkSplitClassifier(**values)
+
+
+@pytest.mark.parametrize("value", [3, [], ["a", 1], {"a": "b"}])
+def test_the_columns_of_features_are_a_name_or_names(value: Any) -> None:
+    with pytest.raises(TypeError, match=r'"featuresCol".*a column\'s name, or a list of names'):
+        SparkSplitClassifier(featuresCol=value)
+
+
+def test_a_copy_with_more_parameters_leaves_the_estimator_as_it_is() -> None:
+    one = SparkSplitClassifier(epochs=5)
+    other = one.copy({one.epochs: 7, one.labelCol: "y"})
+    assert (other.getOrDefault("epochs"), other.getLabelCol(), other.uid) == (7, "y", one.uid)
+    assert (one.getOrDefault("epochs"), one.getLabelCol()) == (5, "label")
+    with pytest.raises(ConfigError, match="epochs"):
+        one.copy({one.epochs: "many"}).check()
+
+
+def test_models_have_the_columns_of_their_estimator() -> None:
+    estimator = SparkSplitRegressor(featuresCol=["a", "b"], predictionCol="guess", epochs=3)
+    model = estimator._copyValues(SparkSplitRegressorModel("runs/none"))
+    assert (model.feature_columns, model.getPredictionCol(), model.folder) == (["a", "b"], "guess", "runs/none")
+    assert not model.hasParam("epochs") and not model.hasParam("probabilityCol")
+
+
+def test_an_estimator_is_saved_and_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    estimator = SparkSplitClassifier(featuresCol=["a", "b"], numNodes={"virtual": 3}, strategy="local", **KEYS)
+    stages = [StringIndexer(inputCol="species", outputCol="label"), estimator]
+    Pipeline(stages=stages).write().overwrite().save(f"{tmp_path}/pipeline")
+    loaded = Pipeline.load(f"{tmp_path}/pipeline").getStages()[1]
+    assert isinstance(loaded, SparkSplitClassifier) and loaded.uid == estimator.uid
+    assert loaded.training() == estimator.training() and loaded.preparing() == estimator.preparing()
+    assert loaded.extractParamMap().keys() == estimator.extractParamMap().keys()
+
+
+def test_an_object_is_not_saved() -> None:
+    with pytest.raises(ConfigError, match="SparkSplitClassifier: model: a object cannot be saved"):
+        SparkSplitClassifier(model=object()).write()

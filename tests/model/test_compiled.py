@@ -1,0 +1,114 @@
+"""What a model was compiled with, as keys."""
+
+import keras
+import pytest
+
+from sparksplit.model.compiled import Compiled, NotAKeyError, optimizer_keys, same
+from sparksplit.model.custom_objects import compile_config
+
+ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-07, "amsgrad": False}
+
+
+def compiled(*values, **named):
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
+    model.compile(*values, **named)
+    return Compiled.of(compile_config(model))
+
+
+def own_loss(labels, outputs):
+    return outputs
+
+
+def test_a_model_that_is_not_compiled_says_nothing():
+    assert Compiled.of(None) == Compiled()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "keys"),
+    [
+        ("adam", {"name": "Adam", "learning_rate": 0.001, **ADAM}),
+        (keras.optimizers.Adam(0.1, clipnorm=1.5), {"name": "Adam", "learning_rate": 0.1, "clipnorm": 1.5, **ADAM}),
+        (
+            keras.optimizers.SGD(keras.optimizers.schedules.CosineDecay(0.1, 100), momentum=0.9, use_ema=True),
+            {
+                "name": "SGD",
+                "learning_rate": {
+                    **{"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 100},
+                    **{"alpha": 0.0, "warmup_steps": 0},
+                },
+                **{"momentum": 0.9, "nesterov": False, "use_ema": True, "ema_momentum": 0.99},
+            },
+        ),
+        (
+            keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.5)),
+            {"name": "SGD", "learning_rate": 0.5, "momentum": 0.0, "nesterov": False},
+        ),
+    ],
+)
+def test_optimizers(optimizer, keys):
+    assert compiled(optimizer, "mse").optimizer == keys
+
+
+@pytest.mark.parametrize(
+    ("loss", "key"),
+    [
+        ("mse", "mse"),
+        (keras.losses.mean_squared_error, "mean_squared_error"),
+        (keras.losses.Huber(delta=2.0), {"name": "Huber", "delta": 2.0}),
+        (own_loss, "own_loss"),
+        (["mse"], "mse"),
+    ],
+)
+def test_losses(loss, key):
+    assert compiled("sgd", loss).loss == key
+
+
+@pytest.mark.parametrize(
+    ("metrics", "key"),
+    [
+        (["acc", "mae"], ["accuracy", "mae"]),
+        ([["accuracy"]], ["accuracy"]),
+        ([keras.metrics.MeanSquaredError(name="error"), own_loss], ["MeanSquaredError", "own_loss"]),
+        ([], None),
+    ],
+)
+def test_metrics(metrics, key):
+    assert compiled("sgd", "mse", metrics=metrics, weighted_metrics=[]).metrics == key
+
+
+def test_weighted_metrics_are_metrics():
+    assert compiled("sgd", "mse", metrics=["mae"], weighted_metrics=["mae", "mse"]).metrics == ["mae", "mse"]
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "message"),
+    [
+        ({"loss": keras.losses.Huber(reduction="sum")}, "loss", "Huber with reduction 'sum' is not supported"),
+        ({"loss": ["mse", "mae"]}, "loss", "compiled with 2 losses; exactly one"),
+        ({"loss": "mse", "loss_weights": [2.0]}, "loss", "loss_weights of a compiled model are not supported"),
+        ({"metrics": [keras.metrics.TopKCategoricalAccuracy(k=3)]}, "metrics", r"\(k=3\): metrics with arguments"),
+    ],
+)
+def test_what_has_no_key_is_refused(given, key, message):
+    with pytest.raises(NotAKeyError, match=message) as caught:
+        compiled("sgd", **given)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("given", "other", "equal"),
+    [
+        ("sparse_categorical_crossentropy", {"name": "SparseCategoricalCrossentropy", "from_logits": False}, True),
+        ("sparse_categorical_crossentropy", {"name": "SparseCategoricalCrossentropy", "from_logits": True}, False),
+        (0.1, 0.1, True),
+        (0.1, 0.2, False),
+        (["accuracy"], ["Accuracy"], True),
+        (["mae", "mse"], ["mse", "mae"], False),
+    ],
+)
+def test_the_same_under_another_spelling(given, other, equal):
+    assert same(given, other) == equal
+
+
+def test_an_optimizers_name_alone():
+    assert optimizer_keys("adam") == {"name": "adam"}

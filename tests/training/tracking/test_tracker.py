@@ -1,0 +1,147 @@
+"""What reaches MLflow of a run, in a store in a folder; and that nothing of MLflow ends a run."""
+
+import socket
+import threading
+import time
+
+import mlflow
+import pytest
+
+from sparksplit.base.config import parse
+from sparksplit.base.errors import ConfigError
+from sparksplit.training.run_record import RunRecord
+from sparksplit.training.tracking.tracker import Tracker, tracking
+from sparksplit.training.train_config import TrainConfig
+from tests.training.records import epoch
+
+HASH, BEGUN = "962fb9a00bb6be14", "2026-11-22T08:24:12Z"
+"""Of the finished run."""
+pytestmark = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType")  # mlflow.pyfunc's own
+
+
+def config(**keys):
+    return parse(TrainConfig, {"data": "data", "output": "folder/run", **keys})
+
+
+def tracker(active=None):
+    return Tracker(config(), "folder/run", active)
+
+
+def runs():
+    return mlflow.search_runs(output_format="list")
+
+
+def steps(run, metric="train_loss"):
+    return sorted(each.step for each in mlflow.MlflowClient().get_metric_history(run.info.run_id, metric))
+
+
+def test_a_run_is_sent_as_it_trains_and_whole_at_its_end(store, finished):
+    one = tracker()
+    one.began(HASH, BEGUN)
+    one.epoch(epoch(1))
+    one.finished(str(finished), RunRecord.read(str(finished)))
+    (run,) = runs()
+    assert (run.info.run_name, run.info.status) == ("run", "FINISHED")
+    assert (run.data.params["batch_size"], run.data.params["checkpoint.keep"]) == ("64", "3")
+    assert steps(run) == [1, 2, 3]
+    assert run.data.metrics["test_loss"] == 1.25
+    assert run.data.tags["sparksplit.ledger.exact"] == "true"
+    files = mlflow.artifacts.list_artifacts(f"runs:/{run.info.run_id}/model")
+    assert {"MLmodel", "run.json", "saved_model", "_SUCCESS"} <= {file.path.rpartition("/")[2] for file in files}
+
+
+def test_a_resumed_run_goes_on_in_the_same_run_with_each_epoch_once(store, finished):
+    first = tracker()
+    first.began(HASH, BEGUN)
+    first.epoch(epoch(1))
+    first.epoch(epoch(2))
+    first.failed(KeyboardInterrupt())
+    assert [run.info.status for run in runs()] == ["KILLED"]
+    again = tracker()
+    again.began(HASH, BEGUN)
+    again.epoch(epoch(2))  # from a checkpoint before it
+    again.epoch(epoch(3))
+    again.finished(str(finished), RunRecord.read(str(finished)))
+    (run,) = runs()
+    assert run.info.status == "FINISHED" and steps(run) == [1, 2, 3]
+    other = tracker()
+    other.finished(str(finished), RunRecord.read(str(finished)))
+    assert len(runs()) == 1 and steps(runs()[0], "test_loss") == [3]
+
+
+def test_an_active_run_is_used_once_and_goes_on(store, finished):
+    record = RunRecord.read(str(finished))
+    with mlflow.start_run() as mine:
+        assert tracking(config()) == (True, mine.info.run_id)
+        assert tracking(config(mlflow=False)) == (False, None)
+        tracker(mine.info.run_id).finished(str(finished), record)
+        assert mlflow.active_run().info.run_id == mine.info.run_id
+        other = tracker(mine.info.run_id)
+        other.began("another", BEGUN)
+        other.failed(ValueError("no rows\nat all"))
+    by_id = {run.info.run_id: run for run in runs()}
+    assert len(by_id) == 2 and by_id[mine.info.run_id].data.metrics["test_loss"] == 1.25
+    (child,) = (run for key, run in by_id.items() if key != mine.info.run_id)
+    assert child.data.tags["mlflow.parentRunId"] == mine.info.run_id
+    assert (child.info.status, child.data.tags["sparksplit.error"]) == ("FAILED", "no rows at all")
+
+
+def test_without_the_key_and_an_active_run_nothing_is_tracked(store):
+    assert tracking(config()) == (False, None)
+
+
+def test_a_store_that_mlflow_cannot_use_is_an_error_before_anything_starts(store, monkeypatch):
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "false")
+    with pytest.raises(ConfigError, match=r"mlflow: MLflow cannot use file:.*MLFLOW_TRACKING_URI"):
+        tracking(config(mlflow=True))
+
+
+@pytest.fixture
+def silent():
+    """A server that accepts connections and never answers; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        taken = []
+
+        def take():
+            try:
+                while True:
+                    taken.append(server.accept()[0])
+            except OSError:  # closed
+                return
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+        for each in taken:
+            each.close()
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+def test_a_server_that_is_away_costs_two_lines_and_little_time(hangs, silent, finished, store, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", silent if hangs else "http://127.0.0.1:9")
+    began, one = time.monotonic(), tracker()
+    one.began(HASH, BEGUN)
+    for number in range(1, 40):
+        one.epoch(epoch(number))
+    assert time.monotonic() - began < 1
+    one.finished(str(finished), RunRecord.read(str(finished)))
+    assert time.monotonic() - began < 15
+    told = [line for line in capsys.readouterr().err.splitlines() if "MLflow:" in line]
+    assert len(told) == 2
+    assert "training goes on" in told[0] and "the same train command sends" in told[1]
+
+
+def test_a_server_that_comes_back_gets_everything_at_the_end(store, finished, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    one = tracker()
+    one.began(HASH, BEGUN)
+    one.epoch(epoch(1))
+    one._sender._worker.submit(lambda: None).result()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
+    one.epoch(epoch(2))
+    one.finished(str(finished), RunRecord.read(str(finished)))
+    (run,) = runs()
+    assert run.info.status == "FINISHED" and steps(run) == [1, 2, 3]
