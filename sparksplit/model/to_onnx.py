@@ -69,16 +69,14 @@ def unknown_operations(model: onnx.ModelProto) -> list[str]:
     return sorted(name for name, domain in used if not defs.has(name, domain))
 
 
-def main() -> int:
-    """Convert as the command line says. Return the exit status. The last line of stderr says what went wrong."""
+def main() -> None:
+    """Convert as the command line says. The last line of stderr says what went wrong."""
     try:
         convert(sys.argv[1], sys.argv[2])
     except Exception as error:  # tf2onnx raises errors of many kinds
         reason = " ".join(str(error).split())[:300]
-        print(f"{type(error).__name__}: {reason}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"{type(error).__name__}: {reason}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

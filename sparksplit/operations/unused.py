@@ -32,8 +32,8 @@ def unused(prefix: Path) -> Callable[[str], bool]:
     developers: set[str] = set()
     sites = [str(site.relative_to(prefix)) for site in prefix.glob("lib/python*/site-packages")]
     for site in sites:
-        # An interrupted installation leaves metadata without a name.
-        installed = [one for one in distributions(path=[str(prefix / site)]) if "Name" in one.metadata]
+        # An interrupted installation leaves a distribution without metadata.
+        installed = [one for one in distributions(path=[str(prefix / site)]) if one.read_text("METADATA")]
         known = {_name(one.metadata["Name"]): one for one in installed}
         for name in only_for_tests(
             {name: one.requires or [] for name, one in known.items()},

@@ -27,7 +27,7 @@ from sparksplit.spark.jvm import limited, watched
 from sparksplit.spark.reasons import spark_reason
 from sparksplit.spark.settings import user_settings
 from sparksplit.spark.settings.masters import await_master, check_known
-from sparksplit.spark.settings.requirements import has_executors, raise_first, standalone_problems, start_problems
+from sparksplit.spark.settings.requirements import raise_first, standalone_problems, start_problems
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -118,12 +118,12 @@ def spark_session(
 
 
 def _use_own_python(context: SparkContext) -> None:
-    """Have tasks of a master without executors use this program's Python, unless the user has named another.
+    """Have tasks on this machine (local, local-cluster) use this program's Python, unless the user has named another.
 
     By default, Spark takes the PATH's python3. In a notebook, this is often not the notebook's Python, and lacks
     sparksplit.
     """
-    if "PYSPARK_PYTHON" not in os.environ and not has_executors({"spark.master": str(context.master)}):
+    if "PYSPARK_PYTHON" not in os.environ and str(context.master).startswith("local"):
         named = context.getConf().get("spark.pyspark.python")
         context.pythonExec = named or sys.executable or context.pythonExec
 

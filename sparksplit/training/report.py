@@ -181,6 +181,8 @@ class Circumstances:
     """All attempts, over all commands; None for a run of `compare`."""
     callbacks: list[str] | None = None
     """The names of the callbacks that node 0 ran; None without callbacks."""
+    own_model: str | None = None
+    """The identity of the user's own model, as in RunRecord."""
     choice: Choice | None = None
     """The number of nodes that `strategy: auto` has chosen."""
     ran: str | None = None
@@ -248,4 +250,5 @@ def record(
         choice=around.choice,
         ran=around.ran,
         callbacks=around.callbacks,
+        own_model=around.own_model,
     )

@@ -317,11 +317,11 @@ class Run:
             choice=None if self.choosing is None else self.choosing.choice,
             ran="beside the driver" if self.beside_driver else None,
             callbacks=None if inputs.callbacks is None else inputs.callbacks.sent.names,
+            own_model=None if inputs.own is None else inputs.own.identity,
         )
         rounds = waited_out(lambda: read_history(output.folder), inputs.config.max_restarts)
         results = [first.with_rounds(rounds), *trained.results[1:]]
         record = report.record(inputs.config, inputs.strategy, inputs.data, results, trained.trained_on, around)
-        record = replace(record, own_model=None if inputs.own is None else inputs.own.identity)
         waited_out(lambda: record.write(output.fence), inputs.config.max_restarts)
         if not record.ledger.exact:
             raise RunError(f"the ledger is not exact: {record.to_json()['ledger']}; this is a defect of sparksplit")

@@ -118,7 +118,7 @@ def test_a_finished_comparison_stays_until_the_next_is_complete(digits, tmp_path
         there.append((tmp_path / ".out.next" / "runs").exists())
         (tmp_path / ".out.next" / "runs").mkdir(exist_ok=True)
         assert comparison._path(comparison.work[0]) == f"{tmp_path}/.out.next/runs/single-n1-s1.json"
-        assert comparison._payload(comparison.work[0]).run == f"{tmp_path}/.out.next"
+        assert comparison._payload(comparison.work[0], {}).run == f"{tmp_path}/.out.next"
         raise KeyboardInterrupt
 
     monkeypatch.setattr("sparksplit.comparison.compare._fill", killed)

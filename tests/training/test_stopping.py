@@ -177,6 +177,8 @@ def test_only_what_changes_the_result_changes_the_hash():
         "early_stop",
         "jit_compile",
         "keep_best",
+        "metric_weights",
+        "reduction",
         "threads",
     }
     left_out = {*unhashed(TrainConfig), "nodes", *added}

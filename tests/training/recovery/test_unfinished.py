@@ -259,7 +259,7 @@ def test_the_wait_for_another_calls_session_is_no_part_of_its_seconds(monkeypatc
     clock = [50.0]
 
     @contextmanager
-    def session(*_, waited):
+    def session(*_, nodes, waited):
         clock[0] += 1000
         waited(1000.0)
         clock[0] += 3
