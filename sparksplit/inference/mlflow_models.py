@@ -6,12 +6,14 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 
 from pyarrow import fs
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
 from sparksplit.base.own_folders import own_folder, temporary_folder
+from sparksplit.base.passwords import without_passwords
 from sparksplit.base.progress import say
 from sparksplit.training.run_record import RUN, RunRecord
 from sparksplit.training.tracking.logged_model import FOLDER, RUN_ID, metadata_of
@@ -40,17 +42,15 @@ def run_folder(uri: str, output: str) -> Iterator[str]:
     import mlflow
     from mlflow.exceptions import MlflowException
 
-    from sparksplit.training.tracking.session import limited
+    from sparksplit.training.tracking.session import limited, reason
 
     with own_folder(temporary_folder(), _COPY) as place:
-        local = place / "model"
-        local.mkdir()
         try:
             with limited():
-                mlflow.artifacts.download_artifacts(uri.rstrip("/"), dst_path=str(local))
+                local = Path(mlflow.artifacts.download_artifacts(uri.rstrip("/"), dst_path=str(place)))
         except (MlflowException, OSError) as error:
-            reason = " ".join(str(error).split())[:300]
-            raise InputError(f"{uri}: MLflow at {mlflow.get_tracking_uri()}: {reason}") from error
+            where = without_passwords(mlflow.get_tracking_uri())
+            raise InputError(f"{uri}: MLflow at {where}: {reason(error)}") from None  # it may name a password
         if not (local / RUN).is_file() or not (local / "MLmodel").is_file():
             raise InputError(f"{uri}: is no model of sparksplit: it has no {RUN}. Name a model that `train` has logged")
         found = metadata_of(local)

@@ -8,7 +8,7 @@ import pytest
 
 from sparksplit.base.config import load
 from sparksplit.base.errors import ConfigError
-from sparksplit.base.passwords import has_password, keys_with_passwords
+from sparksplit.base.passwords import has_password, keys_with_passwords, without_passwords
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 
 
@@ -61,3 +61,8 @@ def test_a_configuration_with_one_is_refused_without_showing_it(tmp_path: Path, 
     place = f"{file}:4" if in_file else "--set input.path"
     assert str(caught.value).startswith(f"{place}: input.path: contains a password or token in an address")
     assert "hidden" not in str(caught.value)
+
+
+def test_the_secrets_of_addresses_in_a_text_are_replaced() -> None:
+    text = "GET http://user:a/b@c@host:5000/x?token=secret&page=2 failed; see hdfs://host/a"
+    assert without_passwords(text) == "GET http://***@host:5000/x?token=***&page=2 failed; see hdfs://host/a"

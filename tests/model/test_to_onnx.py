@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from sparksplit.dataset import feature_spec
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorPreprocessing, TensorSpec
+from sparksplit.dataset.feature_spec import Date, Text
 from sparksplit.features.names import serving_names
 from sparksplit.model import to_onnx
 from sparksplit.model.export import SIGNATURE, export, saved_model
@@ -100,7 +101,14 @@ def test_a_column_that_onnx_cannot_prepare_is_named_with_what_to_do():
     assert all("prepare" in why for why in found.values() if why is not None)
 
 
-@pytest.mark.parametrize("feature", [f for f in EVERY.features if obstacle(f) is not None], ids=lambda f: f.column)
+REFUSED = [
+    pytest.param(feature, marks=[pytest.mark.slow] if isinstance(feature, Date | Text) else [])
+    for feature in EVERY.features
+    if obstacle(feature) is not None
+]
+
+
+@pytest.mark.parametrize("feature", REFUSED, ids=lambda f: f.column)
 def test_a_column_that_is_refused_would_fail(feature, tmp_path, monkeypatch):
     data = alone(feature, DTYPES[feature.tensor])
     with pytest.raises(Exception, match=r"ONNX has no|has no attribute"):

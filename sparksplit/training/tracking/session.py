@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from sparksplit.base.passwords import without_passwords
 from sparksplit.training.tracking import facts
 
 _LIMITS = {
@@ -17,6 +18,9 @@ _LIMITS = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 """MLflow's settings while sparksplit calls it, unless the user has set them. MLflow's own wait for minutes."""
+_SECRETS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET")
+"""Environment variables whose values no message may show."""
+_REASON = 400
 _BATCH = 100
 """Most parameters, tags or metrics in one request, which MLflow's servers accept."""
 
@@ -34,6 +38,15 @@ def limited() -> Iterator[None]:
     finally:
         for key in added:
             os.environ.pop(key, None)
+
+
+def reason(error: Exception) -> str:
+    """Return an error of MLflow on one line, without passwords and tokens."""
+    text = without_passwords(str(error))
+    for name in _SECRETS:
+        if secret := os.environ.get(name, "").strip():
+            text = text.replace(secret, "***")
+    return " ".join(text.split())[:_REASON] or type(error).__name__
 
 
 class Session:
@@ -83,12 +96,13 @@ class Session:
             self.client.log_batch(self.run_id, params=part)
         self.params |= new
 
-    def send_metrics(self, metrics: Mapping[str, float], step: int) -> None:
-        """Send metrics of one step."""
+    def send_metrics(self, metrics: Mapping[int, Mapping[str, float]]) -> None:
+        """Send metrics by their step."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        for part in _parts([Metric(key, value, now, step) for key, value in metrics.items()]):
+        values = [Metric(key, value, now, step) for step, of_step in metrics.items() for key, value in of_step.items()]
+        for part in _parts(values):
             self.client.log_batch(self.run_id, metrics=part)
 
     def send_tags(self, tags: Mapping[str, str]) -> None:

@@ -1,7 +1,8 @@
 """Sends a run to MLflow while it trains, in a thread of its own. A tracking server that is away never ends a run.
 
-What could not be sent is sent at the end, from metrics.jsonl. If the server is still away then, the same train command
-sends everything later: it finds the run complete and the MLflow run missing or incomplete.
+What could not be sent is sent at the end, from metrics.jsonl. The command waits a limited time for that. If the server
+is still away then, the same train command sends everything later: it finds the run complete and the MLflow run missing
+or incomplete.
 """
 
 from __future__ import annotations
@@ -9,20 +10,31 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from importlib.util import find_spec
+from queue import SimpleQueue
+from threading import Thread
 
 from hdfs_io import filesystem
+from sparksplit.base.errors import InputError, Passing
+from sparksplit.base.passwords import without_passwords
 from sparksplit.base.progress import say
 from sparksplit.training.progress_record import EpochRecord, read_history
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking import facts, logged_model
-from sparksplit.training.tracking.session import Session, limited
+from sparksplit.training.tracking.session import Session, limited, reason
 from sparksplit.training.train_config import TrainConfig
 
 _PAUSE = 60.0
 """Seconds after a failure until the next try. What comes meanwhile is sent at the end."""
-_REASON = 200
+_SILENT = 3.0
+"""Seconds until a line says that the command waits for MLflow."""
+_LONGEST = 120.0
+"""Most seconds that a finished run waits for MLflow, without the model's upload."""
+_BYTES_PER_SECOND = 1e6
+"""The slowest upload of a model that a finished run waits for."""
+_LONGEST_FAILED = 20.0
+"""Most seconds that a failed or interrupted run waits for MLflow."""
 
 
 def tracking(config: TrainConfig) -> tuple[bool, str | None]:
@@ -40,9 +52,10 @@ def tracking(config: TrainConfig) -> tuple[bool, str | None]:
         try:
             mlflow.MlflowClient()
         except Exception as error:
-            where = f"MLflow cannot use {mlflow.get_tracking_uri()}"
+            where = f"MLflow cannot use {without_passwords(mlflow.get_tracking_uri())}"
             todo = "Name a server in MLFLOW_TRACKING_URI, such as http://HOST:5000"
-            raise config.error("mlflow", f"{where}: {_reason(error)}. {todo}") from error
+            # MLflow's error itself may hold the address with its password.
+            raise config.error("mlflow", f"{where}: {reason(error).split('. ')[0]}. {todo}") from None
     return config.mlflow is True or active is not None, None if active is None else active.info.run_id
 
 
@@ -51,41 +64,61 @@ class Sender:
 
     def __init__(self, goes_on: str) -> None:
         """goes_on: what the report of a failure says about the rest."""
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="mlflow")
+        self._acts = SimpleQueue[Callable[[], object] | None]()
         self._goes_on, self._failed = goes_on, float("-inf")
+        self._is_ending = self._is_left = False
+        # A daemon: the command ends even if a request never does.
+        self._thread = Thread(target=self._work, name="mlflow", daemon=True)
+        self._thread.start()
 
     def send(self, act: Callable[[], object]) -> None:
         """Run `act` in the thread, without waiting. Leave it out soon after a failure."""
-        self._worker.submit(self._try, act)
+        self._acts.put(lambda: self._try(act))
 
-    def send_last(self, act: Callable[[], None], otherwise: str) -> None:
-        """Run `act` in the thread, wait for it, and end the thread. otherwise: what to do later if it fails."""
-        done: Future[None] = self._worker.submit(self._last, act, otherwise)
-        self._worker.shutdown()
-        done.result()
+    def send_last(self, act: Callable[[], object], seconds: float, otherwise: str, alone: bool = False) -> None:
+        """Run `act` in the thread, and wait for it, but at most `seconds`. Then the thread ends.
+
+        otherwise: what to do later if it fails or takes longer.
+        alone: whether `act` sends everything, so that what waits in the queue is left out.
+        """
+        self._is_ending = alone
+        self._acts.put(lambda: self._last(act, otherwise))
+        self._acts.put(None)
+        self._thread.join(min(_SILENT, seconds))
+        if self._thread.is_alive():
+            say(f"MLflow: waiting for the tracking server, at most {seconds:.0f} s")
+            self._thread.join(max(0.0, seconds - _SILENT))
+        if self._thread.is_alive():
+            self._is_left = True
+            say(f"MLflow: not done after {seconds:.0f} s; {otherwise}")
 
     @property
     def is_away(self) -> bool:
         """Whether the last call has failed a short time ago."""
         return time.monotonic() - self._failed < _PAUSE
 
+    def _work(self) -> None:
+        while (act := self._acts.get()) is not None:
+            act()
+
     def _try(self, act: Callable[[], object]) -> None:
-        if self.is_away:
+        if self.is_away or self._is_ending:
             return
         try:
             with limited():
                 act()
         except Exception as error:  # whatever the server, the network or MLflow raises
             if self._failed == float("-inf"):
-                say(f"MLflow: {_reason(error)}; {self._goes_on}")
+                say(f"MLflow: {reason(error)}; {self._goes_on}")
             self._failed = time.monotonic()
 
-    def _last(self, act: Callable[[], None], otherwise: str) -> None:
+    def _last(self, act: Callable[[], object], otherwise: str) -> None:
         try:
             with limited():
                 act()
         except Exception as error:
-            say(f"MLflow: {_reason(error)}; {otherwise}")
+            if not self._is_left:
+                say(f"MLflow: {reason(error)}; {otherwise}")
 
 
 class Tracker:
@@ -109,27 +142,36 @@ class Tracker:
 
     def epoch(self, record: EpochRecord) -> None:
         """Send the metrics of a round."""
-        self._sender.send(lambda: self._send_epoch(record))
+        self._sender.send(lambda: self._send_epochs(record))
 
     def finished(self, folder: str, record: RunRecord) -> None:
-        """Send what is missing of the complete run in `folder`, and end the MLflow run. Wait until it is sent."""
+        """Send what is missing of the complete run in `folder`, and end the MLflow run.
+
+        Wait until it is sent: at most two minutes, and a second for each MB of the model.
+        """
         if record.attempts:
             self._identity = facts.identity(record.config_hash, record.attempts[0].begun)
-        self._sender.send_last(
-            lambda: self._send_rest(folder, record), "the same train command sends what is missing of this run later"
-        )
+        seconds = _LONGEST
+        with suppress(InputError, Passing):  # what cannot be read cannot be sent either, and that is reported
+            seconds += logged_model.size(folder) / _BYTES_PER_SECOND
+        later = "the same train command sends what is missing of this run later"
+        self._sender.send_last(lambda: self._send_rest(folder, record), seconds, later, alone=True)
 
     def failed(self, error: BaseException) -> None:
-        """End the MLflow run, if it has begun, with the status of a run that `error` has ended. Wait for it."""
+        """End the MLflow run, if it has begun, with the status of a run that `error` has ended.
+
+        Wait for it at most 20 s.
+        """
         status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-        tags = {"sparksplit.error": facts.text(" ".join(str(error).split()) or status)}
+        tags = {"sparksplit.error": facts.text(" ".join(without_passwords(str(error)).split()) or status)}
 
         def end() -> None:
             if self._session is not None and not self._sender.is_away:  # an interrupted command must end soon
                 self._session.send_tags(tags)
                 self._session.end(status)
 
-        self._sender.send_last(end, "the MLflow run stays open until the same train command continues it")
+        open_still = "the MLflow run stays open until the same train command continues it"
+        self._sender.send_last(end, _LONGEST_FAILED, open_still)
 
     def _open(self) -> Session:
         if self._session is None:
@@ -140,25 +182,19 @@ class Tracker:
             self._session = session
         return self._session
 
-    def _send_epoch(self, record: EpochRecord) -> None:
+    def _send_epochs(self, *records: EpochRecord) -> None:
         session = self._open()
-        if record.epoch not in self._sent:
-            session.send_metrics(facts.of_epoch(record), record.epoch)
-            self._sent.add(record.epoch)
+        new = {one.epoch: facts.of_epoch(one) for one in records if one.epoch not in self._sent}
+        session.send_metrics(new)
+        self._sent.update(new)
 
     def _send_rest(self, folder: str, record: RunRecord) -> None:
         session = self._open()
         if not session.complete:
             history = read_history(folder)
-            for epoch in history:
-                self._send_epoch(epoch)
-            session.send_metrics(facts.at_end(record), history[-1].epoch if history else 0)
+            self._send_epochs(*history)
+            session.send_metrics({history[-1].epoch if history else 0: facts.at_end(record)})
             session.send_tags(facts.tags(record))
             logged_model.send(session, folder, record)
             session.send_tags({facts.COMPLETE: "true"})
         session.end("FINISHED")
-
-
-def _reason(error: Exception) -> str:
-    """Return an error's first sentence, on one line."""
-    return " ".join(str(error).split()).split(". ")[0][:_REASON] or type(error).__name__

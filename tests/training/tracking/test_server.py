@@ -1,4 +1,4 @@
-"""A run in a real MLflow server: away at first, there at the end; its model registered, and found by its address."""
+"""Runs in a real MLflow server that is away at first, or dies in the middle; a model found by its address."""
 
 import os
 
@@ -11,13 +11,18 @@ from tests.caches import Unavailable
 from tests.ports import free_ports
 from tests.training.records import epoch
 from tests.training.tracking.server import mlflow_python, serving
-from tests.training.tracking.test_tracker import BEGUN, HASH, runs, steps, tracker
+from tests.training.tracking.test_tracker import BEGUN, HASH, runs, settled, steps, tracker
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType"),  # mlflow.pyfunc's own
+    pytest.mark.outside,
+    pytest.mark.timeout(1500),
+]
 
 
-@pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType")  # mlflow.pyfunc's own
-@pytest.mark.outside
-@pytest.mark.timeout(1500)
-def test_a_server_that_starts_late_has_everything_and_its_registry_gives_the_model(finished, tmp_path, monkeypatch):
+@pytest.fixture
+def port(monkeypatch):
+    """The port for a server, which the environment names."""
     try:
         mlflow_python()
     except Unavailable as error:
@@ -27,6 +32,10 @@ def test_a_server_that_starts_late_has_everything_and_its_registry_gives_the_mod
     (port,) = free_ports("127.0.0.1", 1)
     mlflow.set_tracking_uri(None)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}")
+    return port
+
+
+def test_a_server_that_starts_late_has_everything_and_its_registry_gives_the_model(port, finished, tmp_path):
     one = tracker()
     one.began(HASH, BEGUN)
     one.epoch(epoch(1))
@@ -38,3 +47,23 @@ def test_a_server_that_starts_late_has_everything_and_its_registry_gives_the_mod
         for uri in (f"models:/digits/{version}", f"runs:/{run.info.run_id}/model"):
             with run_folder(uri, str(tmp_path / "predictions")) as folder:
                 assert folder == str(finished)
+
+
+def test_a_server_that_dies_in_the_middle_gets_the_rest_from_the_same_command_later(port, finished, tmp_path, capsys):
+    record = RunRecord.read(str(finished))
+    one = tracker()
+    with serving(tmp_path / "server", port):
+        one.began(HASH, BEGUN)
+        one.epoch(epoch(1))
+        settled(one)
+        (run,) = runs()
+        assert run.info.status == "RUNNING" and steps(run) == [1]
+    one.epoch(epoch(2))
+    one.finished(str(finished), record)
+    told = [line for line in capsys.readouterr().err.splitlines() if "MLflow:" in line]
+    assert "the same train command sends what is missing" in told[-1]
+    with serving(tmp_path / "server", port):
+        tracker().finished(str(finished), record)
+        (run,) = runs()
+        assert run.info.status == "FINISHED" and steps(run) == [1, 2, 3]
+        assert run.data.metrics["test_loss"] == 1.25

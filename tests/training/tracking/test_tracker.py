@@ -1,8 +1,10 @@
 """What reaches MLflow of a run, in a store in a folder; and that nothing of MLflow ends a run."""
 
+import contextlib
 import socket
 import threading
 import time
+import traceback
 
 import mlflow
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.training.run_record import RunRecord
+from sparksplit.training.tracking import tracker as module
 from sparksplit.training.tracking.tracker import Tracker, tracking
 from sparksplit.training.train_config import TrainConfig
 from tests.training.records import epoch
@@ -25,6 +28,13 @@ def config(**keys):
 
 def tracker(active=None):
     return Tracker(config(), "folder/run", active)
+
+
+def settled(one):
+    """Wait until the thread has done what it has been given."""
+    done = threading.Event()
+    one._sender._acts.put(done.set)
+    assert done.wait(60)
 
 
 def runs():
@@ -127,6 +137,7 @@ def test_a_server_that_is_away_costs_two_lines_and_little_time(hangs, silent, fi
     for number in range(1, 40):
         one.epoch(epoch(number))
     assert time.monotonic() - began < 1
+    settled(one)
     one.finished(str(finished), RunRecord.read(str(finished)))
     assert time.monotonic() - began < 15
     told = [line for line in capsys.readouterr().err.splitlines() if "MLflow:" in line]
@@ -134,12 +145,81 @@ def test_a_server_that_is_away_costs_two_lines_and_little_time(hangs, silent, fi
     assert "training goes on" in told[0] and "the same train command sends" in told[1]
 
 
+@pytest.fixture
+def dripping():
+    """A server that sends a space from time to time, and never an answer; its address."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        closed = threading.Event()
+
+        def drip(connection):
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+                while not closed.wait(0.1):
+                    connection.sendall(b" ")
+
+        def take():
+            with contextlib.suppress(OSError):  # closed
+                while True:
+                    threading.Thread(target=drip, args=[server.accept()[0]]).start()
+
+        thread = threading.Thread(target=take)
+        thread.start()
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        closed.set()
+        server.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+@pytest.mark.parametrize("end", ["finished", "failed"])
+def test_a_server_that_never_ends_its_answer_holds_the_command_up_for_the_time_in_a_line(
+    end, dripping, finished, store, monkeypatch, capsys
+):
+    for name, seconds in {"_SILENT": 0.2, "_LONGEST": 1.0, "_LONGEST_FAILED": 1.0}.items():
+        monkeypatch.setattr(module, name, seconds)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", dripping)
+    began, one = time.monotonic(), tracker()
+    one.began(HASH, BEGUN)
+    one.epoch(epoch(1))
+    assert time.monotonic() - began < 1
+    if end == "finished":
+        one.finished(str(finished), RunRecord.read(str(finished)))
+    else:
+        one.failed(KeyboardInterrupt())
+    assert 1 <= time.monotonic() - began < 5
+    told = [line for line in capsys.readouterr().err.splitlines() if "MLflow:" in line]
+    assert len(told) == 2
+    assert told[0].endswith("waiting for the tracking server, at most 1 s")
+    assert "not done after 1 s; the" in told[1]
+    assert one._sender._thread.daemon
+
+
+@pytest.mark.parametrize("token", ["", "t0ken-of-a-user\n"])  # requests shows a token that ends with a line's end
+def test_no_password_or_token_is_shown(token, finished, store, monkeypatch, capsys):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://a-user:pass/w@rd@127.0.0.1:9" if not token else "http://[::1]:9")
+    if token:
+        monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", token)
+    one = tracker()
+    one.began(HASH, BEGUN)
+    settled(one)
+    one.finished(str(finished), RunRecord.read(str(finished)))
+    told = capsys.readouterr().err
+    assert told.count("MLflow:") == 2 and "***" in told
+    assert "a-user" not in told and "pass" not in told and "t0ken" not in told
+
+
+def test_the_error_of_a_store_shows_no_password(store, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "nothing://user:secret@host/x")
+    with pytest.raises(ConfigError, match=r"MLflow cannot use nothing://\*\*\*@host/x") as caught:
+        tracking(config(mlflow=True))
+    assert "secret" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_a_server_that_comes_back_gets_everything_at_the_end(store, finished, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     one = tracker()
     one.began(HASH, BEGUN)
     one.epoch(epoch(1))
-    one._sender._worker.submit(lambda: None).result()
+    settled(one)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)
     one.epoch(epoch(2))
     one.finished(str(finished), RunRecord.read(str(finished)))
