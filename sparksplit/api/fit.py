@@ -5,31 +5,22 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hdfs_io import filesystem
-from sparksplit.api.fit_model import (
-    check_model,
-    metric_names,
-    metric_weights_of,
-    reduction_of,
-    take_weights,
-    target_of,
-    trained,
-)
+from sparksplit.api.fit_model import compiled_of, take_weights, target_of, weight_keys
 from sparksplit.api.fit_rows import FitRows, fit_rows
-from sparksplit.api.results import TrainedRun
+from sparksplit.api.functions import train
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError, UsageError
 from sparksplit.base.own_folders import temporary_folder
 from sparksplit.base.progress import say
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.training.progress_record import Values, read_history
 
 if TYPE_CHECKING:
     import keras
@@ -60,6 +51,7 @@ def fit(
     sample_weight: Any = None,
     shuffle: bool = True,
     verbose: Any = "auto",
+    callbacks: Sequence[Any] = (),
     output: str | None = None,
     overwrite: bool = False,
     **keys: Any,
@@ -76,11 +68,12 @@ def fit(
     validation_data: (x, y) or (x, y, sample_weight), instead of `validation_split`, which takes the last rows.
     shuffle: False trains the rows in their own order in every epoch, and gives the weights that Keras's
         `fit(shuffle=False)` gives, up to rounding. True uses sparksplit's order, which is not Keras's.
+    callbacks: as for `train`.
     output: the run's folder, which stays; the prepared rows are beside it, in OUTPUT-data. The same call again returns
         the finished run. None: a temporary folder, removed at the end. If the run fails, the folder stays, and the log
         names it.
     overwrite: replace an earlier run in `output`.
-    keys: further keys of `train`, such as strategy="local" or early_stop={"patience": 5}.
+    keys: further keys of `train`, such as strategy="local" or checkpoint={"every": "epoch"}.
 
     Return Keras's History: `history` (lists by epoch, such as loss and val_loss), `epoch` and `params`. Raise
     UsageError for wrong arguments, RunError or NodeFailed if the run fails.
@@ -89,12 +82,11 @@ def fit(
 
     for name in sorted(keys.keys() & _REFUSED.keys()):
         raise ConfigError(f"{name}: is not an argument of sparksplit.fit: {_REFUSED[name]}")
-    check_model(model)
-    target = target_of(model)
+    compiled = compiled_of(model)
     rows = fit_rows(
         x,
         y,
-        target,
+        target_of(model, compiled),
         sample_weight=sample_weight,
         class_weight=class_weight,
         validation_split=validation_split,
@@ -106,16 +98,18 @@ def fit(
         "epochs": epochs,
         "batch_size": size,
         "strategy": "single" if nodes == 1 else "batch",
-        "reduction": reduction_of(model),
-        "metric_weights": not rows.weighted or metric_weights_of(model),
+        "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
+        **(weight_keys(model) if rows.weighted else {}),
         **keys,
     }
+    history = keras.callbacks.History()
     with _folder(output) as folder:
         data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
-        run = trained(model, data, folder, overwrite, rows, given)
-        take_weights(model, run)
-        history = keras.callbacks.History()
-        history.epoch, history.history = _history(run, metric_names(model))
+        train(data, folder, model=model, callbacks=[*callbacks, history], overwrite=overwrite, **given)
+        take_weights(model, folder)
+    shown = dict(zip(given["metrics"], compiled.shown, strict=False))
+    names = {f"{split}{name}": f"{split}{keras_name}" for name, keras_name in shown.items() for split in ("", "val_")}
+    history.history = {names.get(name, name): values for name, values in history.history.items()}
     steps = math.ceil(data.manifest.splits["train"].rows / size)
     history.set_params({"verbose": verbose, "epochs": epochs, "steps": steps})
     history.set_model(model)
@@ -150,23 +144,6 @@ def _digest(rows: FitRows, order: str) -> str:
             hashed = hashlib.blake2b(values.view(np.uint8).data, digest_size=16).hexdigest()
             parts.append([split, name, values.dtype.str, list(values.shape), hashed])
     return digest(parts)
-
-
-def _history(run: TrainedRun, names: list[str]) -> tuple[list[int], dict[str, list[float]]]:
-    """Return (epochs from 0, values by Keras's names) of a finished run. names: of the metrics, in their order."""
-    records = read_history(run.path)
-    metrics = run.record.config["metrics"]
-    named = {"loss": "loss", **dict(zip(metrics if isinstance(metrics, list) else [], names, strict=True))}
-    values: dict[str, list[float]] = {}
-    for record in records:
-        for prefix, of_split in (("", record.train), ("val_", record.validation or {})):
-            for name, value in _numbers(of_split).items():
-                values.setdefault(f"{prefix}{named[name]}", []).append(value)
-    return [record.epoch - 1 for record in records], values
-
-
-def _numbers(values: Values) -> dict[str, float]:
-    return {name: math.nan if value is None else value for name, value in values.items()}
 
 
 @contextmanager

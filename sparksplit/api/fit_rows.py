@@ -17,7 +17,7 @@ Array = npt.NDArray[Any]
 Rows = Mapping[str, Array]
 _Part = tuple[Rows, Array, Array | None]
 """Inputs, labels and weights of some rows."""
-SPARSE, ONE_HOT = "sparse_categorical_crossentropy", "categorical_crossentropy"
+SPARSE = "sparse_categorical_crossentropy"
 _BINARY = ("binary_crossentropy", "binary_focal_crossentropy")
 
 
@@ -26,13 +26,11 @@ class Target:
     """What the model computes: decides whether labels are classes or numbers.
 
     loss: Keras's name of the compiled loss. shape: shape of one row's output. inputs: names of the model's inputs.
-    smoothed: whether the loss smooths one-hot labels.
     """
 
     loss: str
     shape: tuple[int, ...]
     inputs: Sequence[str]
-    smoothed: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,13 +38,11 @@ class FitRows:
     """The arguments of `dataset.arrays.from_arrays`.
 
     splits: the arrays of `train` and, if there are validation rows, of `validation`. classes: number of classes; None
-    if labels are numbers. from_one_hot: whether one-hot labels have become class numbers, so that the loss must be
-    the sparse one.
+    if labels are numbers, such as one-hot rows.
     """
 
     splits: dict[str, SplitArrays]
     classes: int | None
-    from_one_hot: bool
 
     @property
     def weighted(self) -> bool:
@@ -95,7 +91,7 @@ def fit_rows(
         cut = split_at(count, validation_split)
         validation, train = _cut(train, slice(cut, None)), _cut(train, slice(cut))
     parts = {"train": train, **({} if validation is None else {"validation": validation})}
-    labels, classes, from_one_hot = _labels({name: part[1] for name, part in parts.items()}, target)
+    labels, classes = _labels({name: part[1] for name, part in parts.items()}, target)
     weights = {name: part[2] for name, part in parts.items()}
     if class_weight is not None:
         weights["train"] = by_class(labels["train"], class_weight)
@@ -106,7 +102,7 @@ def fit_rows(
         if weighted and given_weights is None:
             given_weights = np.ones(len(labels[name]), np.float32)
         splits[name] = (inputs if given_weights is None else {**inputs, WEIGHT: given_weights}), labels[name]
-    return FitRows(splits, classes, from_one_hot)
+    return FitRows(splits, classes)
 
 
 def split_at(rows: int, validation_split: float) -> int:
@@ -212,38 +208,26 @@ def _count(where: str, inputs: Rows, labels: Array, weights: Array | None) -> in
     return len(labels)
 
 
-def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array], int | None, bool]:
-    """Return (labels by split, number of classes or None, whether they were one-hot) as `from_arrays` takes them."""
+def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array], int | None]:
+    """Return (labels by split, number of classes or None) as `from_arrays` takes them."""
     labels = {name: _fitted(array, target) for name, array in given.items()}
     units, loss = target.shape[-1] if target.shape else 1, target.loss
-    if loss == ONE_HOT and not target.smoothed and all(_is_one_hot(array, units) for array in labels.values()):
-        # Class numbers take less room than one-hot rows, and metrics know what they are. The loss is the same.
-        return {name: np.argmax(array, axis=-1) for name, array in labels.items()}, units, True
     classes = units if loss == SPARSE else 2 if loss in _BINARY and units == 1 else None
     if classes is None or (loss != SPARSE and not all(_are_classes(array, 2) for array in labels.values())):
-        return {name: _numbers(array) for name, array in labels.items()}, None, False
+        return {name: _numbers(array) for name, array in labels.items()}, None
     for name, array in labels.items():
         if not _are_classes(array, classes):
             raise ConfigError(
                 f"y: the {name} labels must be whole numbers from 0 to {classes - 1} (they are {array.min()} to "
                 f"{array.max()}): the loss is {loss}, and the model has {classes} outputs"
             )
-    return {name: array.astype(np.int64) for name, array in labels.items()}, classes, False
+    return {name: array.astype(np.int64) for name, array in labels.items()}, classes
 
 
 def _fitted(labels: Array, target: Target) -> Array:
     """Return labels without a last axis of one, as Keras squeezes it."""
     is_column = labels.ndim > 1 and labels.shape[-1] == 1 and labels.ndim == len(target.shape) + 1
     return labels[..., 0] if is_column else labels
-
-
-def _is_one_hot(labels: Array, units: int) -> bool:
-    return bool(
-        labels.ndim > 1
-        and labels.shape[-1] == units
-        and ((labels == 0) | (labels == 1)).all()
-        and (labels.sum(axis=-1) == 1).all()
-    )
 
 
 def _are_classes(labels: Array, classes: int) -> bool:

@@ -25,7 +25,7 @@ from sparksplit.model.graphs.fitted_metric import FittedMetric, fitted_labels, k
 from sparksplit.model.graphs.inputs import Inputs
 from sparksplit.model.graphs.labels import scaled
 from sparksplit.model.keras_names import unknown
-from sparksplit.model.metric_kinds import ONE, misfit, place_of, plain
+from sparksplit.model.metric_kinds import NUMBERS, misfit, place_of, plain
 from sparksplit.model.own_metrics import own_metric
 from sparksplit.model.own_model import OwnModelError, is_own_model, received
 from sparksplit.model.rates import WarmedUp
@@ -187,7 +187,9 @@ def build_metrics(
     # Logits of a single output always need a sigmoid, because the user's own loss may have any name.
     one_by_one = outputs.shape[-1] == 1 or _is_binary(config.loss)
     probable = (keras.ops.sigmoid if one_by_one else keras.ops.softmax) if logits else None
-    ours = {"accuracy": "binary_accuracy" if place == ONE else "sparse_categorical_accuracy"}
+    # As Keras chooses by the shapes. Several numbers are one-hot rows.
+    several = "categorical_accuracy" if place == NUMBERS else "sparse_categorical_accuracy"
+    ours = {"accuracy": several if outputs.shape[-1] > 1 else "binary_accuracy"}
     rows = some_rows(label, outputs.shape[1:], outputs.dtype)
     has_weights = config.class_weights is not None or any(each.name == WEIGHT for each in inputs.description.tensors)
     weighted = has_weights and config.metric_weights

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from sparksplit.model.metric_kinds import snake
 
 _ALIASES = {"acc": "accuracy"}
 _PLAIN_REDUCTIONS = ("sum_over_batch_size", "auto", "mean_with_sample_weight", "mean", None)
@@ -26,11 +28,15 @@ class NotAKeyError(ValueError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """Values of the keys `optimizer`, `loss` and `metrics`; None where the model was compiled without."""
+    """Values of the keys `optimizer`, `loss` and `metrics`; None where the model was compiled without.
+
+    shown: the metrics' names in Keras's History, in the order of `metrics`.
+    """
 
     optimizer: dict[str, Any] | None = None
     loss: str | dict[str, Any] | None = None
     metrics: list[str] | None = None
+    shown: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, config: Mapping[str, Any] | None) -> Compiled:
@@ -46,6 +52,7 @@ class Compiled:
             optimizer=None if optimizer is None else optimizer_keys(optimizer),
             loss=_loss(config.get("loss")),
             metrics=[metric_key(each) for each in metrics] or None,
+            shown=[_shown(each) for each in metrics],
         )
 
 
@@ -86,7 +93,8 @@ def loss_key(serialised: Any) -> str | dict[str, Any]:
 
 
 def metric_key(serialised: Any) -> str:
-    """Return the name in the key `metrics` for a serialised Keras metric."""
+    """Return the name in the key `metrics` for a serialised Keras metric: a class of Keras has its name in snake
+    case, as in Keras's History."""
     if isinstance(serialised, str):
         return _ALIASES.get(serialised, serialised)
     if (name := _function(serialised)) is not None:
@@ -98,7 +106,12 @@ def metric_key(serialised: Any) -> str:
     if more:
         given = ", ".join(f"{key}={value!r}" for key, value in more.items())
         raise NotAKeyError("metrics", f"{kind}({given}): metrics with arguments are not supported; compile without it")
-    return kind
+    return snake(kind) if str(serialised.get("module")).startswith("keras.") else kind
+
+
+def _shown(serialised: Any) -> str:
+    named = serialised["config"] if _is_object(serialised) else serialised
+    return str(named["name"] if isinstance(named, dict) else named)
 
 
 _NONE = object()
@@ -107,6 +120,11 @@ _METRIC_DEFAULTS: dict[str, Any] = {
     "label_smoothing": 0,
     "axis": -1,
     "threshold": 0.5,
+    "k": 5,
+    "beta": 1.0,
+    "target_class_ids": [0, 1],
+    **{"class_aggregation": "uniform_average", "num_regressors": 0},
+    **{"num_thresholds": 200, "curve": "ROC", "summation_method": "interpolation", "multi_label": False},
 }
 """Arguments that a metric has, although the user has not given them."""
 

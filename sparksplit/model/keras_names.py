@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import importlib.util
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.errors import did_you_mean
+from sparksplit.model.metric_kinds import snake
 
 if TYPE_CHECKING:
     from sparksplit.model.model_config import ModelKeys
@@ -227,7 +227,7 @@ def strings(kind: str) -> frozenset[str]:
                 aliases.update(str(item.value) for item in part.keys if isinstance(item, ast.Constant))
     if not objects:
         return frozenset()
-    return frozenset(objects | aliases | ({_snake(name) for name in objects} if kind == "metrics" else set()))
+    return frozenset(objects | aliases | ({snake(name) for name in objects} if kind == "metrics" else set()))
 
 
 @cache
@@ -260,12 +260,6 @@ def signature_of(module: str, name: str) -> Signature | None:
 
 def _is_flag(default: ast.expr) -> bool:
     return isinstance(default, ast.Constant) and isinstance(default.value, bool)
-
-
-def _snake(name: str) -> str:
-    """Return the name of a metric, derived from its class as in Keras."""
-    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 def _named(target: ast.expr, name: str) -> bool:

@@ -6,6 +6,8 @@ meaningless, or changes with the number of rows per update.
 
 from __future__ import annotations
 
+import re
+
 ONE = "one output for two classes"
 EACH = "an output for each class"
 NUMBER = "one number a row"
@@ -15,7 +17,8 @@ _CLASSES, _ANY_NUMBERS = (ONE, EACH), (NUMBER, NUMBERS)
 _TAKES: dict[str, tuple[str, ...]] = {
     # For `accuracy` and f1, we choose the metric that fits the outputs. auc, precision and recall of classes are our
     # own.
-    **dict.fromkeys(("accuracy", "f1"), _CLASSES),
+    "accuracy": (*_CLASSES, NUMBERS),
+    "f1": _CLASSES,
     **dict.fromkeys(("auc", "precision", "recall"), (*_CLASSES, *_ANY_NUMBERS)),
     # The following metrics are Keras's. Numbers may be 0 and 1, for several classes at once, or one-hot.
     **dict.fromkeys(("sparsecategoricalaccuracy", "sparsetopkcategoricalaccuracy"), (EACH,)),
@@ -60,6 +63,12 @@ _INSTEAD = {
 def plain(name: str) -> str:
     """Return a metric's name in lower case without underscores, equal for all spellings that Keras takes."""
     return name.replace("_", "").lower()
+
+
+def snake(name: str) -> str:
+    """Return the name of a metric or a loss, derived from its class as in Keras."""
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
 
 
 def place_of(classes: int | None, units: int, values: int) -> str:

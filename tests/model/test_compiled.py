@@ -68,12 +68,27 @@ def test_losses(loss, key):
     [
         (["acc", "mae"], ["accuracy", "mae"]),
         ([["accuracy"]], ["accuracy"]),
-        ([keras.metrics.MeanSquaredError(name="error"), own_loss], ["MeanSquaredError", "own_loss"]),
+        ([keras.metrics.MeanSquaredError(name="error"), own_loss], ["mean_squared_error", "own_loss"]),
         ([], None),
     ],
 )
 def test_metrics(metrics, key):
     assert compiled("sgd", "mse", metrics=metrics, weighted_metrics=[]).metrics == key
+
+
+def test_metrics_are_shown_as_in_keras():
+    metrics = [["acc", keras.metrics.MeanSquaredError(name="error"), own_loss, keras.metrics.AUC()]]
+    assert compiled("sgd", "mse", metrics=metrics).shown == ["acc", "error", "own_loss", "auc"]
+
+
+def test_every_metric_without_arguments_has_a_key():
+    for kind in {each for each in vars(keras.metrics).values() if isinstance(each, type)}:
+        try:
+            metric = kind()
+        except TypeError:  # needs arguments
+            continue
+        (key,) = compiled("sgd", "mse", metrics=[metric]).metrics
+        assert type(keras.metrics.get(key)) in (kind, type(keras.metrics.get(kind.__name__)))
 
 
 def test_weighted_metrics_are_metrics():
