@@ -248,10 +248,13 @@ def _is_frame(rows: Any) -> TypeIs[DataFrame]:
 
 
 def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
-    """Return `rows`. Raise ConfigError if it is not a Spark DataFrame. other: what else it may be, for the message."""
+    """Return `rows`. other: what else it may be, for the message.
+
+    Raise ConfigError if it is not a Spark DataFrame. Raise UsageError if its session ends with another thread's call.
+    """
     from pyspark.sql import DataFrame
 
-    from sparksplit.spark.session import refuse_connect
+    from sparksplit.spark.session import check_lasts, refuse_connect
 
     refuse_connect()
     if not isinstance(rows, DataFrame):
@@ -259,4 +262,5 @@ def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
         pandas = kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
         given = "one of pandas: spark.createDataFrame(it) makes one" if pandas else kind.__name__
         raise ConfigError(f"{key}: must be {other}a DataFrame of Spark (is {given})")
+    check_lasts(rows)
     return rows

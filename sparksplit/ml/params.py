@@ -104,7 +104,9 @@ class TrainingKeys(HasWeightCol, HasValidationIndicatorCol):
         keys = {**self._values(TRAINING), "nodes": self.getOrDefault("numNodes")}
         if isinstance(keys.get("model"), str):
             keys["model"] = {"build": keys["model"]}
-        checked = {key: value for key, value in keys.items() if key != "model" or isinstance(value, dict)}
+        model = keys.get("model", {})
+        named = isinstance(model, dict) and isinstance(model.get("build", ""), str)
+        checked = keys if named else {key: value for key, value in keys.items() if key != "model"}
         return keys, parse(TrainConfig, {**checked, "data": _FOLDER, "output": _FOLDER})
 
     def preparing(self) -> dict[str, Any]:

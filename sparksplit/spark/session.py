@@ -31,7 +31,7 @@ from sparksplit.spark.settings.requirements import raise_first, standalone_probl
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 _started: list[bool] = []  # not empty once this process has started Spark
 _LOOK_SECONDS = 0.05
@@ -138,6 +138,20 @@ def refuse_connect() -> None:
         raise UsageError(
             f"Spark Connect: {found} is set, and a Spark Connect session cannot start nodes. Use a new process without "
             "SPARK_REMOTE and .remote(...): SparkSession.builder.master(...).getOrCreate(), or spark-submit"
+        )
+
+
+def check_lasts(frame: DataFrame) -> None:
+    """Raise UsageError if a call in another thread has started the session of `frame`, and will stop it.
+
+    A call of this thread would wait for that stop, and could not read the rows then. If the other call waits for this
+    thread, as a search of Spark ML does, both would wait for ever.
+    """
+    context = frame.sparkSession.sparkContext
+    if context is _turn.last and _turn.thread not in (None, threading.get_ident()):
+        raise UsageError(
+            "the DataFrame: a call of sparksplit in another thread has started its Spark session, and will stop it. "
+            "Start a session of your own before the first call: SparkSession.builder.getOrCreate()"
         )
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from pyspark.ml import Pipeline
+from pyspark.ml.evaluation import RegressionEvaluator
 from pyspark.ml.feature import StringIndexer
+from pyspark.ml.tuning import TrainValidationSplit
 from pyspark.sql import SparkSession
 
-from sparksplit import ConfigError
+from sparksplit import ConfigError, UsageError
 from sparksplit.ml import SparkSplitClassifier, SparkSplitRegressor, SparkSplitRegressorModel
 from sparksplit.ml.params import NOT_KEYS, PREPARING, TRAINING
 from sparksplit.prepare.preprocess_config import PreprocessConfig
@@ -40,6 +42,13 @@ def test_short_forms() -> None:
     estimator = SparkSplitRegressor(model="tabular", **{"optimizer.learning_rate": 0.5, "optimizer.name": "adam"})
     keys, _ = estimator.training()
     assert keys["model"] == {"build": "tabular"} and keys["optimizer"] == {"learning_rate": 0.5, "name": "adam"}
+
+
+def test_a_model_may_be_an_object_or_a_function() -> None:
+    def build(data: Any) -> Any: ...
+
+    for model in (build, object(), {"build": build, "params": {"width": 3}}):
+        assert SparkSplitRegressor(model=model).training()[0]["model"] is model
 
 
 @pytest.mark.parametrize(
@@ -99,3 +108,15 @@ def test_an_estimator_is_saved_and_loaded(spark: SparkSession, tmp_path: Path) -
 def test_an_object_is_not_saved() -> None:
     with pytest.raises(ConfigError, match="SparkSplitClassifier: model: a object cannot be saved"):
         SparkSplitClassifier(model=object()).write()
+
+
+@pytest.mark.slow
+def test_a_search_does_not_wait_for_the_call_that_has_started_its_session(spark: SparkSession) -> None:
+    """Searches of pyspark.ml fit in threads. The session of the tests is that of a call in this thread."""
+    regressor = SparkSplitRegressor(model="mlp")
+    rows = spark.createDataFrame([([1.0], 2.0)] * 8, "features array<double>, label double")
+    search = TrainValidationSplit(
+        estimator=regressor, estimatorParamMaps=[{regressor.epochs: 1}], evaluator=RegressionEvaluator()
+    )
+    with pytest.raises(UsageError, match=r"^the DataFrame: a call of sparksplit in another thread has started its"):
+        search.fit(rows)

@@ -22,7 +22,7 @@ def houses(spark: SparkSession) -> DataFrame:
     rows = []
     for number in range(300):
         city, rooms, size = str(random.choice(["Ulm", "Bonn"])), int(random.integers(1, 9)), random.random(2)
-        price = 100.0 * rooms + (300.0 if city == "Ulm" else 0.0) + 50.0 * size.sum()
+        price = 100.0 * rooms + (300.0 if city == "Ulm" else 0.0) + 50.0 * float(size.sum())
         known = rooms if number % 10 else None
         rows.append((city, known, f"20{number % 20:02}-05-01", Vectors.dense(size), price, 1.0 + number % 2, number))
 

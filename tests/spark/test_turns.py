@@ -19,9 +19,9 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import RunError, UsageError
 from sparksplit.spark import own_session, session
-from sparksplit.spark.session import running_context, spark_session
+from sparksplit.spark.session import check_lasts, running_context, spark_session
 from tests.jvm import gateway
 from tests.logs import without_times
 
@@ -146,6 +146,18 @@ def test_another_calls_session_is_used_for_nothing_else(sessions: Sessions, othe
         assert running_context() is first
         assert other.submit(running_context).result(SECONDS) is None
     assert running_context() is None
+
+
+def test_rows_of_another_calls_session_are_refused(sessions: Sessions, other: ThreadPoolExecutor) -> None:
+    program = SimpleNamespace(master=MASTER, _gateway=gateway())
+    with spark_session("first", 1) as first:
+        rows: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=first))
+        check_lasts(rows)
+        with pytest.raises(UsageError, match="a call of sparksplit in another thread has started its Spark session"):
+            other.submit(check_lasts, rows).result(SECONDS)
+    sessions.set(program)
+    rows.sparkSession.sparkContext = program
+    other.submit(check_lasts, rows).result(SECONDS)
 
 
 def test_a_session_that_is_still_stopping_is_waited_for(
