@@ -186,12 +186,6 @@ def test_a_failed_run_stays_and_is_named(
     assert data.manifest.order == "given" and data.manifest.splits["train"].rows == ROWS
 
 
-def test_a_users_own_file_is_not_replaced(tmp_path: Path) -> None:
-    (tmp_path / "run-model.py").write_text("mine = 1\n")
-    with pytest.raises(InputError, match=r"run-model\.py: is not a file of sparksplit\.fit"):
-        sparksplit.fit(classifier(momentum()), X, Y, output=f"{tmp_path}/run")
-    assert (tmp_path / "run-model.py").read_text() == "mine = 1\n"
-
 
 def uncompiled() -> Any:
     return keras.Sequential([keras.layers.Input((6,)), keras.layers.Dense(3)])
