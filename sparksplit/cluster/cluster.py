@@ -11,8 +11,7 @@ from dataclasses import asdict
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.base import descriptors
-from sparksplit.base.errors import Cancelled, ConfigError, NodeFailed, NotStarted, SparkStopped
+from sparksplit.base.errors import Cancelled, NodeFailed, NotStarted, SparkStopped
 from sparksplit.base.progress import Lines, say
 from sparksplit.cluster import placing, requirements
 from sparksplit.cluster.addresses import driver_addresses
@@ -40,10 +39,6 @@ log = logging.getLogger(__name__)
 POLL = 0.1
 LOOK_SHARE = 9
 """The shortest pause after a look at all nodes, as a multiple of the time that the look took."""
-CONNECTIONS = 4
-"""Connections of each node to the driver: the node, its launcher, and two that are not authenticated yet."""
-OWN_DESCRIPTORS = 512
-"""File descriptors of the driver itself: its files, Spark's, and those of other runs."""
 ORDERLY = 3.0
 """Seconds that nodes have to end in order when the driver is interrupted, if they do not write a checkpoint first."""
 ENDING = 20.0
@@ -93,7 +88,7 @@ class NodeCluster:
         self._sc, self._beside_driver = spark.sparkContext, beside_driver
         if not beside_driver:
             requirements.check_settings(dict(self._sc.getConf().getAll()), nodes, spare)
-        _check_descriptors(nodes)
+        requirements.check_descriptors(nodes)
         self._spare, self._network, self._avoid, self._prefer = spare, network, avoid, prefer
         self._nodes, self._work, self._payload = nodes, work, payload
         self.limits, self._on_state = limits, on_state
@@ -388,13 +383,3 @@ class NodeCluster:
             time.sleep(0.02)
         if freeing is not None:
             freeing.join(FREEING)
-
-
-def _check_descriptors(nodes: int) -> None:
-    """Ask the system for enough file descriptors for `nodes` nodes. Raise ConfigError if it refuses."""
-    needed = CONNECTIONS * nodes + OWN_DESCRIPTORS
-    if (allowed := descriptors.ask(needed)) < needed:
-        raise ConfigError(
-            f"nodes: {nodes} nodes need {needed} file descriptors in the driver, but its hard limit is {allowed}; "
-            "raise the limit (ulimit -Hn, or LimitNOFILE of the service)"
-        )

@@ -1,4 +1,4 @@
-"""Spark's settings and executors before nodes start: the right settings, and enough executors within a time limit."""
+"""What must be there before nodes start: Spark's right settings, file descriptors, and enough executors in time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from sparksplit.base.errors import NodeFailed, SparksplitError
+from sparksplit.base import descriptors
+from sparksplit.base.errors import ConfigError, NodeFailed, SparksplitError
 from sparksplit.base.progress import Lines
 from sparksplit.cluster import memory
 from sparksplit.spark import executors
@@ -22,11 +23,25 @@ log = logging.getLogger(__name__)
 
 REASON_SECONDS = {"yarn": 20.0, "other": 0.5}
 """Seconds that Spark may take to learn why it has lost an executor, by master."""
+CONNECTIONS = 4
+"""Connections of each node to the driver: the node, its launcher, and two that are not authenticated yet."""
+OWN_DESCRIPTORS = 512
+"""File descriptors of the driver itself: its files, Spark's, and those of other runs."""
 
 
 def check_settings(settings: dict[str, str], nodes: int, spare: int = 0) -> None:
     """Raise SettingError for the first of Spark's settings that would break the run, with the key and what to set."""
     raise_first(run_problems(settings, nodes, spare))
+
+
+def check_descriptors(nodes: int) -> None:
+    """Ask the system for enough file descriptors for `nodes` nodes. Raise ConfigError if it refuses."""
+    needed = CONNECTIONS * nodes + OWN_DESCRIPTORS
+    if (allowed := descriptors.ask(needed)) < needed:
+        raise ConfigError(
+            f"nodes: {nodes} nodes need {needed} file descriptors in the driver, but its hard limit is {allowed}; "
+            "raise the limit (ulimit -Hn, or LimitNOFILE of the service)"
+        )
 
 
 def await_executors(sc: SparkContext, nodes: int, patience: Patience, spare: int = 0) -> float:

@@ -45,8 +45,8 @@ from sparksplit.strategies.splits import BatchSplit, owned_together
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.own_models import with_compiled
+from sparksplit.training.place import threads
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, waited_out
-from sparksplit.training.run import threads
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

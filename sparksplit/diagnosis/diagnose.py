@@ -25,7 +25,7 @@ from sparksplit.strategies.splits import owned_by_rank
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import settled
 from sparksplit.training.own_models import with_compiled
-from sparksplit.training.run import threads
+from sparksplit.training.place import threads
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:

@@ -24,9 +24,10 @@ from weakref import WeakValueDictionary
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
+from sparksplit.base import code_identity
 from sparksplit.base.errors import InputError, RunError, UsageError
 from sparksplit.base.pickles import pickled, unpickled
-from sparksplit.model import code_identity, model_identity
+from sparksplit.model import model_identity
 from sparksplit.model.compiled import Compiled
 
 SUFFIX = ".keras"

@@ -29,7 +29,7 @@ from sparksplit.spark.session import spark_session
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import settled
 from sparksplit.training.own_models import with_compiled
-from sparksplit.training.run import threads
+from sparksplit.training.place import threads
 
 if TYPE_CHECKING:
     from sparksplit.training.train_config import TrainConfig

@@ -26,6 +26,7 @@ from hdfs_io import activity, disk, filesystem
 from hdfs_io.errors import using
 from hdfs_io.fence import Fence
 from sparksplit.base.errors import InputError
+from sparksplit.base.progress import say
 from sparksplit.training.progress_record import Progress
 
 Array = npt.NDArray[Any]
@@ -136,6 +137,22 @@ def newest_whole(run: str, nodes: int) -> tuple[str | None, list[str]]:
             if filesystem.exists(path):  # otherwise a node that has not noticed its end has just removed it
                 raise
     return bound, problems
+
+
+def checkpoint_of(run: str, nodes: int) -> str | None:
+    """Return the checkpoint in the folder of `run` that `newest_whole` names. Report newer, damaged
+    checkpoints.
+    """
+    checkpoint, damaged = newest_whole(run, nodes)
+    for problem in damaged:
+        say(problem)
+    if damaged:
+        say(
+            f"{checkpoint} is used instead"
+            if checkpoint
+            else "no checkpoint is undamaged; the run starts from the beginning"
+        )
+    return checkpoint
 
 
 def check(path: str) -> None:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sparksplit.base.progress import say
+from sparksplit.spark.executors import slots_of
 from sparksplit.spark.session import known_settings
-from sparksplit.spark.settings.requirements import has_executors
+from sparksplit.spark.settings.requirements import granted_cores, has_executors
 from sparksplit.strategies import Strategy
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.train_config import TrainConfig, VirtualNodes
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def for_one_process(config: TrainConfig, strategy: Strategy) -> TrainConfig:
@@ -56,3 +62,10 @@ def told(config: TrainConfig, alone: TrainConfig) -> str:
     if config.node_count == 1:
         return "the node is a process on this machine"
     return f"one process on this machine trains {config.strategy}, with 1 node instead of {config.node_count}"
+
+
+def threads(config: TrainConfig, spark: SparkSession) -> int:
+    """Return the number of threads that TensorFlow uses per operation. Without executors, a node has all cores."""
+    settings = dict(spark.sparkContext.getConf().getAll())
+    tasks = 1 if has_executors(settings) else slots_of(spark.sparkContext)
+    return config.threads or tasks * granted_cores(settings)

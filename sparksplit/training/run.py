@@ -16,14 +16,14 @@ from sparksplit.base.progress import say
 from sparksplit.cluster.placing import failing
 from sparksplit.cluster.requirements import explained
 from sparksplit.rows.ledger import Entry
-from sparksplit.spark.executors import slots_of
-from sparksplit.spark.settings.requirements import granted_cores, has_executors
 from sparksplit.strategies.splits import BatchSplit, owned_by_rank
 from sparksplit.training import checkpoints, report
+from sparksplit.training.checkpoints import checkpoint_of
 from sparksplit.training.decided import Choosing, Chosen
 from sparksplit.training.display import RunDisplay
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.messages import NodeResult, Payload
+from sparksplit.training.place import threads
 from sparksplit.training.progress_record import EpochRecord, read_history
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.going_on import Reached
@@ -31,7 +31,6 @@ from sparksplit.training.recovery.missing import AllBack, Missing
 from sparksplit.training.recovery.restarts import Restarts, in_seconds, may_pass, waited_out
 from sparksplit.training.run_record import RUN, RunRecord
 from sparksplit.training.tracking.tracker import Tracker
-from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,29 +38,6 @@ if TYPE_CHECKING:
     from sparksplit.cluster import NodeCluster
 
 log = logging.getLogger(__name__)
-
-
-def checkpoint_of(run: str, nodes: int) -> str | None:
-    """Return the checkpoint in the folder of `run` that `checkpoints.newest_whole` names. Report newer, damaged
-    checkpoints.
-    """
-    checkpoint, damaged = checkpoints.newest_whole(run, nodes)
-    for problem in damaged:
-        say(problem)
-    if damaged:
-        say(
-            f"{checkpoint} is used instead"
-            if checkpoint
-            else "no checkpoint is undamaged; the run starts from the beginning"
-        )
-    return checkpoint
-
-
-def threads(config: TrainConfig, spark: SparkSession) -> int:
-    """Return the number of threads that TensorFlow uses per operation. Without executors, a node has all cores."""
-    settings = dict(spark.sparkContext.getConf().getAll())
-    tasks = 1 if has_executors(settings) else slots_of(spark.sparkContext)
-    return config.threads or tasks * granted_cores(settings)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
 from sparksplit.training import onnx_file
 from sparksplit.training.callbacks.given import Given
+from sparksplit.training.checkpoints import checkpoint_of
 from sparksplit.training.choice import note
 from sparksplit.training.decided import Choosing, Follow, decided
 from sparksplit.training.inputs import RunInputs, open_data
@@ -20,7 +21,7 @@ from sparksplit.training.place import placed
 from sparksplit.training.recovery import attempts
 from sparksplit.training.recovery.finished import completed
 from sparksplit.training.recovery.going_on import going_on, told_how
-from sparksplit.training.run import Run, checkpoint_of
+from sparksplit.training.run import Run
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.spent import advice
 from sparksplit.training.tracking.tracker import Tracker, tracking

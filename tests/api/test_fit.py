@@ -186,7 +186,6 @@ def test_a_failed_run_stays_and_is_named(
     assert data.manifest.order == "given" and data.manifest.splits["train"].rows == ROWS
 
 
-
 def uncompiled() -> Any:
     return keras.Sequential([keras.layers.Input((6,)), keras.layers.Dense(3)])
 

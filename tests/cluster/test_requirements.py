@@ -13,7 +13,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster.launcher import PREFIX, _scratch_folder
 from sparksplit.cluster.requirements import check_settings
-from sparksplit.training.run import threads
+from sparksplit.training.place import threads
 from sparksplit.training.train_config import TrainConfig
 
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError
-from sparksplit.training.callbacks.identity import identity
 from sparksplit.training.callbacks.keras_own import mapped
-from sparksplit.training.callbacks.own import STATES, is_changing, keras_name
+from sparksplit.training.callbacks.own import STATES, identity, is_changing, keras_name
 from sparksplit.training.callbacks.sent import Sent
 from sparksplit.training.metric_facts import LOSS, higher_is_better, measured
 
@@ -64,8 +63,7 @@ class Given:
                     of_changing.append(identity(callback))
                 except ValueError as error:
                     raise ConfigError(
-                        f"{name}: changes training, so it is part of the run's identity, but {error}; use numbers, "
-                        "texts, lists, NumPy arrays and functions"
+                        f"{name}: changes training, so it is part of the run's identity, but {error}"
                     ) from error
         return Ready(Sent.of(fitted, changing), digest(of_changing) if of_changing else None)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from sparksplit.base.code_identity import identity_of
 from sparksplit.base.errors import ConfigError
 
 BEGINS, ENDS, EPOCH_BEGINS, EPOCH_ENDS = "on_train_begin", "on_train_end", "on_epoch_begin", "on_epoch_end"
@@ -27,6 +28,9 @@ KEYS = {
 }
 """The same callbacks, to the attributes that decide what they do."""
 
+OF_FIT = ("_model", "params")
+"""Attributes that Keras's `fit` sets on a callback."""
+
 
 def named(place: int, callback: object) -> str:
     """Return the callback's name in messages, such as `callbacks[0] (EarlyStopping)`. place: in the user's list."""
@@ -43,6 +47,14 @@ def keras_name(callback: object) -> str | None:
 def is_changing(callback: object) -> bool:
     """Return whether the callback may change training."""
     return keras_name(callback) in STATES or callable(getattr(callback, "get_state", None))
+
+
+def identity(callback: object) -> str:
+    """Return the digest of what the callback does: its class and its attributes. It is the same for the same call in
+    another process. Raise ValueError if an attribute, or a value that a method uses, cannot be part of it."""
+    own = keras_name(callback)
+    keys = KEYS[own] if own in KEYS else [key for key in vars(callback) if key not in OF_FIT]
+    return identity_of(type(callback), **{key: getattr(callback, key) for key in keys})
 
 
 def check(name: str, callback: object) -> None:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import base64
 import copy
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sparksplit.base import pickles
 from sparksplit.base.errors import ConfigError, UsageError
-from sparksplit.training.callbacks.identity import is_installed
+from sparksplit.training.callbacks.own import OF_FIT
 
 
 @dataclass(frozen=True)
@@ -29,25 +28,19 @@ class Sent:
     def of(cls, callbacks: Sequence[tuple[str, Any]], changing: Sequence[bool]) -> Sent:
         """Return the callbacks for sending, each with its name. Raise ConfigError for a callback that cannot be
         sent."""
-        from pyspark import cloudpickle
-
         copies = [_alone(callback) for _, callback in callbacks]
-        with _users_modules_by_value():
-            for (name, _), each in zip(callbacks, copies, strict=True):
-                try:
-                    cloudpickle.dumps(each)
-                except Exception as error:  # the user's object may raise any error
-                    text = " ".join(f"{type(error).__name__}: {error}".split())
-                    raise ConfigError(f"{name}: cannot be sent to a node ({text}); make it in {_HOOK}") from error
-            content = cloudpickle.dumps(copies)
-        return cls([name for name, _ in callbacks], list(changing), base64.b64encode(content).decode())
+        for (name, _), each in zip(callbacks, copies, strict=True):
+            try:
+                pickles.pickled(each)
+            except Exception as error:  # the user's object may raise any error
+                text = " ".join(f"{type(error).__name__}: {error}".split())
+                raise ConfigError(f"{name}: cannot be sent to a node ({text}); make it in {_HOOK}") from error
+        return cls([name for name, _ in callbacks], list(changing), base64.b64encode(pickles.pickled(copies)).decode())
 
     def load(self) -> list[Any]:
         """Return the callbacks. Raise UsageError if the node lacks something that they need."""
-        from pyspark import cloudpickle
-
         try:
-            loaded: list[Any] = cloudpickle.loads(base64.b64decode(self.pickled))
+            loaded: list[Any] = pickles.unpickled(base64.b64decode(self.pickled))
         except Exception as error:  # unpickling runs the user's code
             text = " ".join(f"{type(error).__name__}: {error}".split())
             raise UsageError(f"callbacks: cannot be loaded on the node: {text}") from error
@@ -65,27 +58,7 @@ _HOOK = "on_train_begin, or keep it out of the callback"
 def _alone(callback: Any) -> Any:
     """Return a copy of the callback without the model that it may have seen in an earlier `fit`."""
     alone = copy.copy(callback)
-    for name in ("_model", "params"):
+    for name in OF_FIT:
         if name in vars(alone):
             setattr(alone, name, None)
     return alone
-
-
-@contextmanager
-def _users_modules_by_value() -> Iterator[None]:
-    """Within the block, pickles hold the code of the user's own modules, which nodes cannot import."""
-    from pyspark import cloudpickle
-
-    before = cloudpickle.list_registry_pickle_by_value()
-    modules = [
-        module
-        for name, module in list(sys.modules.items())
-        if getattr(module, "__file__", None) and name != "__main__" and not is_installed(name) and name not in before
-    ]
-    for module in modules:
-        cloudpickle.register_pickle_by_value(module)
-    try:
-        yield
-    finally:
-        for module in modules:
-            cloudpickle.unregister_pickle_by_value(module)

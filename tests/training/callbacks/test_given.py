@@ -110,7 +110,7 @@ def test_the_code_of_the_users_own_modules_goes_along(tmp_path, monkeypatch):
         ),
         (
             Steering(threading.Lock()), {},
-            "callbacks[0] (Steering): changes training, so it is part of the run's identity, but its held is a lock",
+            "callbacks[0] (Steering): changes training, so it is part of the run's identity, but held is a lock",
         ),
         (Observing(threading.Lock()), {}, "callbacks[0] (Observing): cannot be sent to a node (TypeError: cannot"),
     ],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 import sys
@@ -14,7 +13,7 @@ import keras
 import numpy as np
 import pytest
 
-from sparksplit.training.callbacks.identity import NotHashed, identity, is_installed
+from sparksplit.training.callbacks.own import identity
 
 TEMPLATE = """
 import math
@@ -52,8 +51,8 @@ def identity_of(tmp_path, **values):
     wanted = {**VALUES, **values}
     file.write_text(textwrap.dedent(TEMPLATE).format(**wanted))
     code = (
-        "import json, mine; from sparksplit.training.callbacks.identity import identity; "
-        f"print(json.dumps(identity(mine.Mine({wanted['every']})), sort_keys=True))"
+        "import mine; from sparksplit.training.callbacks.own import identity; "
+        f"print(identity(mine.Mine({wanted['every']})))"
     )
     path = f"{tmp_path}:{Path(__file__).parents[3]}"
     return subprocess.run(
@@ -85,7 +84,6 @@ def test_a_schedule_has_the_values_that_it_closes_over():
     same, other = identity(rate_after(0.1)), identity(rate_after(0.2))
     assert same == identity(rate_after(0.1)) != other
     assert identity(rate_after(0.1, half)) not in (same, other)
-    json.dumps(same)
 
 
 def test_keras_own_are_known_by_their_parameters_and_not_by_what_they_print():
@@ -100,45 +98,23 @@ class Holding(keras.callbacks.Callback):
         self.held = held
 
 
-@pytest.mark.parametrize("held", [1, 0.5, True, None, "x", b"x", Path("x"), [1, (2,)], {1: {"a"}}, np.arange(2), np])
-def test_plain_values_are_taken(held):
-    assert identity(Holding(held)) == identity(Holding(held))
-    assert identity(Holding(held)) != identity(Holding("other"))
-    json.dumps(identity(Holding(held)))
-
-
-def test_values_of_different_types_differ():
-    values = [1, 1.0, True, "1", np.float32(1), np.int64(1), [1], {1}]
-    found = [json.dumps(identity(Holding(each))) for each in values]
-    assert len(set(found)) == len(values)
-    assert identity(Holding({"a": 1, "b": 2})) == identity(Holding({"b": 2, "a": 1}))
+def test_attributes_count_save_those_that_keras_sets():
+    seen = Holding([1])
+    seen.set_model(threading.Lock())
+    seen.set_params({"epochs": 3})
+    assert identity(seen) == identity(Holding([1])) != identity(Holding([2]))
 
 
 @pytest.mark.parametrize(
     ("held", "message"),
     [
-        (threading.Lock(), "its held is a lock"),
-        ({"by": [object()]}, "its held['by'] is a object"),
-        (np.array([object()]), "its held is a ndarray"),
-        (rate_after(threading.Lock()).schedule, "start in rate_after.<locals>.schedule is a lock"),
-        (eval("lambda epoch: 0.1"), "the source of <lambda> is not known; define it in a file or a notebook cell"),
+        (threading.Lock(), "held is a lock, "),
+        ({"by": [object()]}, "held['by'][0] is an object, "),
+        (np.array([object()]), "held is a ndarray, "),
+        (rate_after(threading.Lock()).schedule, "start (in schedule) is a lock, "),
+        (eval("lambda epoch: 0.1"), "<lambda> has no source text; define it in a notebook cell or in a file"),
     ],
 )
 def test_what_cannot_be_part_of_it_is_named(held, message):
-    with pytest.raises(NotHashed, match=f"^{re.escape(message)}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         identity(Holding(held))
-
-
-def test_functions_that_call_each_other_have_an_end():
-    def even(number):
-        return number == 0 or odd(number - 1)
-
-    def odd(number):
-        return number != 0 and even(number - 1)
-
-    assert identity(Holding(even)) == identity(Holding(even)) != identity(Holding(odd))
-
-
-def test_modules_that_other_processes_can_import_are_known_by_their_names():
-    assert all(map(is_installed, ("json", "keras.src.callbacks", "numpy", "sparksplit.training", "builtins")))
-    assert not any(map(is_installed, ("__main__", __name__)))
