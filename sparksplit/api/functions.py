@@ -13,7 +13,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sparksplit.prepare.preprocess
-from sparksplit.api.frames import in_sections, remove_data, to_prepare
+from hdfs_io.publish import Output
+from sparksplit.api.frames import in_sections, prepare_for, tidied, to_prepare, whole_section
 from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
 from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
@@ -130,12 +131,14 @@ def train(
         raise ConfigError("resume and restart: give only one of them")
     rows = None if frame is None else _frame(frame, "frame")
     if raw is not None and _is_frame(data):
+        # Before the rows are prepared: what may be in the way of the training.
+        Output(config.output, "", "train").decide(overwrite=True)
         say(f"{raw.output}: the DataFrame is prepared here, for {output}")
-        sparksplit.prepare.preprocess.preprocess(raw, Options(overwrite), data)
+        prepare_for(raw, data, config, Options(overwrite))
     training.train(config, Options(overwrite, resume, restart), rows, followed, given)
     given.fill(read_history(config.output))
     if raw is not None and cleanup:
-        remove_data(raw.output)
+        tidied(raw.output)
     return TrainedRun.open(output)
 
 
@@ -196,11 +199,10 @@ def predict(
     values = nested(keys)
     if frame is not None:
         section, values = in_sections(values, input, PredictConfig.model_fields)
-        input = section or input
-    if input is not None:
-        place = dict(input) if place is None else {**input, "path": place}
-    elif frame is not None:
-        place = {"label": None}
+        # The metrics of rows in memory are computed only on request: without a label, none is looked for.
+        place = {"label": None, **section}
+    elif section := whole_section(values.pop("input", None), input):
+        place = {**section, "path": place}
     values |= {
         "model": model if isinstance(model, str) else model.path,
         "input": place,

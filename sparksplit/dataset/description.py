@@ -29,6 +29,8 @@ NAMES = {"label_name", "keep"}
 """Keys of a `Description` that are neither content of a data set nor fitted."""
 READING = {*NAMES, "nulls"}
 """Keys of a `Description` that only say how raw rows were read. They are no content of a data set."""
+COLUMN_NAMES = {"columns", "column"}
+"""Keys of a `TensorSpec` that only name raw columns. They are no content of a data set."""
 WEIGHT = "weight"
 """The tensor (float32, one number per row) of the rows' weights in the loss and metrics. The model does not get it."""
 TOKENS = ("characters", "words")

@@ -220,6 +220,8 @@ def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
     """Raise InputError if the two data sets cannot be read as one. The message names `other` and the difference."""
     for name, what in _ALIKE.items():
         ours, theirs = getattr(one.manifest, name), getattr(other.manifest, name)
+        if name == "tensors":
+            ours, theirs = _of_any_column(ours), _of_any_column(theirs)
         if ours == theirs or (name == "label" and label_specs_alike(ours, theirs)):
             continue
         if isinstance(ours, int):
@@ -235,6 +237,12 @@ def check_alike(one: PreparedDataSet, other: PreparedDataSet) -> None:
         else:
             problem = f"differs from {one.path} in its {what}; prepare it with `fitted: {one.path}`"
         raise InputError(f"{other.path}: {problem}")
+
+
+def _of_any_column(tensors: Sequence[TensorSpec]) -> list[TensorSpec]:
+    """Return the specs without the name of the only column. Values mean the same under any name, and data sets from
+    before the key have none. The names of several columns say in which order the values are, so they must be equal."""
+    return [tensor.model_copy(update={"column": None}) for tensor in tensors]
 
 
 def _unweighted(tensors: Sequence[TensorSpec]) -> list[TensorSpec]:

@@ -22,7 +22,7 @@ from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, SparksplitError
 from sparksplit.dataset import block_table, row_ids
 from sparksplit.dataset.block_table import Segment, damaged
-from sparksplit.dataset.description import READING, Description
+from sparksplit.dataset.description import COLUMN_NAMES, READING, Description
 from sparksplit.dataset.lane_files import LABEL, ROW_ID, crc32, label_of, single_chunk, tensor_of, values_of
 from sparksplit.dataset.manifest import FILE, Manifest
 
@@ -125,7 +125,7 @@ class PreparedDataSet:
             {
                 # The names of columns, and how raw files were read, are not a part of the content.
                 "description": manifest.description.model_dump(
-                    exclude={"tensors": {"__all__": {"columns"}}, **dict.fromkeys(READING, True)}
+                    exclude={"tensors": {"__all__": COLUMN_NAMES}, **dict.fromkeys(READING, True)}
                 ),
                 "lanes": manifest.lanes,
                 "block_rows": manifest.block_rows,

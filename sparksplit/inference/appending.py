@@ -11,6 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from sparksplit.base.errors import InputError
+from sparksplit.base.progress import say
 from sparksplit.features.encoder import Encoder, encoder_of
 from sparksplit.features.missing_columns import there_are
 from sparksplit.inference.predict_config import PredictConfig
@@ -25,6 +26,7 @@ from sparksplit.prepare.sources import open_raw_frame
 from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.selection import PLACE, by_place
+from sparksplit.spark.batches import rows_per_batch
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -35,6 +37,9 @@ _ORIGIN = (pa.int64(), pa.int8(), pa.string())
 """Types of the last columns that a `ColumnReader` takes: the row's number, the part and the file."""
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _BATCH_SIZE: int = PredictConfig.model_fields["batch_size"].default
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_LARGE_BYTES = 256 * 1024 * 1024
+"""A batch above this size is worth a line. Spark decides on batches when it computes them, so nothing is set here."""
 _PREDICTION, _PROBABILITY, _RAW = "prediction", "probability", "raw"
 
 
@@ -79,6 +84,8 @@ def appended(
     spark, columns = frame.sparkSession, frame.columns
     if missing := [name for name in features if name not in columns]:
         raise InputError(f"the DataFrame: has no column {missing[0]!r}{there_are(missing[0], columns)}")
+    if twice := [name for name in features if columns.count(name) > 1]:
+        raise InputError(f"the DataFrame: has two columns {twice[0]!r}; rename or drop one")
     carried = [_CARRIED.format(place) for place in range(len(columns))]
     placed = by_place(frame)
     all_columns = [sql.col(PLACE.format(place)).alias(name) for place, name in enumerate(carried)]
@@ -88,6 +95,8 @@ def appended(
     source = open_raw_frame(raw, read_as_trained(config, trained), trained.description)
     inputs, reader = source.raw(spark)
     assert isinstance(reader, ColumnReader)
+    if (line := large_batches(spark.conf.get(_BATCH_ROWS) or "", row_bytes(reader))) is not None:
+        say(line)
     first = len(inputs.columns) - len(carried)
     given, kinds = _given(inputs, first - len(_ORIGIN))
     threads = int(spark.sparkContext.getConf().get("spark.task.cpus", "1") or "1")
@@ -101,6 +110,27 @@ def appended(
     ]
     old = [sql.col(PLACE.format(place)).alias(name) for place, name in enumerate(columns)]
     return both.select(*old, *new)
+
+
+def row_bytes(reader: ColumnReader) -> int:
+    """Return about how many bytes a row's numbers have on their way from Spark to the model: 8 for each number."""
+    table = reader.table
+    return 8 * sum(tensor.values for tensor in ([reader.tensor] if table is None else table.table.tensors))
+
+
+def large_batches(setting: str, of_row: int) -> str | None:
+    """Return the line that asks for smaller batches, if a batch of Spark would take much memory; otherwise None.
+
+    setting: the session's rows in a batch; no number above 0 means no limit. of_row: bytes of a row.
+    """
+    rows = int(setting) if setting.isdecimal() else 0
+    if (rows or 10_000) * of_row <= _LARGE_BYTES:
+        return None
+    said = f"{rows or 10_000:,} rows have {(rows or 10_000) * of_row / 2**20:,.0f} MiB"
+    return (
+        f"transform: Spark hands {'a batch' if rows else 'a whole partition'} of rows to Python at once, and {said}; "
+        f'spark.conf.set("{_BATCH_ROWS}", {rows_per_batch(of_row)}) saves memory'
+    )
 
 
 def _given(inputs: DataFrame, count: int) -> tuple[list[Column], tuple[str, ...]]:
@@ -156,10 +186,18 @@ class Task:
                 import_tensorflow()
                 model = load(self.trained, self.threads)
             # pyspark hands over a single column by itself.
-            tensors, rows = self.tensors(list(series) if isinstance(series, tuple) else [series])
-            whole = SplitRows("", np.arange(rows, dtype=np.int64), tensors, None, {})
-            found = [self._predicted(model, part) for part in batches(whole, _BATCH_SIZE)]
+            columns = list(series) if isinstance(series, tuple) else [series]
+            found = [
+                self._predicted(model, part) for rows in self._parts(columns) for part in batches(rows, _BATCH_SIZE)
+            ]
             yield pd.concat(found, ignore_index=True) if found else self._frame({field: [] for field in self.fields})
+
+    def _parts(self, series: Sequence[pd.Series]) -> Iterator[SplitRows]:
+        """Yield the rows in parts of bounded bytes, because parsing copies them."""
+        size = rows_per_batch(row_bytes(self.reader))
+        for start in range(0, len(series[0]), size):
+            tensors, rows = self.tensors([column.iloc[start : start + size] for column in series])
+            yield SplitRows("", np.arange(start, start + rows, dtype=np.int64), tensors, None, {})
 
     def tensors(self, series: Sequence[pd.Series]) -> tuple[dict[str, Array], int]:
         """Return (the stored tensors of the rows by name, the number of rows). Raise InputError for a bad row."""

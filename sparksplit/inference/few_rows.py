@@ -105,14 +105,16 @@ def _of_array(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
         column = column.cast(pa.list_(pa.float64()))
     kind = column.type
     if not pa.types.is_list(kind) or not (
-        pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
+        pa.types.is_integer(kind.value_type)
+        or pa.types.is_floating(kind.value_type)
+        or pa.types.is_boolean(kind.value_type)
     ):
         raise InputError(f"{_PLACE}: column {spec.column!r} is {kind}, but must be arrays of numbers")
     lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
     fits = lengths == spec.values
     values = np.full((len(column), spec.values), np.nan if gaps else 0, spec.numpy_dtype)
     wrong = ~fits & (lengths >= 0) if gaps else ~fits  # a null array: all its values are missing
-    good, bad = numbers(_signed(column.filter(pa.array(fits)).flatten()), spec.numpy_dtype, gaps, True)
+    good, bad = numbers(_number(column.filter(pa.array(fits)).flatten()), spec.numpy_dtype, gaps, True)
     values[fits] = good.reshape(-1, spec.values)
     wrong[fits] = bad.reshape(-1, spec.values).any(axis=1)
     if wrong.any():

@@ -109,8 +109,25 @@ def _load(trained: TrainedModel, threads: int) -> Model:
         outputs: Array = function(**{name: tf.constant(tensors[name]) for name in names})["outputs"].numpy()
         return outputs
 
+    model = in_twos(call)
     # Keep the model, because the signature alone would not keep its variables alive.
-    call.__dict__["model"] = loaded
+    model.__dict__["model"] = loaded
+    return model
+
+
+def in_twos(model: Model) -> Model:
+    """Return `model`, which never gets a batch of one row: it gets such a row twice.
+
+    TensorFlow multiplies a single row with other instructions than several rows, and rounds differently. So the outputs
+    of a row would depend on the batch that it is in.
+    """
+
+    def call(tensors: Mapping[str, Array]) -> Array:
+        rows = len(next(iter(tensors.values())))
+        if rows != 1:
+            return model(tensors)
+        return model({name: np.repeat(tensor, 2, axis=0) for name, tensor in tensors.items()})[:1]
+
     return call
 
 

@@ -10,12 +10,15 @@ from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable, MLWrit
 
 from hdfs_io import filesystem
 from sparksplit.api import functions
+from sparksplit.api.frames import prepare_for, tidied
+from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.ml.folders import folder_for
 from sparksplit.ml.model import TrainedColumns
 from sparksplit.ml.params import PredictionColumns, TrainingKeys
 from sparksplit.ml.selection import Selection
 from sparksplit.ml.turns import settings, turns
+from sparksplit.prepare.preprocess_config import DataFramePreprocess
 from sparksplit.spark.executors import executors_of
 
 if TYPE_CHECKING:
@@ -66,10 +69,13 @@ class TrainingEstimator(
         work_dir = self.getOrDefault("workDir") if self.isDefined("workDir") else None
         folder = folder_for(dataset.sparkSession, work_dir, self.uid)
         data = filesystem.join(folder, _DATA)
-        self._prepare(rows, section, data)
-        run = self._train(dataset, data, filesystem.join(folder, _RUN))
-        if not self.getOrDefault("keepData"):
-            filesystem.remove(data)
+        try:
+            self._prepare(rows, section, data)
+            run = self._train(dataset, data, filesystem.join(folder, _RUN))
+        finally:  # also after a failure: the next fit has another folder
+            if not self.getOrDefault("keepData"):
+                tidied(data)
+                filesystem.remove_empty([folder])
         model: TrainedColumns = self._copyValues(self._model_class(run))
         model._resetUid(self.uid)
         return model
@@ -78,14 +84,17 @@ class TrainingEstimator(
         """Return (the columns that the fit uses, their roles as keys of `preprocess`)."""
         from pyspark.sql import functions as sql
 
-        optional = {
-            name: self.getOrDefault(name) if self.isDefined(name) else None
+        optional = {  # an empty name is no column, as in Spark ML
+            name: (self.getOrDefault(name) if self.isDefined(name) else None) or None
             for name in ("weightCol", "validationIndicatorCol")
         }
         chosen = Selection(
             self.feature_columns, self.getLabelCol(), optional["weightCol"], optional["validationIndicatorCol"]
         )
         chosen.check(dict(dataset.dtypes))
+        _, config = self.training()
+        if config.early_stop is not None and chosen.validation is None and not self.preparing()["validation"]:
+            raise ConfigError("early_stop: needs validation rows; set validation or validationIndicatorCol")
         rows = dataset.select(*(sql.col(f"`{name.replace('`', '``')}`") for name in chosen.names))
         roles: dict[str, Any] = {
             "input": {"label": chosen.label, "weight": chosen.weight, "label_type": self._label_type}
@@ -100,8 +109,11 @@ class TrainingEstimator(
     def _prepare(self, rows: DataFrame, roles: dict[str, Any], folder: str) -> None:
         keys = self.preparing()
         keys |= {**roles, "input": {**keys["input"], **roles["input"]}}
+        training, config = self.training()
+        model = training.get("model")
+        named = model is None or isinstance(model, dict)  # `config` stands for every other model, too
         with settings:
-            functions.preprocess(rows, folder, **keys)
+            prepare_for(parse(DataFramePreprocess, {**keys, "output": folder}), rows, config if named else None)
 
     def _train(self, dataset: DataFrame, data: str, folder: str) -> str:
         """Return the run's folder."""

@@ -10,12 +10,14 @@ import os
 import secrets
 import threading
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hdfs_io import filesystem
+from sparksplit.base.errors import ConfigError
 from sparksplit.base.own_folders import own_folder, temporary_folder
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 _LOCAL = "sparksplit-ml-"
@@ -30,9 +32,38 @@ def folder_for(spark: SparkSession, work_dir: str | None, name: str) -> str:
 
     work_dir: the user's folder; None: a folder of the program. That is in the user's home folder on HDFS if the
         session's default file system is HDFS. Otherwise it is a temporary folder of this machine.
+
+    Raise ConfigError without `work_dir` if executors may be on hosts that have no such temporary folder.
     """
-    parent = _program_folder(_home(spark)) if work_dir is None else filesystem.absolute(work_dir)
+    if work_dir is None:
+        home = _home(spark)
+        check_reach(str(spark.sparkContext.master), home)
+        parent = _program_folder(home)
+    else:
+        parent = qualified(spark.sparkContext, work_dir)
     return filesystem.join(parent, f"{name}-{secrets.token_hex(4)}")
+
+
+def check_reach(master: str, home: str) -> None:
+    """Raise ConfigError if executors may be on other hosts, and there is no home folder on HDFS that all of them reach.
+
+    master: of Spark. home: the user's home folder on HDFS, or "".
+    """
+    if not home and not master.startswith("local"):
+        raise ConfigError(
+            f"workDir: must be set with the master {master}, to a folder that the executors on all hosts can write to, "
+            "because Spark's default file system is not HDFS"
+        )
+
+
+def qualified(sc: SparkContext, path: str) -> str:
+    """Return `path`, which is relative to Spark's default file system, in the form that sparksplit reads."""
+    jvm: Any = sc._jvm
+    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
+    whole = hadoop_path.getFileSystem(sc._jsc.hadoopConfiguration()).makeQualified(hadoop_path)
+    # Hadoop encodes nothing in the text of a path, but a `%` in a file URI begins a code.
+    local = whole.toUri().getScheme() == "file"
+    return filesystem.absolute(str(whole.toUri().getPath() if local else whole.toString()))
 
 
 def _home(spark: SparkSession) -> str:

@@ -15,6 +15,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import InputError
 from sparksplit.inference.appending import Appended, appended
 from sparksplit.inference.trained import TrainedModel
+from sparksplit.ml.folders import qualified
 from sparksplit.ml.params import PredictionColumns
 from sparksplit.ml.turns import settings
 from sparksplit.prepare.preprocess_config import DataFrameInput
@@ -84,12 +85,12 @@ class _Writer(MLWriter):
 
     def save(self, path: str) -> None:
         """Save the model. Raise InputError if this would overwrite the folder that the model itself predicts from."""
-        if self.shouldOverwrite and filesystem.holds(_qualified(self, path), self._model.folder):
+        if self.shouldOverwrite and filesystem.holds(qualified(self.sc, path), self._model.folder):
             raise InputError(f"{path}: holds the model itself; save it in another folder")
         super().save(path)
 
     def saveImpl(self, path: str) -> None:
-        folder = _qualified(self, path)
+        folder = qualified(self.sc, path)
         if filesystem.exists(folder):
             raise InputError(f"{path}: exists already; write().overwrite().save(...) replaces it")
         _copy(self._model.folder, filesystem.join(folder, _RUN))
@@ -107,22 +108,11 @@ class _Reader(MLReader[TrainedColumns]):
         name = f"{self._class.__module__}.{self._class.__name__}"
         if metadata["class"] != name:
             raise InputError(f"{path}: holds a {metadata['class']}, not a {name}")
-        model = self._class(filesystem.join(_qualified(self, path), _RUN))
+        model = self._class(filesystem.join(qualified(self.sc, path), _RUN))
         model._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(model, metadata)
         TrainedModel.open(model.folder)  # an incomplete copy fails here, not in a task
         return model
-
-
-def _qualified(access: MLWriter | MLReader[Any], path: str) -> str:
-    """Return `path`, which is relative to Spark's default file system, in the form that sparksplit reads."""
-    jvm: Any = access.sc._jvm
-    configuration = access.sc._jsc.hadoopConfiguration()
-    hadoop_path = jvm.org.apache.hadoop.fs.Path(path)
-    whole = hadoop_path.getFileSystem(configuration).makeQualified(hadoop_path)
-    # Hadoop encodes nothing in the text of a path, but a `%` in a file URI begins a code.
-    local = whole.toUri().getScheme() == "file"
-    return filesystem.absolute(str(whole.toUri().getPath() if local else whole.toString()))
 
 
 def _copy(run: str, target: str) -> None:

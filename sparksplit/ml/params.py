@@ -117,6 +117,7 @@ class TrainingKeys(HasWeightCol, HasValidationIndicatorCol):
             "features": "featuresCol names them",
             "weight": "weightCol names it",
             "keep": "transform keeps all columns",
+            "label_type": "a classifier's labels are whole numbers, a regressor's are numbers",
         }
         for key in set(instead) & set(keys["input"]):
             raise ConfigError(f"input.{key}: is no key here: {instead[key]}")

@@ -31,11 +31,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
-def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | None = None) -> PreparedDataSet:
+def preprocess(
+    config: PreprocessConfig,
+    options: Options,
+    frame: DataFrame | None = None,
+    suits: Callable[[Source], None] = lambda source: None,
+) -> PreparedDataSet:
     """Prepare the data set of `config`, unless it is already complete.
 
     frame: the rows, if `config` is a DataFramePreprocess. A DataFrame has no files to compare. So its rows are read to
-        find out whether a complete data set was made from them.
+    find out whether a complete data set was made from them.
+    suits: raises a UsageError if the caller cannot use a DataFrame's columns. Called before their rows are read.
 
     Raise UsageError for errors in the user's input. Errors that the driver can see come before anything is written.
     Raise RunError if Spark fails.
@@ -53,6 +59,8 @@ def preprocess(config: PreprocessConfig, options: Options, frame: DataFrame | No
             spark = session()
             frame = own_frame(spark, config.input) if function is not None and frame is None else frame
         source = None if config.input.listed else open_rows(config, session, frame, fitted)
+        if source is not None:
+            suits(source)
         input_hash = raw_digest(config.input) if source is None else _hash_of(source, session)
         fitted_digest = None if fitted is None else fitted.digest
         config_hash = config.config_hash(function, fitted_digest)

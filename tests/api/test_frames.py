@@ -18,6 +18,7 @@ from sklearn.datasets import load_diabetes, load_digits, load_iris
 
 import sparksplit
 from sparksplit import ConfigError, UsageError
+from sparksplit.api import functions
 from sparksplit.api.frames import in_sections, remove_data, to_prepare
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,6 +32,60 @@ def test_keys_of_a_dataframe_need_no_section() -> None:
     same = {"features": {"a": "text"}, "validation": 0.2, "test": 0.1, "format": "csv"}
     assert in_sections(same, None) == ({}, same)
     assert in_sections({"keep": ["id"]}, None, own=["keep"]) == ({}, {"keep": ["id"]})
+
+
+def test_a_key_with_a_dot_is_in_its_section() -> None:
+    dotted = {"input": {"missing": "mean"}, "label": "y"}
+    section, rest = in_sections(dotted, {"label_type": "integer"})
+    assert section == {"missing": "mean", "label_type": "integer", "label": "y"} and rest == {}
+    data, rest = to_prepare(dotted, None, "runs/a")
+    assert (data.input.missing, data.input.label, rest) == ("mean", "y", {})
+    with pytest.raises(ConfigError, match=r"input\.missing: is also in input; give it once"):
+        in_sections(dotted, {"missing": "error"})
+
+
+def test_predict_takes_every_way_of_writing_a_key(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> None:
+    """And looks for a DataFrame's label only if it is named."""
+    seen: list[dict[str, Any]] = []
+
+    def stop(config: Any, *_: Any) -> None:
+        seen.append(config.input if isinstance(config.input, str) else config.input.model_dump(exclude_unset=True))
+        raise UsageError("seen")
+
+    monkeypatch.setattr(functions.inference, "predict", stop)
+    frame = spark.createDataFrame([(1.0, 2)], "x double, y int")
+    calls: list[tuple[Any, dict[str, Any]]] = [
+        (frame, {"missing": "mean"}),
+        (frame, {"input.missing": "mean", "label": "y"}),
+        (frame, {}),
+        ("rows.csv", {"input.format": "csv", "input": {"missing": "mean"}}),
+        ("data", {}),
+    ]
+    for rows, keys in calls:
+        with pytest.raises(UsageError, match="seen"):
+            sparksplit.predict("run", rows, "out", **keys)
+    assert seen == [
+        {"label": None, "missing": "mean"},
+        {"label": "y", "missing": "mean"},
+        {"label": None},
+        {"format": "csv", "missing": "mean", "path": "rows.csv"},
+        "data",
+    ]
+
+
+def test_what_stands_in_the_way_of_training_is_said_before_the_rows_are_prepared(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = spark.createDataFrame([(1.0, "a", 2), (2.0, "b", 3)], "x double, city string, y int")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("")
+    with pytest.raises(UsageError, match="mine: exists and is not an output of sparksplit"):
+        sparksplit.train(frame, f"{tmp_path}/mine", label="y", model="tabular")
+    with pytest.raises(ConfigError, match=r"model\.build: mlp needs one tensor .* model\.build: tabular"):
+        sparksplit.train(frame, f"{tmp_path}/run", label="y")
+    with pytest.raises(ConfigError, match="optimizer"):
+        sparksplit.train(frame, f"{tmp_path}/run", label="y", model="tabular", optimizer={"name": "nadamm"})
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize(

@@ -190,6 +190,21 @@ def test_days_of_booleans_from_before_they_had_one_spelling_are_read_as_one(tmp_
     assert open_joined([f"{tmp_path}/a", f"{tmp_path}/b"]).manifest.splits["train"].rows == 8
 
 
+def test_a_data_set_is_the_same_whatever_its_only_column_is_called(days: Path) -> None:
+    """Also one from before the name was noted. The names of several columns are their order."""
+
+    def named(number: int, **names: Any) -> PreparedDataSet:
+        part = PreparedDataSet.open(f"{days}/ds={number}")
+        tensors = [part.manifest.tensors[0].model_copy(update=names)]
+        return PreparedDataSet(part.path, part.manifest.model_copy(update={"tensors": tensors}))
+
+    assert named(1).digest == named(1, column="pixels").digest
+    joined = JoinedDataSet.of([named(1), named(2, column="pixels"), named(3, column="features")])
+    assert joined.manifest.splits["train"].rows == 1201
+    with pytest.raises(InputError, match=r"differs from .* in its tensors"):
+        JoinedDataSet.of([named(1, columns=["a", "b"]), named(2, columns=["b", "a"])])
+
+
 def test_windows_of_another_step_are_others(days: Path) -> None:
     """What is predicted later is made into the windows of one of them, by the order of their digests."""
     hours = {"window": 2, "horizon": 1, "by": [], "order": "t", "label": "x", "step": 3600, "time": False}

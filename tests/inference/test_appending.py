@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from sparksplit import InputError
 from sparksplit.dataset.description import Description, FittedPreprocessing, LabelSpec, TensorSpec
 from sparksplit.features.encoder import encoder_of
+from sparksplit.inference import appending
 from sparksplit.inference.appending import Appended, Task, _column, class_values
 from sparksplit.inference.trained import TrainedModel
 from sparksplit.prepare.tables.column_rows import ColumnReader
@@ -87,6 +90,45 @@ def test_a_bad_row_is_an_error() -> None:
         task(("double", "double")).tensors([pd.Series([1.0, 2.0]), pd.Series([1.0, np.nan])])
     with pytest.raises(InputError, match=r"column 'v': has 1 values, 2 are needed"):
         task(("array<double>",), array=True).tensors([pd.Series([np.array([1.0])])])
+
+
+def test_rows_are_parsed_in_parts_of_bounded_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(appending, "rows_per_batch", lambda size: 100 // size)
+    one = task(("double", "double"))
+    assert appending.row_bytes(one.reader) == 16
+    values = np.arange(14.0)
+    parts = list(one._parts([pd.Series(values), pd.Series(values + 0.5)]))
+    assert [len(part.row_ids) for part in parts] == [6, 6, 2]
+    assert np.concatenate([part.row_ids for part in parts]).tolist() == list(range(14))
+    np.testing.assert_array_equal(
+        np.concatenate([part.tensors["x"] for part in parts]), np.stack([values, values + 0.5], 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("setting", "of_row", "said"),
+    [
+        ("10000", 32, None),
+        ("10000", 26_000, None),
+        (
+            "10000",
+            1_204_224,
+            r"a batch of rows .* have 11,484 MiB; .*maxRecordsPerBatch\", 6\) saves memory",
+        ),
+        ("100", 1_204_224, None),
+        ("0", 1_204_224, "a whole partition of rows"),
+    ],
+)
+def test_large_batches_of_spark_are_told(setting: str, of_row: int, said: str | None) -> None:
+    line = appending.large_batches(setting, of_row)
+    assert line is None if said is None else re.search(said, line or "")
+
+
+def test_a_feature_is_one_column() -> None:
+    frame: Any = SimpleNamespace(columns=["a", "b", "a"], sparkSession=None)
+    config: Any = None
+    with pytest.raises(InputError, match="the DataFrame: has two columns 'a'; rename or drop one"):
+        appending.appended(frame, ["b", "a"], trained(None), Appended("p"), config)
 
 
 def test_classes_are_the_labels() -> None:

@@ -146,6 +146,8 @@ def test_an_array_or_a_vector_is_the_models_only_column(gaps: bool) -> None:
     for column in (vectors, [[1.5, 2.0], [0, 4]], [np.array(row) for row in expected]):
         found = stored(pd.DataFrame({"w": ["a", "b"], "v": column}), description)["x"]
         assert found.dtype == np.float32 and found.tolist() == expected
+    booleans = pd.DataFrame({"v": [[True, False], [False, True]]})
+    assert stored(booleans, description)["x"].tolist() == [[1.0, 0.0], [0.0, 1.0]]
     missing = pd.DataFrame({"v": [vectors[0], None]}, index=["first", "second"])
     if gaps:
         assert np.isnan(stored(missing, description)["x"][1]).all()

@@ -35,6 +35,20 @@ def run(tmp_path):
     return tmp_path
 
 
+@pytest.mark.parametrize("rows", [0, 1, 2, 5])
+def test_the_model_never_gets_a_single_row(rows):
+    """Its outputs would have other last digits than in a larger batch."""
+    seen = []
+
+    def model(tensors):
+        seen.append({name: len(tensor) for name, tensor in tensors.items()})
+        return tensors["x"] * 2
+
+    x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3)
+    np.testing.assert_array_equal(trained.in_twos(model)({"x": x, "y": x[:, 0]}), x * 2)
+    assert seen == [dict.fromkeys("xy", 2 if rows == 1 else rows)]
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_a_run_without_one_of_its_files_is_refused_by_name(run, file):
     (run / file).unlink()

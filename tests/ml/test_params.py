@@ -63,6 +63,7 @@ def test_a_model_may_be_an_object_or_a_function() -> None:
         ({"scaling": "unitt"}, "scaling: "),
         ({"numNodes": 2}, "nodes must be 1 with strategy: single"),
         ({"input": {"label": "y"}}, "input.label: is no key here: labelCol names it"),
+        ({"input": {"label_type": "number"}}, "input.label_type: is no key here: a classifier's labels are whole"),
         ({"input": {"mising": "mean"}}, "input.mising: unknown key; did you mean 'missing'"),
         ({"unseen_labels": "unknown"}, "unseen_labels: must be error or drop"),
         ({"model": "mlpp"}, "model.build: .*mlp"),
