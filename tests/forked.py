@@ -162,5 +162,5 @@ def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
             patch.setattr("sparksplit.planning.plan.spark_session", session)
         patch.setattr("sparksplit.cluster.requirements.await_executors", lambda *_: 0.0)
         patch.setattr("sparksplit.cluster.tensorflowonspark.Job", _job)
-        patch.setattr(launcher, "_Node", lambda show: _Node(zygote))
+        patch.setattr(launcher, "_Node", lambda *_: _Node(zygote))
         yield

@@ -136,7 +136,8 @@ def train(
         say(f"{raw.output}: the DataFrame is prepared here, for {output}")
         prepare_for(raw, data, config, Options(overwrite))
     training.train(config, Options(overwrite, resume, restart), rows, followed, given)
-    given.fill(read_history(config.output))
+    if given.histories:
+        given.fill(read_history(config.output))
     if raw is not None and cleanup:
         tidied(raw.output)
     return TrainedRun.open(output)

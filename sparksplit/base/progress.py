@@ -79,10 +79,11 @@ def say(text: str) -> None:
     """
     line = text.lstrip("\n")
     blank = text[: len(text) - len(line)]
-    _print(text if ERR.isatty() else f"{blank}{time.strftime(STAMP)} {line}")
+    show(text if ERR.isatty() else f"{blank}{time.strftime(STAMP)} {line}")
 
 
-def _print(text: str) -> None:
+def show(text: str) -> None:
+    """Print a line on stderr as it is: above the bar if there is a bar. Thread-safe."""
     with _terminal.lock:
         if _terminal.bars is not None:
             _terminal.bars.console.print(text, markup=False, highlight=False, soft_wrap=True)
@@ -96,7 +97,7 @@ class LogHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
-            _print(self.format(record))
+            show(self.format(record))
         except Exception:  # the record's values do not fit its text
             self.handleError(record)
 

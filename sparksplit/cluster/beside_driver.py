@@ -13,7 +13,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sparksplit.cluster import launcher
+from sparksplit.base.progress import show
+from sparksplit.cluster import launcher, one_gpu
 from sparksplit.cluster.channel.line import Line, Post
 from sparksplit.cluster.channel.server import Channel
 from sparksplit.cluster.faults import before_start
@@ -51,7 +52,7 @@ class Launchers:
 
     def _launch(self, rank: int) -> None:
         try:
-            launcher.run_node(self._arguments, rank, {}, self._called, _show)
+            launcher.run_node(self._arguments, rank, {}, self._called, _show, _show_print, one_gpu.environment())
         except launcher.NodeEnded as error:
             log.debug("node %d: %s", rank, error)
         except Exception as error:
@@ -89,5 +90,10 @@ class Launchers:
 
 
 def _show(piece: bytes) -> None:
-    """Log a piece of a node's output, for `--debug`. The driver's stderr has the user's own lines and the progress."""
+    """Log a piece of a node's stderr, for `--debug`. It has what TensorFlow logs at its start, for example."""
     log.debug("node| %s", piece.decode(errors="replace").rstrip())
+
+
+def _show_print(piece: bytes) -> None:
+    """Show what the user's code in a node prints: a callback, or the function that builds the model."""
+    show(piece.decode(errors="replace").rstrip("\r\n"))

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -74,16 +74,18 @@ def run_node(
     tf_config: dict[str, Any],
     called: Callable[[], None],
     show: Callable[[bytes], None],
+    show_print: Callable[[bytes], None] | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> None:
     """Run one node to its end. If the node fails, tell the driver and raise NodeEnded.
 
     arguments: post (without the rank), size, work and payload, as in `Start`. local_dirs, if it is there: folders on
         local disks as in SPARK_LOCAL_DIRS, which takes precedence.
     called: called once the launcher is connected to the driver. Its error is raised, and the node does not start.
-    show: called with every piece of the node's output.
+    show, show_print, variables: as for `_Node`.
     """
     post = replace(Post.of(arguments["post"]), rank=rank, kind="launcher")
-    node = _Node(show)
+    node = _Node(show, show_print, variables)
     over, orphaned = threading.Event(), threading.Event()
 
     def message(received: dict[str, Any]) -> None:
@@ -142,10 +144,18 @@ class _Node:
     """The node's process. Any thread may call `kill`, even before the process exists.
 
     show: called with every piece of its output.
+    show_print: called instead with every piece of its stdout, which does not belong to its last lines then. Nodes print
+        nothing there, so it is what the user's code prints. None: stdout is output like stderr.
+    variables: environment variables of the process, beside this process's.
     """
 
-    def __init__(self, show: Callable[[bytes], None] = show_in_log) -> None:
-        self._show = show
+    def __init__(
+        self,
+        show: Callable[[bytes], None] = show_in_log,
+        show_print: Callable[[bytes], None] | None = None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
+        self._show, self._show_print, self._variables = show, show_print, variables or {}
         self._lock = threading.Lock()
         self._killed = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -157,6 +167,7 @@ class _Node:
         # folder.
         temporary = str(Path(start.local_dir).with_name(TEMPORARY))
         environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path(), "TMPDIR": temporary}
+        environment.update(self._variables)
         with self._lock:
             if self._killed:
                 return -signal.SIGKILL, []
@@ -167,17 +178,27 @@ class _Node:
                 env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.STDOUT if self._show_print is None else subprocess.PIPE,
             )
         assert process.stdin is not None and process.stdout is not None
         output: collections.deque[str] = collections.deque(maxlen=OUTPUT_LINES)
-        reader = threading.Thread(target=_copy, args=(process.stdout, output, self._show), daemon=True)
-        reader.start()
+        copies: list[tuple[IO[bytes], collections.deque[str], Callable[[bytes], None]]]
+        copies = [(process.stdout, output, self._show)]
+        if self._show_print is not None:
+            assert process.stderr is not None
+            copies = [
+                (process.stderr, output, self._show),
+                (process.stdout, collections.deque(maxlen=0), self._show_print),
+            ]
+        readers = [threading.Thread(target=_copy, args=each, daemon=True) for each in copies]
+        for reader in readers:
+            reader.start()
         with suppress(BrokenPipeError), process.stdin as stdin:
             stdin.write(json.dumps(asdict(start)).encode() + b"\n")
         status = process.wait()
         # A process that the node started may hold the pipe open. Then use the lines read so far.
-        reader.join(1)
+        for reader in readers:
+            reader.join(1)
         return status, list(output)
 
     def is_stopped(self) -> bool:

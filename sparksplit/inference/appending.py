@@ -27,6 +27,7 @@ from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.raw_frame import RawFrame
 from sparksplit.prepare.tables.selection import PLACE, by_place
 from sparksplit.spark.batches import rows_per_batch
+from sparksplit.spark.own_python import own_python
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -92,17 +93,18 @@ def appended(
     taken = [sql.col(PLACE.format(columns.index(name))).alias(name) for name in features]
     # row_bytes: Spark is not to look at rows here, to find out how long texts are.
     raw = RawFrame(placed.select(*all_columns, *taken), hidden=carried, carried=carried, row_bytes=1)
-    source = open_raw_frame(raw, read_as_trained(config, trained), trained.description)
-    inputs, reader = source.raw(spark)
-    assert isinstance(reader, ColumnReader)
-    if (line := large_batches(spark.conf.get(_BATCH_ROWS) or "", row_bytes(reader))) is not None:
-        say(line)
-    first = len(inputs.columns) - len(carried)
-    given, kinds = _given(inputs, first - len(_ORIGIN))
-    threads = int(spark.sparkContext.getConf().get("spark.task.cpus", "1") or "1")
-    task = Task(trained, reader, encoder_of(source.table, source.tensors, {}), kinds, tuple(wanted), threads)
-    kept = [sql.col(PLACE.format(first + place)) for place in range(len(columns))]
-    both = by_place(inputs.select(*kept, _udf(task)(*given).alias(_CARRIED)))
+    with own_python(spark.sparkContext):
+        source = open_raw_frame(raw, read_as_trained(config, trained), trained.description)
+        inputs, reader = source.raw(spark)
+        assert isinstance(reader, ColumnReader)
+        if (line := large_batches(spark.conf.get(_BATCH_ROWS) or "", row_bytes(reader))) is not None:
+            say(line)
+        first = len(inputs.columns) - len(carried)
+        given, kinds = _given(inputs, first - len(_ORIGIN))
+        threads = int(spark.sparkContext.getConf().get("spark.task.cpus", "1") or "1")
+        task = Task(trained, reader, encoder_of(source.table, source.tensors, {}), kinds, tuple(wanted), threads)
+        kept = [sql.col(PLACE.format(first + place)) for place in range(len(columns))]
+        both = by_place(inputs.select(*kept, _udf(task)(*given).alias(_CARRIED)))
     vectors = dict.fromkeys((_PROBABILITY, _RAW), array_to_vector)
     struct = PLACE.format(len(columns))
     new = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import sys
 import threading
 import time
 import traceback
@@ -24,6 +23,7 @@ from sparksplit.spark.interrupts import (
     undisturbed,
 )
 from sparksplit.spark.jvm import limited, watched
+from sparksplit.spark.own_python import own_python
 from sparksplit.spark.reasons import spark_reason
 from sparksplit.spark.settings import user_settings
 from sparksplit.spark.settings.masters import await_master, check_known
@@ -77,7 +77,8 @@ def spark_session(
     The session uses the master and settings of spark-submit or of Spark's own configuration files. Without a master, a
     cluster of `executors` processes with one task slot each starts on this machine. No process and no file is left.
     Inside another `spark_session`, the outer session is given, and not stopped. The same holds for a program's own
-    session. A session that `spark_session` has started in another thread is not shared: this call waits for its end.
+    session, which runs tasks with `own_python` meanwhile. A session that `spark_session` has started in another thread
+    is not shared: this call waits for its end.
 
     settings: Spark's keys, for a session that this call starts. Keys from spark-submit and the files take precedence.
     nodes: whether the session will hold nodes; some masters and settings do not allow that.
@@ -112,20 +113,8 @@ def spark_session(
 
     atexit.unregister(_stop_at_exit)  # register only once
     atexit.register(_stop_at_exit, os.getpid())
-    with interruptible_program(running), asking(running):
-        _use_own_python(running)
+    with interruptible_program(running), asking(running), own_python(running):
         yield SparkSession.builder.getOrCreate()
-
-
-def _use_own_python(context: SparkContext) -> None:
-    """Have tasks on this machine (local, local-cluster) use this program's Python, unless the user has named another.
-
-    By default, Spark takes the PATH's python3. In a notebook, this is often not the notebook's Python, and lacks
-    sparksplit.
-    """
-    if "PYSPARK_PYTHON" not in os.environ and str(context.master).startswith("local"):
-        named = context.getConf().get("spark.pyspark.python")
-        context.pythonExec = named or sys.executable or context.pythonExec
 
 
 def refuse_connect() -> None:

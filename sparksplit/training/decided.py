@@ -21,9 +21,15 @@ Follow = Callable[[RunInputs], Choice]
 """Returns the choice of the comparison that a run names."""
 
 
-def decided(inputs: RunInputs, run: str | None, follow: Follow | None) -> tuple[RunInputs, Choice | None]:
+def decided(
+    inputs: RunInputs, run: str | None, follow: Follow | None, on_executors: bool = True
+) -> tuple[RunInputs, Choice | None]:
     """Return the choice of a run, and its inputs with the keys of that choice. The choice is None if the nodes must
-    measure, or if the strategy chooses nothing. run: the folder of an unfinished run, whose choice holds."""
+    measure, or if the strategy chooses nothing.
+
+    run: the folder of an unfinished run, whose choice holds. on_executors: whether there are executors for the nodes.
+    Raise ConfigError if the choice does not fit the other keys, or needs executors.
+    """
     choice = _earlier(run) if run is not None and inputs.strategy.chooses else None
     again = None if choice is None else choice.told_again(inputs.config.processes)
     if choice is None and (path := inputs.config.comparison) is not None and follow is not None:
@@ -33,6 +39,12 @@ def decided(inputs: RunInputs, run: str | None, follow: Follow | None) -> tuple[
         else:
             choice = follow(inputs)
     if choice is not None and choice.settings is not None:
+        if choice.nodes > 1 and not on_executors:
+            raise inputs.config.error(
+                "strategy",
+                f"an earlier command began on {choice.nodes} nodes, as a comparison recommends, and here are no "
+                "executors for nodes; --restart begins anew without the comparison",
+            )
         inputs = inputs.changed(choice.taken(inputs.config))
     if again is not None:
         say(again)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from hdfs_io.differences import content
@@ -52,6 +52,7 @@ class RunInputs:
     has_frame: whether a DataFrame replaces the training rows.
     own: the user's own model; None for a builder.
     callbacks: the callbacks that node 0 runs; None without callbacks.
+    given: the user's callbacks, of which `callbacks` are made.
     """
 
     config: TrainConfig
@@ -62,6 +63,7 @@ class RunInputs:
     initial: Initial | None = None
     own: OwnModel | None = None
     callbacks: Ready | None = None
+    given: Given | None = None
 
     @classmethod
     def of(
@@ -81,11 +83,11 @@ class RunInputs:
         class_weights.of(config, data.manifest)
         watch_of(config, data.manifest)
         onnx_file.check(config, data.description)
-        return cls(config, data, sources, strategy, has_frame, Initial.of(config), own, callbacks)
+        return cls(config, data, sources, strategy, has_frame, Initial.of(config), own, callbacks, given)
 
     def changed(self, config: TrainConfig) -> RunInputs:
         """Return the inputs of the same run with another configuration. Raise UsageError as `of` does."""
-        return replace(RunInputs.of(config, self.data, self.has_frame), callbacks=self.callbacks)
+        return RunInputs.of(config, self.data, self.has_frame, self.given)
 
     @property
     def paths(self) -> dict[str, str]:

@@ -105,7 +105,7 @@ def _trained(
                 say(f"{output.path}: the last command was killed before it wrote the marker; now the run is complete")
                 return record, output
             earlier = attempts.noted(output.folder)
-        inputs, chosen = decided(inputs, output.folder if is_resumed else None, follow)
+        inputs, chosen = decided(inputs, output.folder if is_resumed else None, follow, on_executors)
         config = inputs.config
         if is_resumed:
             checkpoint = checkpoint_of(output.folder, config.node_count)

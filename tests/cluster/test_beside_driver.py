@@ -63,14 +63,17 @@ def test_a_node_is_a_child_of_the_driver_with_the_drivers_python(spark: Any, tmp
     assert not psutil.pid_exists(result["pid"])
 
 
-def test_its_output_is_the_drivers_last_words_and_no_noise(
+def test_its_prints_are_shown_without_the_noise_of_its_stderr(
     spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.INFO)
     with pytest.raises(NodeFailed, match=r"^node 0 on \S+: ValueError: a text of two lines$"):
         beside(spark, "suffer", {"folder": str(tmp_path), "rank": 0, "how": "raise"}).run()
-    assert "node 0| these are my last words" in [record.getMessage() for record in caplog.records]
-    assert "last words" not in capfd.readouterr().err
+    shown = capfd.readouterr()
+    assert "these are my last words" in shown.err.splitlines() and "Traceback" not in shown.err
+    assert shown.out == "", "stdout has only the command's result"
+    logged = [record.getMessage() for record in caplog.records]
+    assert "node 0| Traceback (most recent call last):" in logged and "these are my last words" not in str(logged)
 
 
 def test_a_killed_node_is_named(spark: Any, tmp_path: Path) -> None:

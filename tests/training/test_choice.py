@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, RunError
+from sparksplit.base.errors import ConfigError, InputError, NodeFailed, NotStarted, Passing, RunError
 from sparksplit.base.options import Options
 from sparksplit.cluster import requirements
 from sparksplit.dataset.arrays import from_arrays
@@ -142,6 +142,15 @@ def test_a_damaged_choice_is_no_reason_to_train_otherwise(tmp_path, is_trained):
         return
     with pytest.raises(InputError, match=r"_CHOICE: .*; --restart chooses again, and starts from the beginning"):
         decided(inputs, run, None)
+
+
+def test_a_comparisons_nodes_need_executors(tmp_path):
+    """The run has begun on a cluster. The command that continues it has a session without executors."""
+    config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 1, "strategy": "auto"})
+    inputs = RunInputs(config, SimpleNamespace(), {}, STRATEGIES["auto"])
+    run = unfinished(tmp_path, json.dumps(Choice(2, {}, {"strategy": "local"}).to_json()), True)
+    with pytest.raises(ConfigError, match=r"^strategy: an earlier command began on 2 nodes.*; --restart begins anew"):
+        decided(inputs, run, None, on_executors=False)
 
 
 @pytest.mark.parametrize("is_trained", [False, True])

@@ -1,5 +1,6 @@
 """What a run is given, as the driver checks it: data sets that are trained on as one."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -7,6 +8,7 @@ from hdfs_io.publish import Output
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError, UsageError
 from sparksplit.dataset.arrays import from_arrays
+from sparksplit.training.callbacks.given import Given
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.train_config import TrainConfig
@@ -93,3 +95,15 @@ def test_one_class_is_nothing_to_train_on(tmp_path):
     from_arrays(f"{tmp_path}/data", {"train": (x, y)}, lanes=2)
     with pytest.raises(ConfigError, match=r"data: .*/data: all labels are '0'; prepare rows of two classes or more"):
         inputs_of(f"{tmp_path}/data")
+
+
+def test_other_keys_are_checked_with_the_callbacks(days):
+    """Such as the keys of a comparison, which may have a learning-rate schedule."""
+    values = {"data": f"{days}/ds=0", "output": "runs/x"}
+    config = parse(TrainConfig, values)
+    given, _ = Given.of([keras.callbacks.ReduceLROnPlateau("loss")], values, "runs/x")
+    inputs = RunInputs.of(config, open_data(config), given=given)
+    assert inputs.changed(config).hash() == inputs.hash()
+    schedule = {"learning_rate": {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 10}}
+    with pytest.raises(ConfigError, match=r"^optimizer.learning_rate: must be a number with callbacks\[0\]"):
+        inputs.changed(parse(TrainConfig, {**values, "optimizer": schedule}))

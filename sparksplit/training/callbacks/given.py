@@ -96,12 +96,13 @@ def _fitted(name: str, callback: Any, config: TrainConfig, manifest: Manifest) -
     if callback.monitor not in (known := [*names, *held]):
         without = "" if held else "; the data set has no validation rows"
         raise ConfigError(f"{name}: monitor must be one of {', '.join(known)} (is {callback.monitor!r}){without}")
-    if callback.mode != "auto":
-        return callback
-    # Keras derives the mode from the metrics of a compiled model.
-    higher = higher_is_better(callback.monitor.removeprefix("val_"))
-    if higher is None:
-        raise ConfigError(f"{name}: mode must be min or max: the name {callback.monitor!r} does not decide it")
     fitted = copy.copy(callback)
-    fitted.mode = "max" if higher else "min"
+    # Keras's own `fit` leaves a sign in min_delta, and an operation that expects it. Keras makes both anew.
+    fitted.min_delta, fitted.monitor_op = abs(callback.min_delta), None
+    if callback.mode == "auto":
+        # Keras derives the mode from the metrics of a compiled model.
+        higher = higher_is_better(callback.monitor.removeprefix("val_"))
+        if higher is None:
+            raise ConfigError(f"{name}: mode must be min or max: the name {callback.monitor!r} does not decide it")
+        fitted.mode = "max" if higher else "min"
     return fitted

@@ -77,7 +77,7 @@ class Running:
                 self._call(BEGINS, {})
                 if self.changed is not None:
                     self._restore(self.changed)
-                if not has_ended:
+                if not has_ended and progress.epochs < self._epochs:
                     # Before the checkpoint, the callbacks that change training have already begun this epoch.
                     self._call(EPOCH_BEGINS, progress.epochs, {}, only_observers=is_resumed)
         if self.changed is None:
@@ -190,7 +190,7 @@ class SeenOptimizer:
     """
 
     def __init__(self, optimizer: Any, rate: Any | None) -> None:
-        self._optimizer, self._rate = optimizer, rate
+        vars(self).update(_optimizer=optimizer, _rate=rate)
 
     @property
     def learning_rate(self) -> Any:
@@ -205,6 +205,11 @@ class SeenOptimizer:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._optimizer, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "learning_rate":
+            raise AttributeError(f"optimizer.{name} cannot be set by a callback; only the learning rate can")
+        super().__setattr__(name, value)
 
 
 def _tried(name: str, hook: str, function: Callable[..., Any], *arguments: Any) -> Any:

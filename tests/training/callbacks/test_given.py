@@ -64,6 +64,17 @@ def test_a_plateau_gets_the_mode_of_its_metric():
     assert sent.mode == "min"
 
 
+def test_a_plateau_that_keras_has_used_is_the_same_plateau():
+    fresh, used = (keras.callbacks.ReduceLROnPlateau("val_loss", min_delta=0.01) for _ in range(2))
+    used.mode = "min"
+    used._set_monitor_op()
+    used.mode = "auto"
+    assert used.min_delta == -0.01, "this test needs Keras's change"
+    assert ready(used).identity == ready(fresh).identity
+    (sent,) = ready(used).sent.load()
+    assert (sent.min_delta, sent.monitor_op, used.min_delta) == (0.01, None, -0.01)
+
+
 def test_what_was_seen_in_an_earlier_fit_stays_behind():
     callback = Observing(np.arange(3))
     callback.set_model(threading.Lock())  # nothing that can be sent

@@ -157,6 +157,14 @@ def test_no_epoch_begins_after_an_early_stop():
     assert calls.seen[-1] == ("ends", 0)
 
 
+def test_a_run_that_was_killed_after_its_last_epoch_begins_no_other():
+    calls = Calls()
+    one, _ = running([calls], [False], epochs=2)
+    one.begin(Progress("hash", 1, history=[Record(2)]), True, False)
+    one.end()
+    assert calls.seen == ["train begins", "train ends"]
+
+
 def test_a_run_goes_on_with_the_states_of_its_checkpoint():
     first, observer = CallsWithState(), Calls()
     one, rate = running([first, observer], [True, False])
@@ -219,3 +227,15 @@ def test_a_schedule_cannot_be_set():
     assert seen.learning_rate == 0.3 and seen.variables is optimizer.variables
     with pytest.raises(TypeError, match=r"^optimizer\.learning_rate is a schedule, so a callback cannot set it$"):
         seen.learning_rate = 0.1
+
+
+@pytest.mark.parametrize("name", ["weight_decay", "iterations", "rho"])
+def test_nothing_but_the_learning_rate_can_be_set(name):
+    class Sets(Steering):
+        def on_epoch_end(self, epoch, logs=None):
+            setattr(self.model.optimizer, name, 0)
+
+    one, _ = running([Sets()], [True])
+    one.begin(Progress("hash", 1), False, False)
+    with pytest.raises(RunError, match=rf"optimizer\.{name} cannot be set by a callback; only the learning rate can$"):
+        one.epoch_done(Record(1), False)
