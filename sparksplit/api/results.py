@@ -10,7 +10,7 @@ import pandas as pd
 from hdfs_io import filesystem
 from hdfs_io.marks import SUCCESS
 from sparksplit.base.errors import InputError
-from sparksplit.base.user_functions import FunctionError, is_own
+from sparksplit.base.user_functions import FunctionError, is_own, split_name
 from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.compare import REPORT
@@ -90,14 +90,15 @@ class TrainedRun:
         from the builder's file or module, which must still be where the run had it. For a model or a function of a
         session, they come from the run's folder.
 
-        trust: run Python code in the run's folder, although it may be another user's. Without trust, the folder's files
-        must be local files of this user.
+        trust: run Python code that the run names or holds, although the code may be another user's. Without trust, the
+        run's files and the builder's file must be local files of this user.
 
         Raise InputError if the layers cannot be loaded.
         """
         from sparksplit.model import own_model, saving
         from sparksplit.model.builders import builder_source, load_builder
         from sparksplit.model.export import KERAS
+        from sparksplit.training.run_record import RUN
 
         model = self.record.config.get("model")
         name = str(model.get("build", "")) if isinstance(model, dict) else ""
@@ -106,16 +107,23 @@ class TrainedRun:
         try:
             return saving.load_bytes(content)
         except (TypeError, ValueError) as error:  # Keras raises these errors for unknown classes
-            if not (is_own(name) or own_model.is_own_model(name)):
+            is_builder = is_own(name)
+            if not (is_builder or own_model.is_own_model(name)):
                 raise
+            # run.json names the code, so both files must be this user's, and so must the builder's file.
+            files = [filesystem.join(self.path, RUN)]
+            if is_builder and (place := split_name(name)[0]).endswith(".py"):
+                files.append(place)
+            if not (trust or (ours and all(own_model.is_ours(file) for file in files))):
+                raise InputError(
+                    f"{path}: needs Python code that may be another user's; trust=True runs the code"
+                ) from error
             try:
-                if not own_model.is_own_model(name):
+                if is_builder:
                     return saving.load_bytes(content, saving.supplied(load_builder(name, builder_source(name))))
-                if not (trust or ours):
-                    raise InputError(f"{path}: needs Python code that may be another user's; trust=True runs it")
                 code = own_model.code_of(self.path, trust)
                 return saving.load_bytes(content, saving.supplied(code) if callable(code) else code, trusted=True)
-            except (FunctionError, TypeError, ValueError) as other:
+            except (FunctionError, own_model.OwnModelError, TypeError, ValueError) as other:
                 raise InputError(f"{path}: cannot be loaded, even with the classes of {name}: {other}") from error
 
 

@@ -17,6 +17,7 @@ from sparksplit.base.errors import SparksplitError
 from sparksplit.base.user_functions import FunctionError
 from sparksplit.dataset.description import WEIGHT
 from sparksplit.model import saving
+from sparksplit.model.arrival import overridden
 from sparksplit.model.builders import load_builder
 from sparksplit.model.custom_objects import register
 from sparksplit.model.description import DataDescription
@@ -55,6 +56,8 @@ def build_model(
     if not isinstance(model, keras.Model):
         hint = "; does it end with `return model`?" if model is None else ""
         raise config.error("model.build", f"{name} returned {type(model).__name__}, not a Keras model{hint}")
+    if (method := overridden(model)) is not None:
+        raise config.error("model.build", f"{name} has its own {method}, which the nodes would not call; use loss=")
     example, _ = inputs.examples()
     try:
         output = model(example, training=False)

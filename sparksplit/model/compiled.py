@@ -15,7 +15,12 @@ import numpy as np
 from sparksplit.model.metric_kinds import snake
 
 _ALIASES = {"acc": "accuracy"}
-_PLAIN_REDUCTIONS = ("sum_over_batch_size", "auto", "mean_with_sample_weight", "mean", None)
+_KERAS_REDUCTION = "sum_over_batch_size"
+_REDUCTIONS = {
+    **dict.fromkeys((_KERAS_REDUCTION, "auto", "mean"), _KERAS_REDUCTION),
+    "mean_with_sample_weight": "mean_with_sample_weight",
+}
+"""The key `reduction` by Keras's names."""
 
 
 class NotAKeyError(ValueError):
@@ -28,7 +33,8 @@ class NotAKeyError(ValueError):
 
 @dataclass(frozen=True)
 class Compiled:
-    """Values of the keys `optimizer`, `loss` and `metrics`; None where the model was compiled without.
+    """Values of the keys `optimizer`, `loss`, `metrics`, `reduction` and `metric_weights`; None where the model was
+    compiled without.
 
     shown: the metrics' names in Keras's History, in the order of `metrics`.
     """
@@ -36,6 +42,8 @@ class Compiled:
     optimizer: dict[str, Any] | None = None
     loss: str | dict[str, Any] | None = None
     metrics: list[str] | None = None
+    reduction: str | None = None
+    metric_weights: bool | None = None
     shown: list[str] = field(default_factory=list)
 
     @classmethod
@@ -45,14 +53,21 @@ class Compiled:
             return cls()
         if config.get("loss_weights") is not None:
             raise NotAKeyError("loss", "loss_weights of a compiled model are not supported; compile it without them")
-        optimizer, metrics = config.get("optimizer"), [*_listed(config.get("metrics"))]
-        # Row weights always weight metrics.
-        metrics += [each for each in _listed(config.get("weighted_metrics")) if each not in metrics]
+        optimizer, loss = config.get("optimizer"), _one_loss(config.get("loss"))
+        plain, weighted = (_listed(config.get(key)) for key in ("metrics", "weighted_metrics"))
+        if plain and weighted:
+            raise NotAKeyError("metrics", "the model has metrics and weighted_metrics; compile it with one of them")
+        metrics = [metric_key(each) for each in (*plain, *weighted)]
+        for name in metrics:
+            if metrics.count(name) > 1:
+                raise NotAKeyError("metrics", f"the model has two metrics called {name}; compile it with one of them")
         return cls(
             optimizer=None if optimizer is None else optimizer_keys(optimizer),
-            loss=_loss(config.get("loss")),
-            metrics=[metric_key(each) for each in metrics] or None,
-            shown=[_shown(each) for each in metrics],
+            loss=None if loss is None else loss_key(loss),
+            metrics=metrics or None,
+            reduction=None if loss is None else reduction_key(loss),
+            metric_weights=bool(weighted) if metrics else None,
+            shown=[_shown(each) for each in (*plain, *weighted)],
         )
 
 
@@ -83,13 +98,21 @@ def loss_key(serialised: Any) -> str | dict[str, Any]:
     if (name := _function(serialised)) is not None:
         return name
     kind, arguments = _object(serialised, "loss")
-    reduction = arguments.pop("reduction", None)
-    if reduction not in _PLAIN_REDUCTIONS:
+    for apart in ("reduction", "dtype"):
+        arguments.pop(apart, None)
+    return {"name": kind, **arguments}
+
+
+def reduction_key(serialised: Any) -> str:
+    """Return the key `reduction` for a serialised Keras loss. Raise NotAKeyError for a sum."""
+    is_plain = isinstance(serialised, str) or _function(serialised) is not None
+    reduction = _KERAS_REDUCTION if is_plain else serialised["config"].get("reduction", _KERAS_REDUCTION)
+    if reduction not in _REDUCTIONS:
+        kind = serialised["class_name"]
         raise NotAKeyError(
             "loss", f"{kind} with reduction {reduction!r} is not supported, because a mini-batch's loss is a mean"
         )
-    arguments.pop("dtype", None)
-    return {"name": kind, **arguments}
+    return _REDUCTIONS[reduction]
 
 
 def metric_key(serialised: Any) -> str:
@@ -101,7 +124,7 @@ def metric_key(serialised: Any) -> str:
         return name
     kind, arguments = _object(serialised, "metrics")
     arguments.pop("dtype", None)
-    defaults = _METRIC_DEFAULTS
+    defaults = _METRIC_DEFAULTS.get(kind, {})
     more = {key: value for key, value in arguments.items() if defaults.get(key, _NONE) != value}
     if more:
         given = ", ".join(f"{key}={value!r}" for key, value in more.items())
@@ -115,18 +138,24 @@ def _shown(serialised: Any) -> str:
 
 
 _NONE = object()
-_METRIC_DEFAULTS: dict[str, Any] = {
-    "from_logits": False,
-    "label_smoothing": 0,
-    "axis": -1,
-    "threshold": 0.5,
-    "k": 5,
-    "beta": 1.0,
-    "target_class_ids": [0, 1],
-    **{"class_aggregation": "uniform_average", "num_regressors": 0},
-    **{"num_thresholds": 200, "curve": "ROC", "summation_method": "interpolation", "multi_label": False},
+_METRIC_DEFAULTS: dict[str, dict[str, Any]] = {
+    "AUC": {
+        **{"num_thresholds": 200, "curve": "ROC", "summation_method": "interpolation"},
+        **{"multi_label": False, "from_logits": False},
+    },
+    "BinaryAccuracy": {"threshold": 0.5},
+    "BinaryCrossentropy": {"from_logits": False, "label_smoothing": 0},
+    "BinaryIoU": {"target_class_ids": [0, 1], "threshold": 0.5},
+    "CategoricalCrossentropy": {"from_logits": False, "label_smoothing": 0, "axis": -1},
+    "ConcordanceCorrelation": {"axis": -1},
+    "FBetaScore": {"beta": 1.0},
+    "PearsonCorrelation": {"axis": -1},
+    "R2Score": {"class_aggregation": "uniform_average", "num_regressors": 0},
+    "SparseCategoricalCrossentropy": {"from_logits": False, "axis": -1},
+    "SparseTopKCategoricalAccuracy": {"k": 5},
+    "TopKCategoricalAccuracy": {"k": 5},
 }
-"""Arguments that a metric has, although the user has not given them."""
+"""Arguments that a metric in a file has, although the user has not given them."""
 
 
 def same(given: Any, compiled: Any) -> bool:
@@ -145,13 +174,14 @@ def _plain(value: Any) -> Any:
     return re.sub(r"[_\s]", "", value).lower() if isinstance(value, str) else value
 
 
-def _loss(serialised: Any) -> str | dict[str, Any] | None:
-    if isinstance(serialised, list | dict) and not _is_object(serialised):
+def _one_loss(serialised: Any) -> Any:
+    """Return the only serialised loss; None without one."""
+    if isinstance(serialised, list | tuple | dict) and not _is_object(serialised):
         several = [*(serialised.values() if isinstance(serialised, dict) else serialised)]
         if len(several) != 1:
             raise NotAKeyError("loss", f"the model was compiled with {len(several)} losses; exactly one is supported")
-        return _loss(several[0])
-    return None if serialised is None else loss_key(serialised)
+        return _one_loss(several[0])
+    return serialised
 
 
 def _listed(metrics: Any) -> list[Any]:
@@ -180,6 +210,8 @@ def _function(serialised: Any) -> str | None:
 
 def _object(serialised: Any, key: str) -> tuple[str, dict[str, Any]]:
     """Return (class, arguments that are not None, without the name) of a serialised object."""
+    if _is_object(serialised) and serialised["class_name"] == "__lambda__":
+        raise NotAKeyError(key, "is a lambda, which the nodes cannot find by its name; write a function with def")
     if not _is_object(serialised) or not isinstance(serialised.get("config"), dict):
         raise NotAKeyError(key, f"the compiled value {serialised!r} is not supported")
     registered = serialised.get("registered_name")

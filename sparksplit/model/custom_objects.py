@@ -12,7 +12,7 @@ import keras
 
 from hdfs_io.errors import using_own
 from sparksplit.base.own_folders import own_folder, temporary_folder
-from sparksplit.base.pickles import is_users
+from sparksplit.model import code_identity
 from sparksplit.model.model_identity import parts
 
 _LIBRARIES = ("keras", "tensorflow", "builtins")
@@ -37,32 +37,61 @@ def saved(model: Any) -> bytes:
 
 
 def compile_config(model: Any) -> dict[str, Any] | None:
-    """Return the model's `get_compile_config`, with all arguments of the loss. Keras leaves out some, such as Huber's
-    delta. None for a model that is not compiled."""
+    """Return the model's `get_compile_config`, with all arguments of the loss, and without the arguments of Keras's
+    metrics that are their defaults. Keras leaves out some, such as Huber's delta. None for a model that is not
+    compiled."""
     config = model.get_compile_config() if model.compiled else None
-    loss = getattr(model, "loss", None)
-    arguments = getattr(loss, "_fn_kwargs", None)  # of Keras's own losses that wrap a function
-    if config and arguments and isinstance(config.get("loss"), dict):
-        signature = inspect.signature(type(loss)).parameters
-        changed = {name: one for name, one in arguments.items() if name in signature and one != signature[name].default}
-        config["loss"]["config"] = {**config["loss"]["config"], **changed}
-    return dict(config) if config else None
+    if not config:
+        return None
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The object being serialized includes a `lambda`")
+        loss = only(getattr(model, "loss", None))
+        arguments = getattr(loss, "_fn_kwargs", None)  # of Keras's own losses that wrap a function
+        if arguments and isinstance(loss, keras.losses.Loss):
+            signature = inspect.signature(type(loss)).parameters
+            changed = {
+                name: one for name, one in arguments.items() if name in signature and one != signature[name].default
+            }
+            written: Any = keras.saving.serialize_keras_object(loss)
+            config["loss"] = {**written, "config": {**written["config"], **changed}}
+        for key in ("metrics", "weighted_metrics"):
+            metrics = model._compile_config.config.get(key)
+            if metrics is not None:
+                config[key] = [_without_defaults(one) for one in keras.tree.flatten(metrics) if one is not None]
+    return dict(config)
+
+
+def _without_defaults(metric: Any) -> Any:
+    """Return a serialised metric without the arguments that a metric has which is made without arguments."""
+    written: Any = metric if isinstance(metric, str) else keras.saving.serialize_keras_object(metric)
+    if not isinstance(metric, keras.metrics.Metric):
+        return written
+    try:
+        plain = type(metric)().get_config()
+    except TypeError:  # the class has arguments without defaults
+        return written
+    given = written["config"].items()
+    return {**written, "config": {key: one for key, one in given if key not in plain or plain[key] != one}}
 
 
 def custom_objects(model: Any, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the user's own classes and functions in a model, by the names that its configuration `config` uses.
 
-    Raise ValueError for an object that cannot be found. The message names it.
+    Raise ValueError for an object that cannot be found, and for two different objects of one name. The message names
+    them.
     """
-    near = {each.__name__: each for each in _near(model)}
+    held: dict[str, list[Any]] = {}
+    for each in (*_near(model), *_classes(model)):
+        for name in {each.__name__, keras.saving.get_registered_name(each)}:
+            held.setdefault(name, []).append(each)
     objects: dict[str, Any] = {}
     for kind in _classes(model):
-        objects[keras.saving.get_registered_name(kind)] = kind
-        objects[kind.__name__] = kind
+        for name in (keras.saving.get_registered_name(kind), kind.__name__):
+            objects[name] = _only(name, held)
     for name, module, what in _named(config):
         if name in objects:
             continue
-        one = keras.saving.get_registered_object(name) or near.get(name) or _attribute(module, name)
+        one = _only(name, held) or keras.saving.get_registered_object(name) or _attribute(module, name)
         if one is None:
             raise ValueError(
                 f"{what} {name!r} of the model cannot be found, so it cannot be sent to the nodes; register it with "
@@ -71,6 +100,15 @@ def custom_objects(model: Any, config: Mapping[str, Any]) -> dict[str, Any]:
         if str(getattr(one, "__module__", "")).partition(".")[0] not in _LIBRARIES:
             objects[name] = one
     return objects
+
+
+def _only(name: str, held: Mapping[str, list[Any]]) -> Any:
+    """Return the object that the model holds under a name; None without one. Raise ValueError if it holds several."""
+    several = held.get(name, [])
+    different = [one for one in several if one is not several[0]]
+    if different and len({code_identity.identity_of(one) for one in several}) > 1:
+        raise ValueError(f"the model has two different functions or classes called {name!r}; give them different names")
+    return several[0] if several else None
 
 
 def register(objects: Mapping[str, Any]) -> None:
@@ -97,27 +135,37 @@ def _named(config: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         if kind == "function":
             if not str(module).startswith("keras"):
                 yield str(part["config"]), str(module), "function"
-        elif isinstance(module, str) and not module.startswith(_LIBRARIES):
-            registered = part.get("registered_name")
-            yield registered if isinstance(registered, str) else kind, module, "class"
-        elif module is None and ">" in str(part.get("registered_name")):
-            yield str(part["registered_name"]), "", "class"
+        elif "registered_name" in part and not str(module or "").startswith(_LIBRARIES):
+            registered = part["registered_name"]
+            yield registered if isinstance(registered, str) else kind, module or "", "class"
 
 
 def _near(model: Any) -> Iterator[Any]:
     """Yield functions and classes of the objects that the model holds: its layers, loss, metrics and optimizer."""
-    held: list[Any] = [getattr(model, "loss", None), getattr(model, "optimizer", None)]
-    held += [getattr(held[1], "_learning_rate", None)]
+    optimizer = getattr(model, "optimizer", None)
+    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    held: list[Any] = [only(getattr(model, "loss", None)), optimizer, getattr(optimizer, "_learning_rate", None)]
     for layer in model._flatten_layers():
         held += [*vars(layer).values()]
-    compiled = vars(model).get("_compile_config")
-    for value in (getattr(compiled, "config", None) or {}).values():
-        held += value if isinstance(value, list | tuple) else [value]
-    for one in held:
+    for one in (*held, *compiled_metrics(model)):
         if callable(one) and isinstance(getattr(one, "__name__", None), str):
             yield one
-        elif one is not None and is_users(type(one).__module__):
+        elif one is not None and not type(one).__module__.startswith(_LIBRARIES):
             yield type(one)
+
+
+def only(loss: Any) -> Any:
+    """Return the loss within a list or a mapping of one loss."""
+    if isinstance(loss, list | tuple | dict) and len(loss) == 1:
+        return only(next(iter(loss.values() if isinstance(loss, dict) else loss)))
+    return loss
+
+
+def compiled_metrics(model: Any) -> list[Any]:
+    """Return the metrics that the model was compiled with: names, functions and objects."""
+    kept = getattr(vars(model).get("_compile_config"), "config", None) or {}
+    flat = [one for key in ("metrics", "weighted_metrics") for one in keras.tree.flatten(kept.get(key) or [])]
+    return [one for one in flat if one is not None]
 
 
 def _attribute(module: str, name: str) -> Any:

@@ -14,7 +14,9 @@ import os
 import re
 import stat
 import sys
+import threading
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -109,8 +111,23 @@ class OwnModel:
         return json.dumps({**told, "file": file})
 
 
-_IN_USE: WeakValueDictionary[str, OwnModel] = WeakValueDictionary()
-"""The models of the calls that are running, by name. A model is forgotten when its last call has ended."""
+_IN_USE: WeakValueDictionary[tuple[str, str], OwnModel] = WeakValueDictionary()
+"""The models of the calls that are running, by name and identity, the newest last. A model is forgotten when its last
+call has ended."""
+_LOCK = threading.Lock()
+
+
+def _used(own: OwnModel) -> OwnModel:
+    """Return the model that calls share: an equal model of a running call, or else `own`."""
+    with _LOCK:
+        kept = _IN_USE.pop((own.name, own.identity), own)
+        _IN_USE[own.name, own.identity] = kept
+    return kept
+
+
+def _in_use(name: str) -> OwnModel | None:
+    with _LOCK:
+        return next((own for own in reversed([*_IN_USE.values()]) if own.name == name), None)
 
 
 def given(value: Any) -> OwnModel:
@@ -127,8 +144,7 @@ def given(value: Any) -> OwnModel:
             "must be a keras.Model, a function that returns one, a name, or a mapping such as "
             f'{{"build": "mine.py:build"}} (is {type(value).__name__})'
         )
-    _IN_USE[own.name] = own
-    return own
+    return _used(own)
 
 
 def opened(name: str, trust: bool = False) -> OwnModel | None:
@@ -140,18 +156,16 @@ def opened(name: str, trust: bool = False) -> OwnModel | None:
     if not is_own_model(name):
         return None
     if is_object(name):
-        own = _IN_USE.get(name)
+        own = _in_use(name)
         if own is None:
             raise OwnModelError(f"{name} is a model of a Python session; give the object itself, as model=")
         return own
-    own = _of_file(name, trust)
-    _IN_USE[name] = own
-    return own
+    return _used(_of_file(name, trust))
 
 
 def found(name: str, trust: bool = False) -> OwnModel | None:
     """Return the same as `opened`. A file that a running call has opened is not read again."""
-    return _IN_USE.get(name) or opened(name, trust)
+    return _in_use(name) or opened(name, trust)
 
 
 @dataclass(frozen=True)
@@ -178,17 +192,14 @@ def received(text: str) -> Received:
     if hashlib.sha256(content).hexdigest() != told["digest"]:
         raise RunError(f"{told.get('file', 'the model')}: has changed since the run began; start the command again")
     model, code = _parts(content)
-    try:
-        loaded = unpickled(code) if code else None
-    except Exception as error:  # the user's own code, or a package that this node lacks
-        raise OwnModelError(f"its code cannot be loaded on the nodes: {type(error).__name__}: {error}") from error
-    return Received(model, loaded, bool(told["trusted"]))
+    return Received(model, _loaded(code, "on the nodes") if code else None, bool(told["trusted"]))
 
 
 def code_of(run: str, trust: bool) -> Any:
     """Return the unpickled code of the own model in the run's folder `run`; None without any. This runs the code.
 
-    Raise InputError if the file belongs to another user, or is not local, unless `trust`.
+    Raise InputError if the file belongs to another user, or is not local, unless `trust`. Raise OwnModelError if the
+    code cannot be loaded.
     """
     file = filesystem.join(run, FOLDER, _FILE)
     if not filesystem.exists(file):
@@ -199,19 +210,33 @@ def code_of(run: str, trust: bool) -> Any:
         return None
     if not (trust or ours):
         raise InputError(f"{file}: holds Python code that may be another user's; trust=True runs it")
-    return unpickled(code)
+    return _loaded(code, "here")
 
 
 def read(path: str) -> tuple[bytes, bool]:
-    """Return (the file's content, whether it is a local file that belongs to this user and that not everybody may
-    write). Raise InputError if it cannot be read.
+    """Return (the file's content, whether it is a local file that belongs to this user and that others cannot write).
+    Raise InputError if it cannot be read.
     """
     local = filesystem.absolute(path)
     if local.startswith("hdfs://") or not filesystem.is_file(local):
         return filesystem.read_bytes(path), False
     with Path(local).open("rb") as file:  # one descriptor, so that nobody changes the file in between
         facts = os.fstat(file.fileno())
-        return file.read(), facts.st_uid == os.getuid() and not facts.st_mode & stat.S_IWOTH
+        # A group with the user's own number has no other members, by the convention of Linux distributions.
+        others = stat.S_IWOTH if facts.st_gid == facts.st_uid else stat.S_IWOTH | stat.S_IWGRP
+        return file.read(), facts.st_uid == os.getuid() and not facts.st_mode & others
+
+
+def is_ours(path: str) -> bool:
+    """Return whether a file is local, belongs to this user, and cannot be written by others."""
+    return read(path)[1]
+
+
+def _loaded(code: bytes, where: str) -> Any:
+    try:
+        return unpickled(code)
+    except Exception as error:  # the user's own code, or a package that is not installed
+        raise OwnModelError(f"its code cannot be loaded {where}: {type(error).__name__}: {error}") from error
 
 
 def _is_model(value: Any) -> bool:
@@ -230,26 +255,30 @@ def _of_function(function: Callable[..., Any]) -> OwnModel:
 
 
 def _of_model(model: Any) -> OwnModel:
+    from sparksplit.model import arrival
     from sparksplit.model.custom_objects import compile_config, custom_objects, saved
 
     try:
         content = saved(model)
         config = _config(content, "the model")
+        name = re.sub(r"[^\w.-]", "_", model_identity.called(config))
+        _check_outputs(config, name)
         objects = custom_objects(model, config)
-        code = code_identity.identity_of(*(objects[name] for name in sorted(objects))) if objects else ""
+        code = code_identity.identity_of(*(objects[one] for one in sorted(objects))) if objects else ""
+        pickle = _pickled(objects, name) if objects else b""
+        compiled = compile_config(model)
+        arrival.check(model, content, _loaded(pickle, "again") if pickle else {}, compiled)
     except ValueError as error:  # includes code_identity.UnknownValueError
         raise OwnModelError(str(error)) from None
     identity = model_identity.identity_of(config, _weights(content, "the model"), code)
-    name = re.sub(r"[^\w.-]", "_", model_identity.called(config))
-    _check_outputs(config, name)
     return OwnModel(
         "keras.Model",
         f"keras.Model:{name}@{identity}",
         identity,
         model=content,
-        code=_pickled(objects, name) if objects else b"",
+        code=pickle,
         names=frozenset(objects),
-        compile_config=compile_config(model),
+        compile_config=compiled,
     )
 
 
@@ -259,7 +288,10 @@ def _of_file(path: str, trust: bool) -> OwnModel:
     except InputError as error:
         raise OwnModelError(str(error)) from None
     config = _config(content, path)
-    identity = model_identity.identity_of(config, _weights(content, path))
+    try:
+        identity = model_identity.identity_of(config, _weights(content, path))
+    except OSError as error:  # of h5py
+        raise OwnModelError(f"{path}: is damaged: its weights cannot be read: {error}") from None
     _check_outputs(config, path)
     if model_identity.has_code(config) and not (trust or ours):
         raise OwnModelError(
@@ -289,7 +321,10 @@ def _parts(content: bytes) -> tuple[bytes, bytes]:
 
 
 def _config(content: bytes, path: str) -> dict[str, Any]:
-    config = json.loads(_member(content, "config.json", path))
+    try:
+        config = json.loads(_member(content, "config.json", path))
+    except ValueError:
+        config = None
     if not isinstance(config, dict):
         raise OwnModelError(f"{path}: is not a Keras model file ({SUFFIX})")
     return config
@@ -303,5 +338,5 @@ def _member(content: bytes, name: str, path: str) -> bytes:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return archive.read(name)
-    except (zipfile.BadZipFile, KeyError):
+    except (zipfile.BadZipFile, zlib.error, KeyError):
         raise OwnModelError(f"{path}: is not a Keras model file ({SUFFIX})") from None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import pydantic
+
 from sparksplit.model import model_identity
 from sparksplit.model.compiled import NotAKeyError, same
 from sparksplit.model.model_config import OptimizerConfig
@@ -27,7 +29,7 @@ def own_model_of(config: Training, again: bool = False) -> OwnModel | None:
 
 
 def with_compiled(config: TrainingT) -> tuple[TrainingT, OwnModel | None]:
-    """Return `config` with the optimizer, loss, metrics and float type of the user's own model, and the model.
+    """Return `config` with the compiled values and the float type of the user's own model, and the model.
 
     Keep the model while the configuration is in use, so that its file is read once. A key that the user has set must
     have the model's value. Raise ConfigError if it has another value. The message names both.
@@ -42,6 +44,8 @@ def with_compiled(config: TrainingT) -> tuple[TrainingT, OwnModel | None]:
     values: dict[str, Any] = {
         "loss": _agreed(config, "loss", compiled.loss),
         "metrics": _agreed(config, "metrics", compiled.metrics),
+        "reduction": _agreed(config, "reduction", compiled.reduction),
+        "metric_weights": _agreed(config, "metric_weights", compiled.metric_weights),
         "dtype": _agreed(config, "dtype", _float_type(config, own)),
         "optimizer": None if compiled.optimizer is None else _optimizer(config, compiled.optimizer),
     }
@@ -64,7 +68,12 @@ def _optimizer(config: Training, compiled: dict[str, Any]) -> OptimizerConfig:
     for key, value in given.items():
         if not same(value, compiled.get(key)):
             raise config.error(f"optimizer.{key}", _differs(value, compiled.get(key)))
-    return OptimizerConfig.model_validate(compiled)
+    try:
+        return OptimizerConfig.model_validate(compiled)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, ("optimizer", *first["loc"][:1])))
+        raise config.error(key, f"the compiled model has {first['input']!r}: {first['msg']}") from None
 
 
 def _differs(given: Any, compiled: Any) -> str:

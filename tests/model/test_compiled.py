@@ -3,7 +3,7 @@
 import keras
 import pytest
 
-from sparksplit.model.compiled import Compiled, NotAKeyError, optimizer_keys, same
+from sparksplit.model.compiled import _METRIC_DEFAULTS, Compiled, NotAKeyError, optimizer_keys, same
 from sparksplit.model.custom_objects import compile_config
 
 ADAM = {"beta_1": 0.9, "beta_2": 0.999, "epsilon": 1e-07, "amsgrad": False}
@@ -91,14 +91,45 @@ def test_every_metric_without_arguments_has_a_key():
         assert type(keras.metrics.get(key)) in (kind, type(keras.metrics.get(kind.__name__)))
 
 
-def test_weighted_metrics_are_metrics():
-    assert compiled("sgd", "mse", metrics=["mae"], weighted_metrics=["mae", "mse"]).metrics == ["mae", "mse"]
+@pytest.mark.parametrize(
+    ("metric", "key"),
+    [
+        (keras.metrics.AUC(), "auc"),
+        (keras.metrics.TopKCategoricalAccuracy(), "top_k_categorical_accuracy"),
+        (keras.metrics.BinaryAccuracy(threshold=0.5), "binary_accuracy"),
+    ],
+)
+def test_metrics_with_their_default_arguments(metric, key):
+    assert compiled("sgd", "mse", metrics=[metric]).metrics == [key]
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3)])
+    model.compile("sgd", "mse", metrics=[metric])
+    assert Compiled.of(model.get_compile_config()).metrics == [key]  # as in a file
+
+
+def test_the_metrics_defaults_are_keras_own():
+    for name, arguments in _METRIC_DEFAULTS.items():
+        config = getattr(keras.metrics, name)().get_config().items()
+        assert {key: one for key, one in config if key not in ("name", "dtype") and one is not None} == arguments
+
+
+def test_row_weights_count_as_in_keras_fit():
+    found = compiled("sgd", "mse", weighted_metrics=["mae"])
+    assert (found.metrics, found.metric_weights, found.reduction) == (["mae"], True, "sum_over_batch_size")
+    loss = keras.losses.MeanSquaredError(reduction="mean_with_sample_weight")
+    found = compiled("sgd", loss, metrics=["mae"])
+    assert (found.metric_weights, found.reduction) == (False, "mean_with_sample_weight")
+    assert compiled("sgd").reduction is None and compiled("sgd", "mse").metric_weights is None
 
 
 @pytest.mark.parametrize(
     ("given", "key", "message"),
     [
         ({"loss": keras.losses.Huber(reduction="sum")}, "loss", "Huber with reduction 'sum' is not supported"),
+        ({"loss": keras.losses.Huber(reduction=None)}, "loss", "Huber with reduction None is not supported"),
+        ({"loss": lambda labels, outputs: outputs}, "loss", "^is a lambda, .*; write a function with def$"),
+        ({"loss": "mse", "metrics": ["mae"], "weighted_metrics": ["mse"]}, "metrics", "with one of them$"),
+        ({"loss": "mse", "metrics": ["acc", "accuracy"]}, "metrics", "has two metrics called accuracy;"),
+        ({"metrics": [keras.metrics.F1Score(threshold=0.5)]}, "metrics", r"F1Score\(threshold=0.5\): metrics with"),
         ({"loss": ["mse", "mae"]}, "loss", "compiled with 2 losses; exactly one"),
         ({"loss": "mse", "loss_weights": [2.0]}, "loss", "loss_weights of a compiled model are not supported"),
         ({"metrics": [keras.metrics.TopKCategoricalAccuracy(k=3)]}, "metrics", r"\(k=3\): metrics with arguments"),

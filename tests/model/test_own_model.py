@@ -1,6 +1,10 @@
 """The user's own model: what is sent, what is refused, and what a node makes of it."""
 
+import importlib
 import re
+import sys
+import zipfile
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -8,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from hdfs_io import filesystem
+from sparksplit.api.results import TrainedRun
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, InputError, RunError
 from sparksplit.model import build, keras_names, needs, own_model
@@ -179,6 +184,64 @@ def test_a_node_runs_only_what_its_driver_has_sent(tmp_path):
     file.write_bytes(given(model_of(Scaled(3.0))).content)
     with pytest.raises(RunError, match=r"model.zip: has changed since the run began"):
         received(sent)
+
+
+@pytest.mark.parametrize("is_builder", [True, False])
+def test_a_run_whose_files_others_can_write_runs_no_code(tmp_path, monkeypatch, is_builder):
+    run = tmp_path / "run"
+    (run / "own_model").mkdir(parents=True)
+    text = "import keras\nclass Mine(keras.layers.Layer):\n    call = lambda self, x: x\ndef build(data): pass\n"
+    (tmp_path / "mine.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    own = given(model_of(importlib.import_module("mine").Mine()))
+    monkeypatch.setitem(sys.modules, "mine", None)  # the next session has no such module
+    (run / "own_model" / "model.zip").write_bytes(own.content)
+    (run / "model.keras").write_bytes(own.model)
+    name = f"{tmp_path}/mine.py:build" if is_builder else own.name
+    trained = TrainedRun(str(run), SimpleNamespace(config={"model": {"build": name}}))
+    files = [run / "run.json", run / "model.keras", *([tmp_path / "mine.py"] if is_builder else [])]
+    (run / "run.json").write_text("{}")
+    for file in files:
+        file.chmod(0o644)
+    assert len(trained.model().layers) == 2
+    for file in files:
+        file.chmod(0o666)
+        with pytest.raises(InputError, match=r"model.keras: needs Python code that may be another user's; trust=True"):
+            trained.model()
+        assert len(trained.model(trust=True).layers) == 2
+        file.chmod(0o644)
+
+
+def test_a_package_that_is_missing_where_a_run_is_read_is_named(tmp_path, monkeypatch):
+    def gone(code):
+        raise ModuleNotFoundError("No module named 'mine'")
+
+    (tmp_path / "own_model").mkdir()
+    (tmp_path / "own_model" / "model.zip").write_bytes(given(model_of(Scaled())).content)
+    monkeypatch.setattr(own_model, "unpickled", gone)
+    with pytest.raises(OwnModelError, match=r"^its code cannot be loaded here: ModuleNotFoundError: .*named 'mine'$"):
+        code_of(str(tmp_path), trust=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "weights", "message"),
+    [
+        ("{bad", b"", r"is not a Keras model file \(.keras\)$"),
+        ("{}", b"none", "is damaged: its weights cannot be read"),
+    ],
+)
+def test_a_damaged_file_is_named(tmp_path, config, weights, message):
+    with zipfile.ZipFile(tmp_path / "m.keras", "w") as archive:
+        archive.writestr("config.json", config)
+        archive.writestr("model.weights.h5", weights)
+    with pytest.raises(OwnModelError, match=f"m.keras: {message}"):
+        opened(f"{tmp_path}/m.keras")
+
+
+def test_a_compiled_value_that_no_key_takes():
+    own = given(model_of(optimizer=keras.optimizers.SGD(0.0), loss="mse"))
+    with pytest.raises(ConfigError, match=r"^optimizer.learning_rate: the compiled model has 0.0: "):
+        config_of(own)
 
 
 def test_a_package_that_a_node_lacks_is_named(tmp_path, monkeypatch):
