@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdfs_io import filesystem
-from sparksplit.api.fit_model import compiled_of, take_weights, target_of, weight_keys
+from sparksplit.api.fit_model import compiled_of, take_weights, target_of
 from sparksplit.api.fit_rows import FitRows, fit_rows
 from sparksplit.api.functions import train
 from sparksplit.base.config import digest
@@ -99,7 +99,6 @@ def fit(
         "batch_size": size,
         "strategy": "single" if nodes == 1 else "batch",
         "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
-        **(weight_keys(model) if rows.weighted else {}),
         **keys,
     }
     history = keras.callbacks.History()

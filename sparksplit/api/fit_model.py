@@ -44,19 +44,6 @@ def target_of(model: Any, compiled: Compiled) -> Target:
     return Target(snake(loss), tuple(model.output_shape[1:]), [each.name.partition(":")[0] for each in model.inputs])
 
 
-def weight_keys(model: Any) -> dict[str, Any]:
-    """Return the keys for rows with weights: Keras has metrics that use weights, and others that do not. Raise
-    ConfigError if the model has both."""
-    config = model.get_compile_config()
-    if config["metrics"] and config["weighted_metrics"]:
-        raise ConfigError("model: has metrics and weighted_metrics; with weights, compile it with one of them")
-    by_weight = getattr(model.loss, "reduction", None) == "mean_with_sample_weight"
-    return {
-        "reduction": "mean_with_sample_weight" if by_weight else "sum_over_batch_size",
-        "metric_weights": bool(config["weighted_metrics"]),
-    }
-
-
 def take_weights(model: Any, run: str) -> None:
     """Give `model` the weights of the finished run in the folder `run`. This runs no code of the folder."""
     from sparksplit.model.export import KERAS

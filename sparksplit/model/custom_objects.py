@@ -11,8 +11,8 @@ from typing import Any
 import keras
 
 from hdfs_io.errors import using_own
+from sparksplit.base import code_identity
 from sparksplit.base.own_folders import own_folder, temporary_folder
-from sparksplit.model import code_identity
 from sparksplit.model.model_identity import parts
 
 _LIBRARIES = ("keras", "tensorflow", "builtins")
