@@ -20,8 +20,8 @@ import sys
 from contextlib import suppress
 from typing import Any
 
+from sparksplit.base.orphans import die_with_parent
 from sparksplit.cluster import node_main
-from sparksplit.cluster.channel.orphans import die_with_parent
 from sparksplit.model.tensorflow import import_tensorflow
 
 _LATER = (

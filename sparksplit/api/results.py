@@ -107,7 +107,7 @@ class TrainedRun:
         try:
             return saving.load_bytes(content)
         except (TypeError, ValueError) as error:  # Keras raises these errors for unknown classes
-            is_builder = is_own(name)
+            is_builder = is_own(name) and not own_model.is_own_model(name)
             if not (is_builder or own_model.is_own_model(name)):
                 raise
             # run.json names the code, so both files must be this user's, and so must the builder's file.

@@ -15,7 +15,8 @@ import numpy as np
 
 from sparksplit.model import saving
 from sparksplit.model.compiled import Compiled, NotAKeyError
-from sparksplit.model.custom_objects import compiled_metrics, only
+from sparksplit.model.custom_objects import compiled_metrics, only, registered
+from sparksplit.model.metric_kinds import REPLACED, plain
 
 _STEPS = (
     *("train_step", "test_step", "predict_step", "compute_loss", "_compute_loss", "compute_metrics"),
@@ -45,7 +46,7 @@ def check(model: Any, content: bytes, objects: Mapping[str, Any], compile_config
         )
     states = random.getstate(), np.random.get_state()
     try:
-        with keras.saving.CustomObjectScope(dict(objects)):
+        with registered(objects):
             try:
                 arrived = saving.load_bytes(content, objects, trusted=True)
             except Exception as error:  # the user's own code
@@ -166,17 +167,14 @@ def _check_compiled(model: Any, compile_config: Mapping[str, Any] | None, object
 
 
 def _is_ours(name: str) -> bool:
-    from sparksplit.model.metric_kinds import plain
-    from sparksplit.model.own_metrics import REPLACED
-
     return plain(name) in REPLACED
 
 
 def _check_optimizer(model: Any, keys: dict[str, Any]) -> None:
     optimizer, wrapped = model.optimizer, isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer)
     if wrapped:
-        plain = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
-        _same("optimizer LossScaleOptimizer", optimizer, plain, plain)
+        usual = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+        _same("optimizer LossScaleOptimizer", optimizer, usual, usual)
         optimizer = optimizer.inner_optimizer
     elif model.dtype_policy.name == "mixed_float16":
         raise ValueError(f"{model.name} is compiled with auto_scale_loss=False; the nodes always scale a float16 loss")

@@ -6,6 +6,7 @@ import inspect
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -40,11 +41,11 @@ def compile_config(model: Any) -> dict[str, Any] | None:
     """Return the model's `get_compile_config`, with all arguments of the loss, and without the arguments of Keras's
     metrics that are their defaults. Keras leaves out some, such as Huber's delta. None for a model that is not
     compiled."""
-    config = model.get_compile_config() if model.compiled else None
-    if not config:
-        return None
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The object being serialized includes a `lambda`")
+        config = model.get_compile_config() if model.compiled else None
+        if not config:
+            return None
         loss = only(getattr(model, "loss", None))
         arguments = getattr(loss, "_fn_kwargs", None)  # of Keras's own losses that wrap a function
         if arguments and isinstance(loss, keras.losses.Loss):
@@ -119,6 +120,21 @@ def register(objects: Mapping[str, Any]) -> None:
             keras.saving.register_keras_serializable(package, short)(one)
         else:
             keras.saving.get_custom_objects()[name] = one
+
+
+@contextmanager
+def registered(objects: Mapping[str, Any]) -> Iterator[None]:
+    """Make Keras know `objects` as `register` does, but only within the context."""
+    registry = keras.saving.get_custom_objects()
+    before = {name: registry[name] for name in objects if name in registry}
+    try:
+        with keras.saving.CustomObjectScope(dict(objects)):
+            registry.update(objects)
+            yield
+    finally:
+        for name in objects:
+            registry.pop(name, None)
+        registry.update(before)
 
 
 def _classes(model: Any) -> Iterator[type]:

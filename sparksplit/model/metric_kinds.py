@@ -38,6 +38,8 @@ _TAKES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("cosinesimilarity", "kldivergence"), (NUMBERS,)),
     **dict.fromkeys(("pearsoncorrelation", "concordancecorrelation"), (NUMBERS,)),
 }
+REPLACED = ("accuracy", "auc", "f1", "precision", "r2", "r2score", "recall", "rmse")
+"""Names under which sparksplit makes its own metric, or chooses one of Keras's."""
 _GENERAL = ("mean", "sum", "metric", "meanmetricwrapper")
 _WITH_ARGUMENTS = (
     *("iou", "meaniou", "onehotiou", "onehotmeaniou"),

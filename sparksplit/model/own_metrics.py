@@ -17,8 +17,6 @@ from sparksplit.model.keras_names import OWN
 from sparksplit.model.metric_kinds import plain
 
 _OURS = {**{name: name for name in OWN}, "r2score": "r2"}
-REPLACED = frozenset((*_OURS, "accuracy"))
-"""Names, in lower case, under which sparksplit makes its own metric, or chooses one of Keras's."""
 
 
 def own_metric(name: str, classes: int | None, logits: bool, means: Sequence[float]) -> Any:

@@ -1,9 +1,13 @@
-"""Converts a SavedModel to an ONNX file, as a process of its own: `python -m sparksplit.model.to_onnx FOLDER FILE`."""
+"""Converts a SavedModel to an ONNX file, as a process of its own: `python -m sparksplit.model.to_onnx FOLDER FILE
+PARENT`. The process ends with its parent, whose id is PARENT."""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any
+
+from sparksplit.base.orphans import die_with_parent
 
 if TYPE_CHECKING:
     import onnx
@@ -71,6 +75,9 @@ def unknown_operations(model: onnx.ModelProto) -> list[str]:
 
 def main() -> None:
     """Convert as the command line says. The last line of stderr says what went wrong."""
+    die_with_parent()
+    if os.getppid() != int(sys.argv[3]):
+        sys.exit("the parent has ended")
     try:
         convert(sys.argv[1], sys.argv[2])
     except Exception as error:  # tf2onnx raises errors of many kinds

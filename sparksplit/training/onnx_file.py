@@ -17,6 +17,7 @@ from sparksplit.base.progress import say
 from sparksplit.dataset.description import Description
 from sparksplit.dataset.feature_spec import Category, Date, Feature, Number, Text
 from sparksplit.features.encoding import spellings
+from sparksplit.training.run_record import RunRecord
 from sparksplit.training.train_config import TrainConfig
 
 FILE = "model.onnx"
@@ -53,27 +54,31 @@ def obstacle(feature: Feature) -> str | None:
     return None
 
 
-def add(output: Output) -> None:
-    """Add model.onnx to a complete run, if it is missing. Raise RunError if the model cannot be converted.
+def add(output: Output, record: RunRecord) -> None:
+    """Add model.onnx to the complete run of `record`, if it is missing. The run stays complete in any case.
 
-    The run stays complete in any case.
+    Raise RunError if the model cannot be converted, or if another run has replaced this run. Raise OutputInUse if
+    another command fills the output.
     """
     path = filesystem.join(output.path, FILE)
     if filesystem.exists(path):
         return
-    with own_folder(temporary_folder(), _COPY) as local:
+    # The right to fill the output is held throughout, so that the file is of the run that it is written to.
+    with output.adding() as fence, own_folder(temporary_folder(), _COPY) as local:
+        now = RunRecord.read(output.path)
+        if (now.run_id, now.weights) != (record.run_id, record.weights):
+            raise RunError(f"{output.path}: another run has replaced this run, so {FILE} was not made")
         source, inner = filesystem.resolve(filesystem.join(output.path, *_SAVED_MODEL))
         saved, target = local / "saved_model", local / FILE
         saved.mkdir()
         fs.copy_files(inner, str(saved), source_filesystem=source, destination_filesystem=fs.LocalFileSystem())
         _convert(output.path, str(saved), str(target))
-        with output.adding() as fence:
-            fence.write_bytes(path, target.read_bytes())
+        fence.write_bytes(path, target.read_bytes())
     say(f"{path} is written")
 
 
 def _convert(run: str, saved: str, target: str) -> None:
-    command = [sys.executable, "-m", "sparksplit.model.to_onnx", saved, target]
+    command = [sys.executable, "-m", "sparksplit.model.to_onnx", saved, target, str(os.getpid())]
     quiet = {**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     failed = f"{run}: the run is complete, but {FILE} could not be made:"
     try:

@@ -309,7 +309,7 @@ class Run:
         """Write down that an attempt begins. Return the attempts so far."""
         attempts.note(self.output.fence, now := self.so_far())
         if self.tracker is not None:
-            self.tracker.began(self.output.config_hash, now.story[0].begun)
+            self.tracker.began(self.output.config_hash, now.story[0].begun, self.inputs.config)
         return now
 
     def _note_end(self, error: BaseException) -> None:

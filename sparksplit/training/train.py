@@ -51,19 +51,17 @@ def train(
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
     """
     is_tracked, active = tracking(config)
-    tracker = Tracker(config, config.output, active) if is_tracked else None
+    tracker = Tracker(config.output, active) if is_tracked else None
     try:
         record, output = _trained(config, options, frame, follow, callbacks, tracker)
+        if config.export == "onnx":
+            onnx_file.add(output, record)
     except BaseException as error:
         if tracker is not None:
             tracker.failed(error)
         raise
-    try:
-        if config.export == "onnx":
-            onnx_file.add(output)
-    finally:
-        if tracker is not None:
-            tracker.finished(output.path, record)
+    if tracker is not None:
+        tracker.finished(output.path, record)
     return record
 
 

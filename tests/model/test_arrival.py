@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from sparksplit.base.errors import ConfigError
-from sparksplit.model import build
+from sparksplit.model import build, metric_kinds, own_metrics
 from sparksplit.model.own_model import OwnModelError, found, given
-from tests.model.test_own_model import config_of, model_of, on_a_node, parts
+from tests.model.test_own_model import config_of, doubled, model_of, on_a_node, parts
 
 SPARSE = "sparse_categorical_crossentropy"
 
@@ -108,7 +108,7 @@ def test_an_attribute_that_is_not_sent():
 
 
 def test_a_lambda_whose_names_do_not_travel():
-    refused(model_of(keras.layers.Lambda(lambda x: sparse(x, x))), r"again.*name 'sparse' is not defined")
+    refused(model_of(keras.layers.Lambda(lambda x: doubled(x) + 1)), r"again.*name 'doubled' is not defined")
 
 
 def test_two_functions_of_one_name():
@@ -171,6 +171,10 @@ def test_an_own_metric_with_a_name_of_ours():
         return keras.ops.zeros_like(labels)
 
     refused(model_of(optimizer="sgd", loss=SPARSE, metrics=[accuracy]), r"^metric 'accuracy' is your own, ")
+
+
+def test_the_names_of_our_metrics():
+    assert {*own_metrics._OURS, "accuracy"} == {*metric_kinds.REPLACED}
 
 
 def test_one_call_does_not_take_away_anothers_model():

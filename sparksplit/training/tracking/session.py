@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sparksplit.base.passwords import without_passwords
 from sparksplit.training.tracking import facts
 
 _LIMITS = {
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": 10,
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 0,
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": True,
 }
-"""MLflow's settings while sparksplit calls it, unless the user has set them. MLflow's own wait for minutes."""
+"""Defaults of MLflow's settings while sparksplit calls it. MLflow's own wait for minutes."""
 _SECRETS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET")
 """Environment variables whose values no message may show."""
 _REASON = 400
@@ -27,17 +28,35 @@ _BATCH = 100
 
 _Item = TypeVar("_Item")
 
+_lock = threading.Lock()
+_blocks: list[None] = []
+"""One entry for each block of `limited` that is running, in any thread."""
+_theirs: dict[Any, Any] = {}
+"""MLflow's own defaults, while blocks are running."""
+
 
 @contextmanager
 def limited() -> Iterator[None]:
     """Give each of MLflow's requests a short time limit while the block lasts, unless the user has set the limits."""
-    added = [key for key in _LIMITS if key not in os.environ]
-    os.environ.update({key: _LIMITS[key] for key in added})
+    # MLflow reads its settings at each request, also in threads of its own. `os.environ` stays as it is, because other
+    # threads may copy it at this moment.
+    from mlflow import environment_variables
+
+    settings = {getattr(environment_variables, name): value for name, value in _LIMITS.items()}
+    with _lock:
+        if not _blocks:
+            _theirs.update({setting: setting.default for setting in settings})
+        for setting, value in settings.items():
+            setting.default = value
+        _blocks.append(None)
     try:
         yield
     finally:
-        for key in added:
-            os.environ.pop(key, None)
+        with _lock:
+            _blocks.pop()
+            if not _blocks:
+                for setting, value in _theirs.items():
+                    setting.default = value
 
 
 def reason(error: Exception) -> str:

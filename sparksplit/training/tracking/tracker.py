@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from queue import SimpleQueue
@@ -124,19 +124,22 @@ class Sender:
 class Tracker:
     """Sends one run of `train`. No method raises an error of MLflow."""
 
-    def __init__(self, config: TrainConfig, output: str, active: str | None) -> None:
+    def __init__(self, output: str, active: str | None) -> None:
         """active: the id of the caller's active MLflow run."""
-        self._params, self._output, self._active = facts.params(config.model_dump(mode="json")), output, active
+        self._output, self._active = output, active
+        self._params: Mapping[str, str] = {}
         self._sender = Sender("training goes on, and what is missing is sent at the end")
         self._identity, self._sent = "", set[int]()
         self._session: Session | None = None
 
-    def began(self, config_hash: str, begun: str) -> None:
+    def began(self, config_hash: str, begun: str, config: TrainConfig) -> None:
         """Start the MLflow run, or continue it. A later call does nothing.
 
-        begun: when the run's first attempt began.
+        begun: when the run's first attempt began. config: what trains, with the keys that a compiled model, a
+        comparison or Spark's master has changed.
         """
         if not self._identity:
+            self._params = facts.params(config.model_dump(mode="json"))
             self._identity = facts.identity(config_hash, begun)
             self._sender.send(self._open)
 
@@ -149,6 +152,7 @@ class Tracker:
 
         Wait until it is sent: at most two minutes, and a second for each MB of the model.
         """
+        self._params = self._params or facts.params(record.config)
         if record.attempts:
             self._identity = facts.identity(record.config_hash, record.attempts[0].begun)
         seconds = _LONGEST
@@ -170,7 +174,7 @@ class Tracker:
                 self._session.send_tags(tags)
                 self._session.end(status)
 
-        open_still = "the MLflow run stays open until the same train command continues it"
+        open_still = "the same train command continues this run, and sends what is missing of it"
         self._sender.send_last(end, _LONGEST_FAILED, open_still)
 
     def _open(self) -> Session:

@@ -11,7 +11,7 @@ from tests.caches import Unavailable
 from tests.ports import free_ports
 from tests.training.records import epoch
 from tests.training.tracking.server import mlflow_python, serving
-from tests.training.tracking.test_tracker import BEGUN, HASH, runs, settled, steps, tracker
+from tests.training.tracking.test_tracker import BEGUN, HASH, config, runs, settled, steps, tracker
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType"),  # mlflow.pyfunc's own
@@ -37,7 +37,7 @@ def port(monkeypatch):
 
 def test_a_server_that_starts_late_has_everything_and_its_registry_gives_the_model(port, finished, tmp_path):
     one = tracker()
-    one.began(HASH, BEGUN)
+    one.began(HASH, BEGUN, config())
     one.epoch(epoch(1))
     with serving(tmp_path / "server", port):
         one.finished(str(finished), RunRecord.read(str(finished)))
@@ -53,7 +53,7 @@ def test_a_server_that_dies_in_the_middle_gets_the_rest_from_the_same_command_la
     record = RunRecord.read(str(finished))
     one = tracker()
     with serving(tmp_path / "server", port):
-        one.began(HASH, BEGUN)
+        one.began(HASH, BEGUN, config())
         one.epoch(epoch(1))
         settled(one)
         (run,) = runs()

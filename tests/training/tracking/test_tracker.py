@@ -1,6 +1,7 @@
 """What reaches MLflow of a run, in a store in a folder; and that nothing of MLflow ends a run."""
 
 import contextlib
+import os
 import socket
 import threading
 import time
@@ -13,6 +14,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking import tracker as module
+from sparksplit.training.tracking.session import limited
 from sparksplit.training.tracking.tracker import Tracker, tracking
 from sparksplit.training.train_config import TrainConfig
 from tests.training.records import epoch
@@ -27,7 +29,7 @@ def config(**keys):
 
 
 def tracker(active=None):
-    return Tracker(config(), "folder/run", active)
+    return Tracker("folder/run", active)
 
 
 def settled(one):
@@ -47,7 +49,7 @@ def steps(run, metric="train_loss"):
 
 def test_a_run_is_sent_as_it_trains_and_whole_at_its_end(store, finished):
     one = tracker()
-    one.began(HASH, BEGUN)
+    one.began(HASH, BEGUN, config())
     one.epoch(epoch(1))
     one.finished(str(finished), RunRecord.read(str(finished)))
     (run,) = runs()
@@ -60,15 +62,55 @@ def test_a_run_is_sent_as_it_trains_and_whole_at_its_end(store, finished):
     assert {"MLmodel", "run.json", "saved_model", "_SUCCESS"} <= {file.path.rpartition("/")[2] for file in files}
 
 
+def test_the_parameters_are_those_that_train(store, finished):
+    """Not those of the command: a compiled model, a comparison or Spark's master may have changed them."""
+    one = tracker()
+    one.began(HASH, BEGUN, config(nodes=1, optimizer={"learning_rate": 0.5}))
+    settled(one)
+    (run,) = runs()
+    assert (run.data.params["nodes"], run.data.params["optimizer.learning_rate"]) == ("1", "0.5")
+    one.failed(KeyboardInterrupt())
+
+
+def test_a_run_that_was_complete_already_has_the_parameters_of_its_record(store, finished):
+    tracker().finished(str(finished), RunRecord.read(str(finished)))
+    assert runs()[0].data.params == {
+        "data": "/data/mnist",
+        "model.build": "mlp",
+        "model.params": "{}",
+        "loss": "null",
+        "nodes": "2",
+    }
+
+
+def test_limits_hold_until_the_last_of_several_threads_and_stay_out_of_the_environment(monkeypatch):
+    from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_MAX_RETRIES as RETRIES
+    from mlflow.environment_variables import MLFLOW_HTTP_REQUEST_TIMEOUT as TIMEOUT
+
+    for name in ("MLFLOW_HTTP_REQUEST_TIMEOUT", "MLFLOW_HTTP_REQUEST_MAX_RETRIES"):
+        monkeypatch.delenv(name, raising=False)
+    before, environment = (TIMEOUT.get(), RETRIES.get()), dict(os.environ)
+    first, second = limited(), limited()
+    with first:
+        second.__enter__()  # as in another thread, which ends later
+    assert (TIMEOUT.get(), RETRIES.get()) == (10, 0)
+    assert dict(os.environ) == environment
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "33")
+    assert TIMEOUT.get() == 33, "the user's own limit"
+    monkeypatch.delenv("MLFLOW_HTTP_REQUEST_TIMEOUT")
+    second.__exit__(None, None, None)
+    assert (TIMEOUT.get(), RETRIES.get()) == before
+
+
 def test_a_resumed_run_goes_on_in_the_same_run_with_each_epoch_once(store, finished):
     first = tracker()
-    first.began(HASH, BEGUN)
+    first.began(HASH, BEGUN, config())
     first.epoch(epoch(1))
     first.epoch(epoch(2))
     first.failed(KeyboardInterrupt())
     assert [run.info.status for run in runs()] == ["KILLED"]
     again = tracker()
-    again.began(HASH, BEGUN)
+    again.began(HASH, BEGUN, config())
     again.epoch(epoch(2))  # from a checkpoint before it
     again.epoch(epoch(3))
     again.finished(str(finished), RunRecord.read(str(finished)))
@@ -87,7 +129,7 @@ def test_an_active_run_is_used_once_and_goes_on(store, finished):
         tracker(mine.info.run_id).finished(str(finished), record)
         assert mlflow.active_run().info.run_id == mine.info.run_id
         other = tracker(mine.info.run_id)
-        other.began("another", BEGUN)
+        other.began("another", BEGUN, config())
         other.failed(ValueError("no rows\nat all"))
     by_id = {run.info.run_id: run for run in runs()}
     assert len(by_id) == 2 and by_id[mine.info.run_id].data.metrics["test_loss"] == 1.25
@@ -133,7 +175,7 @@ def test_a_server_that_is_away_costs_two_lines_and_little_time(hangs, silent, fi
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", silent if hangs else "http://127.0.0.1:9")
     began, one = time.monotonic(), tracker()
-    one.began(HASH, BEGUN)
+    one.began(HASH, BEGUN, config())
     for number in range(1, 40):
         one.epoch(epoch(number))
     assert time.monotonic() - began < 1
@@ -178,7 +220,7 @@ def test_a_server_that_never_ends_its_answer_holds_the_command_up_for_the_time_i
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", dripping)
     began, one = time.monotonic(), tracker()
-    one.began(HASH, BEGUN)
+    one.began(HASH, BEGUN, config())
     one.epoch(epoch(1))
     assert time.monotonic() - began < 1
     if end == "finished":
@@ -199,7 +241,7 @@ def test_no_password_or_token_is_shown(token, finished, store, monkeypatch, caps
     if token:
         monkeypatch.setenv("MLFLOW_TRACKING_TOKEN", token)
     one = tracker()
-    one.began(HASH, BEGUN)
+    one.began(HASH, BEGUN, config())
     settled(one)
     one.finished(str(finished), RunRecord.read(str(finished)))
     told = capsys.readouterr().err
@@ -217,7 +259,7 @@ def test_the_error_of_a_store_shows_no_password(store, monkeypatch):
 def test_a_server_that_comes_back_gets_everything_at_the_end(store, finished, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     one = tracker()
-    one.began(HASH, BEGUN)
+    one.began(HASH, BEGUN, config())
     one.epoch(epoch(1))
     settled(one)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store)

@@ -16,8 +16,9 @@ from dataclasses import asdict
 from typing import Any
 
 from sparksplit.base.errors import UsageError
+from sparksplit.base.orphans import die_with_parent
 from sparksplit.base.shown import ERR, OUT
-from sparksplit.cluster.channel.orphans import ORPHANED, die_with_parent
+from sparksplit.cluster.channel.orphans import ORPHANED
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.model.tensorflow import import_tensorflow
