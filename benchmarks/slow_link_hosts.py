@@ -64,7 +64,7 @@ def isolated(command: Sequence[str], temporary: Path) -> int:
 
     temporary: where it keeps its temporary files.
     """
-    from sparksplit.cluster.channel.orphans import die_with_parent
+    from sparksplit.base.orphans import die_with_parent
 
     # The shell is the namespace's first process: it collects the orphans.
     process = subprocess.Popen(

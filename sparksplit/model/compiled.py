@@ -133,8 +133,11 @@ def metric_key(serialised: Any) -> str:
 
 
 def _shown(serialised: Any) -> str:
-    named = serialised["config"] if _is_object(serialised) else serialised
-    return str(named["name"] if isinstance(named, dict) else named)
+    if not _is_object(serialised):
+        return str(serialised)
+    config = serialised["config"]
+    # Keras leaves the default name of some metrics out.
+    return str(config.get("name") or snake(serialised["class_name"]) if isinstance(config, dict) else config)
 
 
 _NONE = object()

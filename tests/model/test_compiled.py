@@ -77,7 +77,7 @@ def test_metrics(metrics, key):
 
 
 def test_metrics_are_shown_as_in_keras():
-    metrics = [["acc", keras.metrics.MeanSquaredError(name="error"), own_loss, keras.metrics.AUC()]]
+    metrics = [["acc", keras.metrics.MeanSquaredError(name="error"), own_loss, keras.metrics.AUC(name="auc")]]
     assert compiled("sgd", "mse", metrics=metrics).shown == ["acc", "error", "own_loss", "auc"]
 
 
