@@ -34,10 +34,10 @@ _SAYS_NOTHING = frozenset(
     (
         *("__dict__", "__weakref__", "__doc__", "__module__", "__qualname__", "__firstlineno__"),
         *("__static_attributes__", "__annotations__", "__annotate__", "__annotate_func__", "__annotations_cache__"),
-        *("__type_params__", "__orig_bases__", "__parameters__", "_abc_impl"),
+        *("__type_params__", "__orig_bases__", "__parameters__", "_abc_impl", "__slotnames__"),
     )
 )
-"""Attributes of classes that say nothing of what the class does."""
+"""Attributes of classes that say nothing of what the class does. `copy` and `pickle` add `__slotnames__`."""
 _OF_NAMED_TUPLES = frozenset(vars(collections.namedtuple("_Any", ()))) - {"_fields", "_field_defaults"}
 """Attributes that Python makes for each named tuple."""
 _GLOBALS = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")

@@ -1,6 +1,7 @@
 """What a function is, in any session: its source and what it uses."""
 
 import collections
+import copy
 import functools
 import linecache
 import sys
@@ -237,3 +238,12 @@ def test_sources_have_no_indentation():
 
     assert source_of(inner) == "def inner(data):\n    return data"
     assert Path(__file__).read_text().count(source_of(inner)) == 0
+
+
+def test_a_class_that_was_copied_is_the_same_class():
+    class Copied:
+        size = 1
+
+    before = identity_of(Copied)
+    copy.copy(Copied())  # Python notes the slots in the class
+    assert "__slotnames__" in vars(Copied) and identity_of(Copied) == before

@@ -61,10 +61,10 @@ def test_the_channel_listens_where_sparks_driver_does_unless_told_otherwise(
 def test_the_descriptors_that_so_many_nodes_need_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """500 nodes are past the 1,024 that a process has by default."""
     asked: list[int] = []
-    monkeypatch.setattr(module.descriptors, "ask", lambda needed: asked.append(needed) or needed)
+    monkeypatch.setattr(requirements.descriptors, "ask", lambda needed: asked.append(needed) or needed)
     NodeCluster(context(), 500, "no:work", {})
     assert asked == [2512]
-    monkeypatch.setattr(module.descriptors, "ask", lambda needed: 1024)
+    monkeypatch.setattr(requirements.descriptors, "ask", lambda needed: 1024)
     says = (
         r"^nodes: 500 nodes need 2512 file descriptors in the driver, but its hard limit is 1024; raise the limit "
         r"\(ulimit -Hn"

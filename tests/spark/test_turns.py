@@ -29,6 +29,18 @@ MASTER = "local-cluster[1,1,1024]"
 SECONDS = 60  # for what another thread does at once
 
 
+class Program(SimpleNamespace):
+    """Stands for a session's SparkContext."""
+
+    def __init__(self, master: str, name: str = "") -> None:
+        super().__init__(name=name, master=master, pythonExec="python3", _gateway=gateway())
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802
+        return {}
+
+    __hash__ = object.__hash__
+
+
 class Sessions:
     """Stands for Spark: what sparksplit starts and stops, in order, and what it says. slow: whether Spark is still
     stopping when sparksplit no longer waits for it."""
@@ -53,7 +65,7 @@ class Sessions:
         if name == "fails":
             raise RunError("Spark did not start")
         self.said.queue.clear()  # a call that is slow to find its turn free has said that it waits
-        context = SimpleNamespace(name=name, master=MASTER, _gateway=gateway())
+        context = Program(MASTER, name)
         self.seen.append(f"{name} starts")
         self.set(context)
         try:
@@ -124,7 +136,7 @@ def test_a_call_within_a_session_of_its_thread_shares_it(sessions: Sessions, oth
 
 
 def test_threads_share_a_programs_own_session_without_waiting(sessions: Sessions, other: ThreadPoolExecutor) -> None:
-    program = SimpleNamespace(master=MASTER, _gateway=gateway())
+    program = Program(MASTER)
     sessions.set(program)
     with spark_session("main", 1) as shared:
         assert shared is other.submit(call, "other").result(SECONDS) is program
@@ -133,7 +145,7 @@ def test_threads_share_a_programs_own_session_without_waiting(sessions: Sessions
 
 
 def test_a_program_that_starts_a_session_meanwhile_shares_it(sessions: Sessions, other: ThreadPoolExecutor) -> None:
-    program = SimpleNamespace(master=MASTER, _gateway=gateway())
+    program = Program(MASTER)
     with session._turn.lock:
         waiting = other.submit(call, "other")
         sessions.said.get(timeout=SECONDS)
@@ -149,7 +161,7 @@ def test_another_calls_session_is_used_for_nothing_else(sessions: Sessions, othe
 
 
 def test_rows_of_another_calls_session_are_refused(sessions: Sessions, other: ThreadPoolExecutor) -> None:
-    program = SimpleNamespace(master=MASTER, _gateway=gateway())
+    program = Program(MASTER)
     with spark_session("first", 1) as first:
         rows: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=first))
         check_lasts(rows)
@@ -186,7 +198,7 @@ def test_a_session_that_does_not_stop_is_not_waited_for_for_ever(
         with pytest.raises(RunError, match=r"^Spark has not stopped the session of an earlier call, even after 0\.01 "):
             again()
     # The program has its own, once Spark has stopped.
-    program = SimpleNamespace(master=MASTER, _gateway=gateway())
+    program = Program(MASTER)
     sessions.set(program)
     assert call("fourth") is program is running_context()
 

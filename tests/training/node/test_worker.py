@@ -74,7 +74,9 @@ def process_of(member, strategy, rows, step=None, scaled=False, **keys):
         "test": SimpleNamespace(rows=5),
     }
     description = Description(tensors=[], label=None, preprocessing=FittedPreprocessing())
-    manifest = SimpleNamespace(lanes=len(LANES), splits=splits, block_bytes=64, label=None, description=description)
+    manifest = SimpleNamespace(
+        lanes=len(LANES), splits=splits, block_bytes=64, label=None, description=description, order="hash"
+    )
     weight = Weight()
     return SimpleNamespace(
         config=config,
