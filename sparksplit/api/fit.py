@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ from sparksplit.base.own_folders import temporary_folder
 from sparksplit.base.progress import say
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.training.callbacks.given import Given
 
 if TYPE_CHECKING:
     import keras
@@ -51,7 +52,7 @@ def fit(
     sample_weight: Any = None,
     shuffle: bool = True,
     verbose: Any = "auto",
-    callbacks: Sequence[Any] = (),
+    callbacks: Any = None,
     output: str | None = None,
     overwrite: bool = False,
     **keys: Any,
@@ -68,7 +69,7 @@ def fit(
     validation_data: (x, y) or (x, y, sample_weight), instead of `validation_split`, which takes the last rows.
     shuffle: False trains the rows in their own order in every epoch, and gives the weights that Keras's
         `fit(shuffle=False)` gives, up to rounding. True uses sparksplit's order, which is not Keras's.
-    callbacks: as for `train`.
+    callbacks: as for `train`; one callback needs no list.
     output: the run's folder, which stays; the prepared rows are beside it, in OUTPUT-data. The same call again returns
         the finished run. None: a temporary folder, removed at the end. If the run fails, the folder stays, and the log
         names it.
@@ -82,6 +83,7 @@ def fit(
 
     for name in sorted(keys.keys() & _REFUSED.keys()):
         raise ConfigError(f"{name}: is not an argument of sparksplit.fit: {_REFUSED[name]}")
+    listed = list(callbacks) if isinstance(callbacks, list | tuple) else [] if callbacks is None else [callbacks]
     compiled = compiled_of(model)
     rows = fit_rows(
         x,
@@ -103,8 +105,9 @@ def fit(
     }
     history = keras.callbacks.History()
     with _folder(output) as folder:
+        Given.of(listed, given, folder)  # refuses callbacks before rows are written
         data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
-        train(data, folder, model=model, callbacks=[*callbacks, history], overwrite=overwrite, **given)
+        train(data, folder, model=model, callbacks=[*listed, history], overwrite=overwrite, **given)
         take_weights(model, folder)
     shown = dict(zip(given["metrics"], compiled.shown, strict=False))
     names = {f"{split}{name}": f"{split}{keras_name}" for name, keras_name in shown.items() for split in ("", "val_")}

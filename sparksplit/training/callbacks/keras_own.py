@@ -95,7 +95,7 @@ def _model_checkpoint(name: str, it: Any, keys: dict[str, Any], given: Mapping[s
     if filesystem.absolute(str(it.filepath)) != filesystem.absolute(model):
         raise ConfigError(
             f"{name}: filepath must be {model}, where the run writes its model (is {str(it.filepath)!r}); "
-            "or give the key keep_best=True instead"
+            "or remove it, and set restore_best_weights=True in EarlyStopping (without EarlyStopping: keep_best=True)"
         )
     _only(name, "save_weights_only", it.save_weights_only, False, "the run writes the whole model")
     _only(name, "save_freq", it.save_freq, "epoch", "the run validates at the end of each epoch")

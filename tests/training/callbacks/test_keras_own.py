@@ -49,7 +49,7 @@ def test_what_a_run_does_by_its_keys(callback, keys):
         (callbacks.EarlyStopping(start_from_epoch=3), "start_from_epoch must be 0 (is 3)"),
         (callbacks.EarlyStopping(min_delta=0.1, restore_best_weights=True), "min_delta must be 0 with restore_best"),
         (callbacks.ModelCheckpoint("a.keras"), "(ModelCheckpoint): remove it; every run keeps checkpoints in out/chec"),
-        (callbacks.ModelCheckpoint("a.keras", save_best_only=True), "or give the key keep_best=True"),
+        (callbacks.ModelCheckpoint("a.keras", save_best_only=True), "set restore_best_weights=True in EarlyStopping"),
         (
             callbacks.ModelCheckpoint("out/model.keras", "val_auc", save_best_only=True),
             "monitor must be val_loss (is 'val_auc'): keep_best follows early_stop.metric",
