@@ -207,7 +207,11 @@ def both() -> Any:
         (both, {}, "the model has metrics and weighted_metrics"),
         (lambda: classifier("adam"), {"steps_per_epoch": 3}, "steps_per_epoch: is not an argument of sparksplit.fit"),
         (lambda: classifier("adam"), {"epoch": 3}, "epoch: unknown key; did you mean 'epochs'"),
-        (lambda: classifier("adam"), {"callbacks": keras.callbacks.CSVLogger("log.csv")}, r"callbacks\[0\] \(CSVLogger\): remove it"),
+        (
+            lambda: classifier("adam"),
+            {"callbacks": keras.callbacks.CSVLogger("log.csv")},
+            r"callbacks\[0\] \(CSVLogger\): remove it",
+        ),
         (lambda: classifier("adam"), {"sample_weight": -WEIGHT}, "x, y: train: tensor weight: row 0"),
     ],
 )
