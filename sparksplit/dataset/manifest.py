@@ -90,6 +90,12 @@ class SplitFacts(Frozen):
     bytes: int
     """Bytes of the files."""
 
+    @pydantic.model_serializer(mode="wrap")
+    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out `content_checksum` without a value, so that older versions read the file."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "content_checksum" or value is not None}
+
     @property
     def content(self) -> list[Any]:
         """The part of the facts that differs if rows, weights or lanes differ, for the data set's digest."""
@@ -167,6 +173,12 @@ class Manifest(Frozen):
     def blocks(self, split: str, lane: int) -> int:
         """Return the number of blocks of `lane` in `split`."""
         return -(-self.splits[split].lane_rows[lane] // self.block_rows)
+
+    @pydantic.model_serializer(mode="wrap")
+    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Leave out the order of hashes, so that older versions read the file."""
+        values: dict[str, Any] = dump(self)
+        return {key: value for key, value in values.items() if key != "order" or value != "hash"}
 
     def write(self, folder: str) -> None:
         """Write manifest.json into `folder`."""

@@ -23,7 +23,7 @@ _FOLDERS = (
 _UNUSED = re.compile(rf"({'|'.join(_FOLDERS)})/")
 _COMPILED = re.compile(r"^(.+)/__pycache__/([^/]+?)\.[^/]+\.pyc$")
 """Compiled files. Not every installer lists them. Without this pattern, they would remain as an empty package."""
-_TESTS = re.compile(r"extra\s*==\s*['\"]test['\"]")
+_EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
 def unused(prefix: Path) -> Callable[[str], bool]:
@@ -52,14 +52,16 @@ def unused(prefix: Path) -> Callable[[str], bool]:
 def only_for_tests(requires: Mapping[str, Iterable[str]], asked_for: set[str]) -> set[str]:
     """Return the distributions that only sparksplit's own tests need.
 
-    The result is the closure of sparksplit's extra `test`, without the distributions in `asked_for`. Everything that a
-    distribution outside the result requires is left out, too.
+    The result is the closure of sparksplit's extra `test`, without what its other extras name, and without the
+    distributions in `asked_for`. Everything that a distribution outside the result requires is left out, too.
 
     requires: requirements of each distribution, as in its metadata. asked_for: distributions that were installed by
     name.
     """
-    tests = _closure(requires, {_name(line) for line in requires.get("sparksplit", ()) if _TESTS.search(line)})
-    return tests - _closure(requires, asked_for | (set(requires) - tests))
+    extras = [(_name(line), found[1]) for line in requires.get("sparksplit", ()) if (found := _EXTRA.search(line))]
+    of_users = {name for name, extra in extras if extra != "test"}
+    tests = _closure(requires, {name for name, extra in extras if extra == "test"})
+    return tests - _closure(requires, asked_for | of_users | (set(requires) - tests))
 
 
 def _closure(requires: Mapping[str, Iterable[str]], names: set[str]) -> set[str]:

@@ -234,6 +234,12 @@ def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDat
         raise config.error("strategy", str(error)) from error
     if problem := misfit(config, strategy):
         raise config.error("strategy", problem)
+    if data.manifest.order == "given" and strategy.split.every_row and config.node_count > 1:
+        raise config.error(
+            "strategy",
+            f"must not be {config.strategy} on several nodes with order: given, because all nodes would train on the "
+            "same mini-batches; use batch or local",
+        )
     try:
         check_split(config, strategy, data.manifest.lanes, may_stop)
     except Exception as error:  # a user's own split may fail in any way

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +58,14 @@ def test_the_digest_covers_the_contents_and_their_places(tmp_path: Path) -> None
     others = [(one_value, y), (x, one_label), (swapped, y)]
     digests = {given(tmp_path / f"{place}", *other).digest for place, other in enumerate(others)}
     assert len(digests | {whole.digest}) == 4
-    assert from_arrays(str(tmp_path / "hash"), {"train": (x, y)}).manifest.splits["train"].content_checksum is None
+
+
+def test_the_manifest_of_other_data_sets_is_as_before(tmp_path: Path) -> None:
+    x, y = rows()
+    from_arrays(str(tmp_path / "hash"), {"train": (x, y)})
+    text = (tmp_path / "hash" / "manifest.json").read_text()
+    assert "content_checksum" not in text and "order" not in json.loads(text)
+    assert PreparedDataSet.open(str(tmp_path / "hash")).manifest.order == "hash"
 
 
 def test_rows_in_a_given_order_cannot_be_joined(tmp_path: Path) -> None:

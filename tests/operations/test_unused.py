@@ -29,8 +29,19 @@ REQUIRES = {
         ({"mine": ["greenlet (>=1)"]}, set(), {"pytest", "pluggy", "iniconfig", "playwright"}),
         ({}, {"playwright"}, {"pytest", "pluggy", "iniconfig"}),
         ({"sparksplit": ["tensorflow"]}, set(), set()),
+        (
+            {"sparksplit": [*REQUIRES["sparksplit"], "playwright; extra == 'pages'"]},
+            set(),
+            {"pytest", "pluggy", "iniconfig"},
+        ),
     ],
-    ids=["none of the user's", "a package of the user's requires one", "installed by name", "no such extra"],
+    ids=[
+        "none of the user's",
+        "a package of the user's requires one",
+        "installed by name",
+        "no such extra",
+        "another extra names it too",
+    ],
 )
 def test_packages_for_tests_alone_are_told_from_the_users(more, asked_for, dropped):
     assert only_for_tests(REQUIRES | more, asked_for | {"sparksplit"}) == dropped

@@ -107,3 +107,14 @@ def test_other_keys_are_checked_with_the_callbacks(days):
     schedule = {"learning_rate": {"name": "CosineDecay", "initial_learning_rate": 0.1, "decay_steps": 10}}
     with pytest.raises(ConfigError, match=r"^optimizer.learning_rate: must be a number with callbacks\[0\]"):
         inputs.changed(parse(TrainConfig, {**values, "optimizer": schedule}))
+
+
+def test_nodes_with_epochs_of_their_own_need_an_order_that_differs(tmp_path):
+    """Without a shuffle, all nodes would train on the same mini-batches."""
+    x, y = np.zeros((20, 2), np.float32), np.arange(20) % 2
+    given = from_arrays(str(tmp_path / "given"), {"train": (x, y)}, order="given").path
+    for strategy in ("epoch", "epoch-delayed"):
+        with pytest.raises(ConfigError, match=rf"^strategy: must not be {strategy} on several nodes with order: given"):
+            inputs_of(given, strategy=strategy, nodes=2)
+        assert inputs_of(given, strategy=strategy, nodes=1)
+    assert inputs_of(given, strategy="local", nodes=2)
