@@ -44,7 +44,7 @@ train("local", nodes=2, strategy="local", sync={"every": 2})
 train("killed", transform=f"{folder}/mine.py:killed", checkpoint={"every": "epoch"})
 
 def interrupt():
-    while not (folder / "held").exists():
+    while not (folder / "held-waits").exists():
         time.sleep(0.05)
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -85,7 +85,7 @@ def killed(tensors, label, seeds):
 def held(tensors, label, seeds):
     if once("held"):
         (FOLDER / "held-once").touch()
-        (FOLDER / "held").touch()
+        (FOLDER / "held-waits").touch()
         time.sleep(60)
     return tensors, label
 """
