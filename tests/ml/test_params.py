@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from pyspark.ml import Pipeline
-from pyspark.ml.evaluation import RegressionEvaluator
 from pyspark.ml.feature import StringIndexer
-from pyspark.ml.tuning import TrainValidationSplit
 from pyspark.sql import SparkSession
 
-from sparksplit import ConfigError, UsageError
+from sparksplit import ConfigError
 from sparksplit.ml import SparkSplitClassifier, SparkSplitRegressor, SparkSplitRegressorModel
 from sparksplit.ml.params import NOT_KEYS, PREPARING, TRAINING
 from sparksplit.prepare.preprocess_config import PreprocessConfig
@@ -109,15 +107,3 @@ def test_an_estimator_is_saved_and_loaded(spark: SparkSession, tmp_path: Path) -
 def test_an_object_is_not_saved() -> None:
     with pytest.raises(ConfigError, match="SparkSplitClassifier: model: a object cannot be saved"):
         SparkSplitClassifier(model=object()).write()
-
-
-@pytest.mark.slow
-def test_a_search_does_not_wait_for_the_call_that_has_started_its_session(spark: SparkSession) -> None:
-    """Searches of pyspark.ml fit in threads. The session of the tests is that of a call in this thread."""
-    regressor = SparkSplitRegressor(model="mlp")
-    rows = spark.createDataFrame([([1.0], 2.0)] * 8, "features array<double>, label double")
-    search = TrainValidationSplit(
-        estimator=regressor, estimatorParamMaps=[{regressor.epochs: 1}], evaluator=RegressionEvaluator()
-    )
-    with pytest.raises(UsageError, match=r"^the DataFrame: a call of sparksplit in another thread has started its"):
-        search.fit(rows)
