@@ -62,8 +62,8 @@ def test_data_that_cannot_be_removed_is_one_line(
         raise InputError(f"{path}: cannot be removed: busy")
 
     monkeypatch.setattr(frames, "remove_data", busy)
-    frames.tidied("/work/data")
-    assert "/work/data: the prepared data is still there, please remove it" in capsys.readouterr().err
+    frames.tidied("/prepared/data")
+    assert "/prepared/data: the prepared data is still there, please remove it" in capsys.readouterr().err
 
 
 def test_what_fit_knows_is_refused_before_the_rows_are_prepared(frame: DataFrame, tmp_path: Path) -> None:
