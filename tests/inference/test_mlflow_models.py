@@ -10,7 +10,6 @@ from sparksplit.inference.mlflow_models import is_uri, run_folder
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking.tracker import Tracker
 from tests.training.tracking.conftest import finished, quiet, store
-from tests.training.tracking.test_tracker import config
 
 __all__ = ["finished", "quiet", "store"]
 pytestmark = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as AnyType")  # mlflow.pyfunc's own
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*Any type hint is inferred as A
 @pytest.fixture
 def logged(store, finished):
     """The address of the finished run's model."""
-    Tracker(config(), str(finished), None).finished(str(finished), RunRecord.read(str(finished)))
+    Tracker(str(finished), None).finished(str(finished), RunRecord.read(str(finished)))
     (run,) = mlflow.search_runs(output_format="list")
     return f"runs:/{run.info.run_id}/model"
 
