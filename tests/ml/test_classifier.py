@@ -84,7 +84,7 @@ def test_a_pipeline_is_loaded_in_a_new_session(fed: None, irises: DataFrame, tmp
 
 @pytest.mark.slow
 def test_a_fit_is_train_and_a_transform_is_predict(fed: None, irises: DataFrame, tmp_path: Path) -> None:
-    """The same weights, and the same predictions, bit for bit, with a model that is an object."""
+    """Weights and predictions are equal bit for bit, also for a model that is an object."""
     own = keras.Sequential(
         [keras.layers.Input((4,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(3, "softmax", name="species")]
     )

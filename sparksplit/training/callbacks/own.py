@@ -26,7 +26,7 @@ KEYS = {
     "ReduceLROnPlateau": ("monitor", "factor", "patience", "mode", "min_delta", "cooldown", "min_lr"),
     "LearningRateScheduler": ("schedule",),
 }
-"""The same callbacks, to the attributes that decide what they do."""
+"""The attributes that decide what each of these callbacks does."""
 
 OF_FIT = ("_model", "params")
 """Attributes that Keras's `fit` sets on a callback."""
