@@ -13,19 +13,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sparksplit.base.config import digest
+from sparksplit.model.compiled import Compiled
 
 _OPTIMIZER = "optimizer"
 """The group of the optimizer's state in a file of weights. Training begins with a new optimizer."""
 _LAMBDA = "__lambda__"
 
 
-def identity_of(config: Mapping[str, Any], weights: bytes, code: str = "") -> str:
+def identity_of(config: Mapping[str, Any], weights: bytes, compiled: Compiled | None, code: str = "") -> str:
     """Return 16 hexadecimal digits that are the same for the same model in any session.
 
-    config: the content of config.json. weights: the file of weights (HDF5). code: the identity of the model's own
-    classes and functions.
+    config: the content of config.json. weights: the file of weights (HDF5). compiled: what the model was compiled with;
+    None: it cannot be told. code: the identity of the model's own classes and functions.
     """
-    return digest({"config": normalised(config), "weights": digest_of_weights(weights), "code": code})
+    # The names that metrics have in Keras's History count the metrics of a session.
+    keys = None if compiled is None else {**vars(compiled), "shown": None}
+    weighed = digest_of_weights(weights)
+    return digest({"config": normalised(config), "weights": weighed, "compiled": keys, "code": code})
 
 
 def normalised(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from sparksplit.base import code_identity
 from sparksplit.base.errors import InputError, RunError, UsageError
 from sparksplit.base.pickles import pickled, unpickled
 from sparksplit.model import model_identity
-from sparksplit.model.compiled import Compiled
+from sparksplit.model.compiled import Compiled, NotAKeyError
 
 SUFFIX = ".keras"
 FOLDER = "own_model"
@@ -270,7 +270,7 @@ def _of_model(model: Any) -> OwnModel:
         arrival.check(model, content, _loaded(pickle, "again") if pickle else {}, compiled)
     except ValueError as error:  # includes code_identity.UnknownValueError
         raise OwnModelError(str(error)) from None
-    identity = model_identity.identity_of(config, _weights(content, "the model"), code)
+    identity = model_identity.identity_of(config, _weights(content, "the model"), _compiled(compiled), code)
     return OwnModel(
         "keras.Model",
         f"keras.Model:{name}@{identity}",
@@ -289,7 +289,8 @@ def _of_file(path: str, trust: bool) -> OwnModel:
         raise OwnModelError(str(error)) from None
     config = _config(content, path)
     try:
-        identity = model_identity.identity_of(config, _weights(content, path))
+        compiled = _compiled(config.get("compile_config"))
+        identity = model_identity.identity_of(config, _weights(content, path), compiled)
     except OSError as error:  # of h5py
         raise OwnModelError(f"{path}: is damaged: its weights cannot be read: {error}") from None
     _check_outputs(config, path)
@@ -298,6 +299,13 @@ def _of_file(path: str, trust: bool) -> OwnModel:
             f"{path}: a Lambda layer holds Python code that may be another user's; model.trust: true runs it"
         )
     return OwnModel("file", path, identity, model=content, compile_config=config.get("compile_config"))
+
+
+def _compiled(config: Mapping[str, Any] | None) -> Compiled | None:
+    try:
+        return Compiled.of(config)
+    except NotAKeyError:  # told when the configuration takes the values over
+        return None
 
 
 def _check_outputs(config: Mapping[str, Any], name: str) -> None:

@@ -20,12 +20,13 @@ from sparksplit.model.model_identity import (
     outputs,
     policies,
 )
-from sparksplit.model.own_model import _config, _weights
+from sparksplit.model.own_model import _compiled, _config, _weights
 
 
 def parts_of(model):
     content = saved(model)
-    return _config(content, "m"), _weights(content, "m")
+    config = _config(content, "m")
+    return config, _weights(content, "m"), _compiled(config.get("compile_config"))
 
 
 def branched(width=5, name=None):
@@ -59,12 +60,24 @@ def test_one_other_weight_is_another_model():
     assert identity_of(*parts_of(model)) != before
 
 
+@pytest.mark.parametrize("changed", [{"optimizer": "sgd"}, {"loss": "mae"}, {"metrics": ["mse"]}])
+def test_compiled_values_are_part_of_a_model(changed):
+    identities = []
+    for compiled in ({}, {}, changed):
+        model = branched()
+        model.compile(
+            **{"optimizer": "adam", "loss": "mse", "metrics": [keras.metrics.MeanAbsoluteError()], **compiled}
+        )
+        identities.append(identity_of(*parts_of(model)))
+    assert identities[0] == identities[1] != identities[2]
+
+
 def test_the_optimizer_is_no_part_of_the_weights():
     model = branched()
-    _, before = parts_of(model)
+    _, before, _ = parts_of(model)
     model.compile("adam", "mse")
     model.optimizer.build(model.trainable_variables)
-    _, after = parts_of(model)
+    _, after, _ = parts_of(model)
     assert before != after and digest_of_weights(before) == digest_of_weights(after)
 
 
@@ -115,10 +128,10 @@ def test_a_model_is_called_by_its_name_or_its_kind():
 def test_outputs_code_and_float_types():
     given = keras.layers.Input((4,))
     two = keras.Model(given, [keras.layers.Dense(2)(given), keras.layers.Dense(2, dtype="mixed_float16")(given)])
-    config, _ = parts_of(two)
+    config, *_ = parts_of(two)
     assert (outputs(config), has_code(config), policies(config)) == (2, False, {"float32", "mixed_float16"})
     coded = keras.Sequential([given, keras.layers.Lambda(lambda x: x + 1)])
-    config, _ = parts_of(coded)
+    config, *_ = parts_of(coded)
     assert (outputs(config), has_code(config)) == (None, True)
     assert outputs(parts_of(branched())[0]) == 1
 

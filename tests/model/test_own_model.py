@@ -142,6 +142,21 @@ def test_a_file_is_a_model(tmp_path):
     assert np.array_equal(on_a_node(own, tmp_path)(rows), model(rows))
 
 
+def test_a_model_that_is_compiled_again_has_its_new_values_while_the_first_call_lasts(tmp_path):
+    model = model_of(optimizer="adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    first = given(model)
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    second = given(model)
+    assert (config_of(first).metrics, config_of(first).optimizer.name) == (["accuracy"], "Adam")
+    assert (config_of(second).metrics, config_of(second).optimizer.name) == (None, "SGD")
+    file = f"{tmp_path}/m.keras"
+    model.save(file)
+    opened_first = opened(file)
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.save(file)
+    assert opened_first.compiled.optimizer["name"] == "SGD" and opened(file).compiled.optimizer["name"] == "Adam"
+
+
 def test_a_file_in_use_is_read_once(tmp_path, monkeypatch):
     model_of().save(tmp_path / "m.keras")
     own = opened(f"{tmp_path}/m.keras")
