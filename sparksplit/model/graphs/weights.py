@@ -40,6 +40,16 @@ class Weights:
         self._is_mean, self._in_metrics = reduction == BY_WEIGHT, in_metrics
 
     @property
+    def of_rows(self) -> bool:
+        """Whether rows have weights of their own, which count in validation and test too."""
+        return self._place is not None
+
+    @property
+    def in_metrics(self) -> bool:
+        """Whether the weights count in the metrics too."""
+        return self._in_metrics
+
+    @property
     def divide_evaluation(self) -> bool:
         """Whether the loss of validation and test rows is divided by the sum of their weights, not by their number."""
         return self._is_mean and self._place is not None

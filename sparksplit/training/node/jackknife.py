@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from sparksplit.collectives import Collective
-from sparksplit.training.metric_facts import LOSS
 
 Array = npt.NDArray[Any]
 Sums = Mapping[str, Sequence[Array]]
-"""By metric, the arrays that its value comes from, which are added over rows. The last array of the loss is the sum of
-the rows' weights, or the number of rows."""
+"""By metric, the arrays that its value comes from, which are added over rows. The last array is what the rows count in
+the metric: the sum of their weights, or their number."""
 _MOST_BYTES = 64 << 20
 """Bytes of a metric's sums in all lanes. A metric with larger sums is left out."""
 _MOST_LANES = 128
@@ -58,16 +57,15 @@ def jackknife(
     """
     names = [name for name, state in nothing.items() if lanes * sum(each.nbytes for each in state) <= _MOST_BYTES]
     kept = {lane: {name: _wide(sums[name]) for name in names} for lane, sums in by_lane}
-    losses = np.zeros(lanes)
+    sizes = np.zeros((len(names), lanes))
     for lane, sums in kept.items():
-        losses[lane] = sums[LOSS][-1]
-    weights = np.array(collective.sum([losses])[0])
-    used = np.flatnonzero(weights > 0)[:_MOST_LANES]
-    if len(used) < 2:
-        return {}
-    shares = weights[used] / weights.sum()
+        sizes[:, lane] = [sums[name][-1] for name in names]
     errors: dict[str, list[float]] = {}
-    for name in names:
+    for name, weights in zip(names, np.array(collective.sum([sizes])[0]), strict=True):
+        used = np.flatnonzero(weights > 0)[:_MOST_LANES]
+        if len(used) < 2:
+            continue
+        shares = weights[used] / weights.sum()
         states = {lane: sums[name] for lane, sums in kept.items()}
         added = _added(states, _wide(nothing[name]), used, lanes, partial(value_of, name), collective)
         if np.isfinite(added[used]).all():

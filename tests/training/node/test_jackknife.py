@@ -83,12 +83,14 @@ def test_an_area_under_a_curve_has_one_and_a_count_has_none():
 
     def sums(which):
         parts = [np.bincount(bins[which & (label == one)], minlength=measures.BINS).astype(float) for one in (0, 1)]
-        return {"loss": [np.array(0.0), np.array(which.sum())], "auc": parts, "hits": [np.array(label[which].sum())]}
+        count = np.array(which.sum())
+        hits = [np.array(label[which].sum()), count]
+        return {"loss": [np.array(0.0), count], "auc": [*parts, count], "hits": hits}
 
     def value(name, state):
         if name == "loss":
             return mean_of(name, state)
-        return measures.auc(*state)[0] if name == "auc" else float(state[0])
+        return measures.auc(*state[:2])[0] if name == "auc" else float(state[0])
 
     lanes = [(lane, sums(place == lane)) for lane in range(96)]
     found = jackknife(lanes, sums(place < 0), 96, value, Alone())

@@ -20,6 +20,7 @@ from sparksplit.rows.ledger import Entry
 from sparksplit.strategies.sync_config import SyncConfig
 from sparksplit.strategies.syncs import LocalSync, StepSync
 from sparksplit.training.node.compiled.step import Step
+from sparksplit.training.node.jackknife import jackknife
 from tests.nodes import in_threads
 
 BY_CLASS, RATE, FEATURES = [1.0, 3.0, 0.25], 0.05, 4
@@ -203,12 +204,47 @@ def test_a_mini_batch_that_weighs_nothing_changes_nothing():
     assert model.get_weights()[0].tolist() == [[1.0]] * FEATURES
 
 
-def test_validation_rows_that_weigh_nothing_have_no_loss_and_no_metric():
+@pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
+@pytest.mark.parametrize("in_metrics", [True, False])
+def test_validation_rows_that_weigh_nothing_have_no_loss_and_no_weighted_metric(reduction, in_metrics):
     """Early stopping would take an error of 0 for the best there can be."""
     x, weight, label = rows(8, 1)
-    step = step_of(linear(), Alone(), {"mse": keras.metrics.MeanSquaredError()})
+    weights = Weights(DESCRIPTION, BY_CLASS, reduction, in_metrics)
+    step = step_of(linear(), Alone(), {"mse": keras.metrics.MeanSquaredError()}, weights)
     found = step.evaluate([chunk_of([(x, 0 * weight, label)])])
-    assert math.isnan(found.loss) and math.isnan(found.metrics["mse"])
+    squares = (x.sum(axis=1) - label) ** 2
+    assert math.isnan(found.loss)
+    assert found.metrics["mse"] == pytest.approx(math.nan if in_metrics else squares.mean(), rel=1e-4, nan_ok=True)
+
+
+@pytest.mark.parametrize("reduction", ["mean_with_sample_weight", "sum_over_batch_size"])
+@pytest.mark.parametrize("in_metrics", [True, False])
+def test_each_lane_counts_in_loss_and_metric_as_their_divisors_count_it(reduction, in_metrics):
+    """The loss and the metric here are means of the same numbers, by weight or by rows."""
+    x, weight, label = rows(60, 5)
+    lanes, squares = np.arange(60) % 7, (x.sum(axis=1) - label) ** 2
+    weight = np.where(lanes < 3, 9 * weight, weight)
+    step = step_of(
+        linear(),
+        Alone(),
+        {"mse": keras.metrics.MeanSquaredError()},
+        Weights(DESCRIPTION, None, reduction, in_metrics),
+    )
+    chunks = [
+        (lane, [chunk_of([(x[lanes == lane], weight[lanes == lane], label[lanes == lane])])]) for lane in range(7)
+    ]
+    found = step.jackknife(chunks, 7)
+
+    def expected(values, sizes):
+        sums = [(np.array((values * sizes)[lanes == lane].sum()), sizes[lanes == lane].sum()) for lane in range(7)]
+        by_lane = [(lane, {"": [total, np.array(size)]}) for lane, (total, size) in enumerate(sums)]
+        nothing = {"": [np.zeros(()), np.zeros(())]}
+        return jackknife(by_lane, nothing, 7, lambda _, sums: float(sums[0] / sums[1]), Alone())[""]
+
+    once, by_rows = np.ones(60), reduction == "sum_over_batch_size"
+    losses = expected(weight * squares, once) if by_rows else expected(squares, weight)
+    assert found["loss"] == pytest.approx(losses, rel=1e-3)
+    assert found["mse"] == pytest.approx(expected(squares, weight if in_metrics else once), rel=1e-3)
 
 
 def test_training_metrics_count_all_weights_and_evaluation_those_of_rows():

@@ -52,8 +52,8 @@ class Graphs:
         # float64 for sums over all rows: float32 stops counting at 2^24 rows.
         self.loss_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False)
         """The summed loss of the rows that `evaluate` has seen."""
-        self.weight_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False) if weights.divide_evaluation else None
-        """The sum of the weights of these rows; None if the loss is divided by the number of rows."""
+        self.weight_sum = tf.Variable(0.0, dtype=tf.float64, trainable=False) if weights.of_rows else None
+        """The sum of the weights of these rows; None if rows have no weights."""
 
     def weight(self, share: Sequence[Any]) -> Any:
         """Return the sum of the training weights of a node's rows of a mini-batch; None if the loss is divided by the

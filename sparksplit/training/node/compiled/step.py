@@ -44,7 +44,7 @@ _TOTAL = tf.TensorSpec((), tf.int64)
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The loss and the metrics of some rows. Both are NaN if all rows have weight 0.
+    """The loss and the metrics of some rows. The loss is NaN if all rows have weight 0, and so are weighted metrics.
 
     loss: mean over rows, by weight if rows have weights (unless `reduction` is sum_over_batch_size).
     metrics: name to value.
@@ -85,7 +85,7 @@ class Step:
         self._model, self._optimizer, self._compiling = model, optimizer, compiling
         self._sync, self._collective = sync, collective
         built(optimizer, model.trainable_variables)
-        self._metrics = Metrics(metrics)
+        self._metrics, self._weights = Metrics(metrics), weights
         self._graphs = Graphs(model, loss, self._metrics, inputs, weights, accumulate, optimizer.scale_loss, jit)
         observe(model, lambda *columns: model(inputs.decode(columns)[0], training=True), inputs.tensor_signature())
         self._signature = [*inputs.signature(), _COUNTS]
@@ -201,11 +201,12 @@ class Step:
         sums = [np.asarray(each.numpy(), np.float64) for each in self._sums]
         loss, *weight, total = self._collective.sum([*sums, np.array(rows, np.int64)])
         # Rows that all have weight 0 have no mean. A loss of 0 would be the best of all losses.
-        count = float(weight[0]) or math.nan if weight else max(1, int(total))
+        weighs = float(weight[0]) if weight else float(total)
+        divisor = weighs if self._weights.divide_evaluation else float(total)
         metrics = self.metric_results()
-        if math.isnan(count):
+        if weight and not weighs and self._weights.in_metrics:
             metrics = dict.fromkeys(metrics, math.nan)
-        return Evaluation(float(loss) / count, metrics, int(total))
+        return Evaluation(float(loss) / divisor if weighs else math.nan, metrics, int(total))
 
     def jackknife(self, lanes: Iterable[tuple[int, Iterable[Chunk]]], many: int) -> dict[str, list[float]]:
         """Return how far each lane's rows move loss and metrics, as in node.jackknife. Every node must call this.
@@ -219,24 +220,25 @@ class Step:
         return moves
 
     def _sums_of(self, chunks: Iterable[Chunk]) -> dict[str, list[Array]]:
-        """Return, by metric, the sums over this node's `chunks` that its value comes from.
-
-        For the loss, these are the sum of the rows' losses, and the sum of the rows' weights or the number of rows.
-        """
-        rows = self._see(chunks)
-        sums = [np.array(each.numpy()) for each in self._sums]
-        of_loss = [*sums, *([np.array(rows, np.int64)] if len(sums) == 1 else [])]
-        return {LOSS: of_loss, **self._metrics.states()}
+        """Return, by metric, the sums over this node's `chunks` that its value comes from, and what these rows count in
+        it: the sum of their weights or their number."""
+        rows = np.array(self._see(chunks), np.int64)
+        loss, weight = np.array(self._graphs.loss_sum.numpy()), rows
+        if self._graphs.weight_sum is not None:
+            weight = np.array(self._graphs.weight_sum.numpy())
+        size = weight if self._weights.in_metrics else rows
+        metrics = {name: [*state, size] for name, state in self._metrics.states().items()}
+        return {LOSS: [loss, weight if self._weights.divide_evaluation else rows], **metrics}
 
     def _value_of(self, name: str, sums: Sequence[Array]) -> float:
         """Return the loss or a metric for these sums; NaN for the loss if all rows have weight 0."""
         if name == LOSS:
             return float(sums[0]) / (float(sums[1]) or math.nan)
-        return self._metrics.value_of(name, sums)
+        return self._metrics.value_of(name, sums[:-1])
 
     @property
     def _sums(self) -> list[Any]:
-        """The variables with the sum of losses and, if the loss is a mean by weight, the sum of weights."""
+        """The variables with the sum of losses and, if rows have weights, the sum of weights."""
         return [each for each in (self._graphs.loss_sum, self._graphs.weight_sum) if each is not None]
 
     def _see(self, chunks: Iterable[Chunk]) -> int:
