@@ -31,10 +31,12 @@ class Spool:
 
     lane_rows: rows of each lane of the whole set, [lanes].
     place: returns where a row is, for people.
+    numbered: whether a row_id is the row's number, as with `order: given`.
 
     16 bytes per row are in memory; the rows stay on the disk. A spool is its own reader, for any number of threads.
 
-    Raise InputError if a row_id occurs twice, and RunError if the rows of this node's lanes do not match `lane_rows`.
+    Raise InputError if a row_id occurs twice, or is no row number. Raise RunError if the rows of this node's lanes do
+    not match `lane_rows`.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Spool:
         own: Ints,
         block_rows: int,
         place: Place = by_id,
+        numbered: bool = False,
     ) -> None:
         self.place_of = place
         self.tensors, self.label = description.tensors, description.label
@@ -63,6 +66,8 @@ class Spool:
         self._tensors = [[tensor_of(table.column(spec.name), spec) for table in tables] for spec in self.tensors]
         self._labels = None if self.label is None else [label_of(table.column(LABEL), self.label) for table in tables]
         self._index(ids, own)
+        if numbered:
+            self._check_numbers()
 
     def _index(self, ids: list[row_ids.U64], own: Ints) -> None:
         """Index the rows by lane, in order of row_id."""
@@ -85,6 +90,20 @@ class Spool:
             wrong = int(np.argmax(counts != expected))
             raise RunError(f"the hand-off lost rows: lane {wrong} has {counts[wrong]}, not {expected[wrong]}")
         self._starts = np.concatenate(([0], np.cumsum(counts)))
+
+    def _check_numbers(self) -> None:
+        """Raise InputError unless the row_ids of all nodes' rows are 0 to rows - 1.
+
+        They are if none is `rows` or more, because no row_id occurs twice.
+        """
+        rows = sum(self.lane_rows)
+        wrong = self._ids[self._ids >= np.uint64(rows)]
+        if len(wrong):
+            raise InputError(
+                f"the DataFrame has the row_id {row_ids.signed(wrong.min())[0]}, but its {rows} rows must have the "
+                f"row_ids 0 to {rows - 1}, because the data set has `order: given`. Number the rows in their order, "
+                "without gaps"
+            )
 
     def reader(self) -> Spool:
         """Return a reader of blocks."""

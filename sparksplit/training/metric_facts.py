@@ -63,10 +63,10 @@ class Labels:
     least: float = 1.0
 
     @classmethod
-    def of(cls, manifest: Manifest, split: str) -> Labels:
-        """Return the labels of a split."""
+    def of(cls, manifest: Manifest, split: str, by_weight: bool = True) -> Labels:
+        """Return the labels of a split. by_weight: whether a row counts its weight; otherwise 1."""
         facts, places = manifest.splits[split], 1 if manifest.label is None else math.prod(manifest.label.shape)
-        weights = manifest.weights(split)
+        weights = manifest.weights(split) if by_weight else None
         if weights is None:
             return cls(facts.rows * places, facts.label_counts)
         return cls(weights.mean * facts.rows * places, facts.label_weights, weights.min)

@@ -372,6 +372,38 @@ def test_a_row_id_that_occurs_twice_is_named(data, schema, batches, receivers):
         spool_of(data, receiver, fed, 0, range(LANES))
 
 
+@pytest.mark.parametrize(
+    ("numbers", "wrong"),
+    [
+        (np.arange(10), None),
+        (np.arange(10)[::-1], None),
+        (np.arange(10) + 1, 10),
+        (np.array([0, 1, 2, 4, 5, 6, 7, 8, 9, 10]), 10),
+        (np.array([0, 1, 2, 3, 4, 5, 6, -7, 8, 9]), -7),
+        (np.array([2**40, 1, 2, 3, 4, 5, 6, 7, 8, 100]), 100),
+    ],
+)
+def test_rows_in_a_given_order_have_their_numbers_as_row_ids(tmp_path, numbers, wrong):
+    """Another start, gaps or hashes would train in another order."""
+    data = from_arrays(str(tmp_path / "data"), {"train": (np.zeros((10, 1), np.float32), None)}, lanes=4, order="given")
+    schema = Layout.of(data.manifest).schema
+    x = binary_column(np.zeros((10, 1), np.float32), data.manifest.tensors[0])
+    batch = pa.record_batch([pa.array(numbers, pa.int64()), x], schema=schema)
+    owned = [[0, 2], [1, 3]]
+    receivers = [Receiver("127.0.0.1", "token", str(tmp_path / str(rank)), schema) for rank in (0, 1)]
+    partition = Sender([one.address for one in receivers], "token", schema, 4, owned).send([batch], 0, 0).packed()
+    fed, found = Fed.of([partition], owned, 4), []
+    for rank, receiver in enumerate(receivers):
+        files = receiver.finish(fed.partitions(rank))
+        try:
+            Spool(files, data.description, fed.lane_rows, np.array(owned[rank]), 16, numbered=True).end()
+        except InputError as error:
+            found.append(str(error))
+    says = f"the DataFrame has the row_id {wrong}, but its 10 rows must have the row_ids 0 to 9, because the data set"
+    assert len(found) == (0 if wrong is None else len(set(numbers[(numbers < 0) | (numbers > 9)] % 2)))
+    assert wrong is None or any(text.startswith(says) for text in found)
+
+
 @pytest.mark.parametrize("file_size", [1 << 20, 3000])
 def test_a_byte_that_has_flipped_on_the_way_is_found_by_the_manifests_checksums(tmp_path, file_size):
     """In one file, and in several, whose lanes go on in another within a block."""

@@ -159,7 +159,8 @@ class Process:
         lanes = np.array(fed["lanes"], np.int64)
         # Other rows are a DataFrame's, and have no place in the data set.
         place = self.data.split("train").place_of if fed["prepared"] else by_id
-        spool = Spool(files, manifest.description, fed["lane_rows"], lanes, manifest.block_rows, place)
+        numbered = manifest.order == "given"
+        spool = Spool(files, manifest.description, fed["lane_rows"], lanes, manifest.block_rows, place, numbered)
         if fed["prepared"] and len(self.data.paths) == 1:
             spool.verify(self.data.path, self.data.segments("train"))
         if not fed["prepared"]:
