@@ -153,5 +153,5 @@ def deciding(config: CompareConfig, manifest: Manifest) -> Deciding:
         name=name,
         higher_is_better=better == "higher" if higher is None else higher,
         split=split,
-        resolution=metric_facts.resolution(name, metric_facts.Labels.of(manifest, split)),
+        resolution=metric_facts.resolution(name, metric_facts.Labels.of(manifest, split, config.metric_weights)),
     )

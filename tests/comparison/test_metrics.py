@@ -10,15 +10,24 @@ from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.content import Deciding
 from sparksplit.comparison.results import deciding
 from sparksplit.dataset.description import LabelSpec
+from sparksplit.dataset.manifest import Statistics
 
 
-def decided(shape=(), classes=("a", "b"), test=119, **keys):
+def decided(shape=(), classes=("a", "b"), test=119, weights=None, **keys):
     config = parse(CompareConfig, {"data": "d", "output": "o", **keys})
     label = LabelSpec(dtype="int64", shape=list(shape), classes=None if classes is None else list(classes))
     splits = {
-        name: SimpleNamespace(rows=rows, label_counts=None) for name, rows in (("test", test), ("validation", 50))
+        name: SimpleNamespace(rows=rows, label_counts=None, label_weights=None)
+        for name, rows in (("test", test), ("validation", 50))
     }
-    return deciding(config, SimpleNamespace(label=label, splits=splits, weights=lambda split: None))
+    return deciding(config, SimpleNamespace(label=label, splits=splits, weights=lambda split: weights))
+
+
+def test_a_metric_without_weights_changes_by_a_row():
+    weights = Statistics(min=0.5, max=4.0, mean=2.0, std=1.0)
+    assert decided(weights=weights).resolution == 0.5 / 238
+    assert decided(weights=weights, metric_weights=False).resolution == 1 / 119
+    assert decided(weights=weights.model_copy(update={"min": 0.0}), metric_weights=False).resolution == 1 / 119
 
 
 def test_what_decides_is_known_before_anything_runs():
