@@ -108,6 +108,7 @@ def from_arrays(
             keep=[],
             preprocessing=fitted,
             splits=written,
+            dependent="order" if order == "given" else None,  # neighbours may be alike, and lanes are no random groups
         )
         manifest.write(folder)
         manifest.description.write(folder)

@@ -27,9 +27,9 @@ FILE = "manifest.json"
 OF_WEIGHTS = ""
 """The key of the row weights among a split's statistics. A column may be named like the weights' tensor."""
 SPLITS = ("train", "validation", "test")
-Dependent = Literal["windows", "text", "features", "key", "time"]
-"""Why the rows of a split are not an independent sample: windows over time, sequences of a text, or a cut that keeps
-related rows together.
+Dependent = Literal["windows", "text", "features", "key", "time", "order"]
+"""Why the rows of a split are not an independent sample: windows over time, sequences of a text, a cut that keeps
+related rows together, or `order: given`.
 """
 
 

@@ -73,10 +73,10 @@ class Branched:
     """Rows in memory to train on."""
     repeats: list[Repeat]
     """Each repeat sees other rows, from the same initial weights."""
-    problem: Literal["seconds", "rows", "loss", "memory", "node"] | None = None
+    problem: Literal["seconds", "rows", "loss", "memory", "node", "order"] | None = None
     """Why there are no repeats. seconds: a branch would be too short. rows: the run or the sample is too small.
     loss: it is not finite with the configured mini-batch. memory: a device has too little for large mini-batches.
-    node: a node has ended meanwhile."""
+    node: a node has ended meanwhile. order: rows come in a given order, which a sample of them does not have."""
     needed: float | None = None
     """With the problem `seconds`: how many seconds are enough."""
     why: str | None = None

@@ -141,6 +141,7 @@ def _problem(branched: Branched) -> str:
         "rows": f"The sample of {branched.sampled:,} rows has too few mini-batches, or the run is too short.",
         "loss": "The loss is not finite with the configured learning rate.",
         "node": f"A node ended meanwhile: {(branched.why or 'not known why').partition(chr(10))[0]}",
+        "order": "The data set has `order: given`, and a sample of its rows comes in another order.",
         "memory": f"There is too little memory for {branched.batch_sizes[-1]} rows.",
     }[branched.problem or "rows"]
 

@@ -29,13 +29,15 @@ ROWS, BATCH = 900, 8
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    folder = str(tmp_path_factory.mktemp("branching") / "data")
+    return made(str(tmp_path_factory.mktemp("branching") / "data"))
+
+
+def made(folder, order="hash"):
     random = np.random.default_rng(0)
     x = random.normal(size=(ROWS, 4)).astype(np.float32)
     x[:, 0] = np.arange(ROWS) / ROWS  # names the row
-    return from_arrays(
-        folder, {"train": (x, x[:, 1] - x[:, 2] + 0.1 * random.normal(size=ROWS).astype(np.float32))}, lanes=12
-    )
+    y = x[:, 1] - x[:, 2] + 0.1 * random.normal(size=ROWS).astype(np.float32)
+    return from_arrays(folder, {"train": (x, y)}, lanes=12, order=order)
 
 
 def config(data, **keys):
@@ -179,3 +181,8 @@ def test_too_few_seconds_or_rows_are_told(data, keys, problem):
     short = found(data, 0.01, **keys)
     assert short.problem == problem and not short.repeats
     assert (short.needed is not None and short.needed > 0.5) == (problem == "seconds")
+
+
+def test_rows_in_a_given_order_are_not_sampled(tmp_path):
+    """Some lanes of them are every n-th row, and their first blocks are the first rows of the source."""
+    assert found(made(str(tmp_path / "data"), "given"), 0.01).problem == "order"

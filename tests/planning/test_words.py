@@ -133,6 +133,7 @@ def test_a_loss_that_does_not_fall_recommends_nothing():
         ("rows", "sample of 9,600 rows"),
         ("loss", "not finite"),
         ("memory", "too little memory for 256 rows"),
+        ("order", "has `order: given`"),
         ("node", "A node ended meanwhile: node 0 was killed"),
     ],
 )
