@@ -86,7 +86,10 @@ def from_arrays(
         layout = layout.for_rows(sum(rows.values()))
         where = Plan.of(rows, layout.row_bytes, lanes, file_size)
         for name in SPLITS:
-            facts = _write_split(folder, name, given[name], ids[name], layout, where) if rows[name] else []
+            facts = []
+            if rows[name]:
+                by = ids[name] if order == "hash" else row_ids.spread(rows[name])
+                facts = _write_split(folder, name, given[name], ids[name], by, layout, where)
             counted = _label_counts(given.get(name), label)
             written[name], moments = lane_files.merge_split(facts, layout, lanes, counted)
             if order == "given" and name in given:
@@ -205,12 +208,13 @@ def _check(name: str, rows: SplitArrays, layout: Layout) -> _Split:
 
 
 def _write_split(
-    folder: str, name: str, split: _Split, ids: row_ids.U64, layout: Layout, where: Plan
+    folder: str, name: str, split: _Split, ids: row_ids.U64, by: row_ids.U64, layout: Layout, where: Plan
 ) -> list[FileFacts]:
-    """Write a split's files. ids: each row's row_id, uint64 [rows]"""
+    """Write a split's files. ids: each row's row_id, uint64 [rows]. by: numbers in the order of `ids`, whose equal
+    ranges become the files of a lane, uint64 [rows]"""
     filesystem.make_folder(filesystem.join(folder, name))
     lane = row_ids.lane_of(ids, where.lanes)
-    file = where.file(np.full(len(split), SPLITS.index(name), np.int32), lane, ids)
+    file = where.file(np.full(len(split), SPLITS.index(name), np.int32), lane, by)
     order = np.lexsort((split.content[:, 1], ids, lane, file))
     offsets = where.offsets(np.bincount(file, minlength=where.files))
     facts: list[FileFacts] = []

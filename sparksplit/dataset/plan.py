@@ -108,16 +108,17 @@ class Plan:
         """Number of files."""
         return sum(split.files for split in self.splits)
 
-    def file(self, split: npt.NDArray[np.int32], lane: npt.NDArray[np.int32], row_ids: U64) -> I64:
+    def file(self, split: npt.NDArray[np.int32], lane: npt.NDArray[np.int32], by: U64) -> I64:
         """Return the file number of each row: int64 [rows].
 
-        In a split with several files per lane, each file has an equal range of the lane's row_ids.
+        by: row_ids, or other numbers in their order. In a split with several files per lane, each file has an equal
+        range of these numbers.
         """
         first, per_file, per_lane = (
             np.array([getattr(each, name) for each in self.splits], np.int64)
             for name in ("first", "per_file", "per_lane")
         )
-        within = high_product(row_ids, per_lane[split].astype(np.uint64)).astype(np.int64)
+        within = high_product(by, per_lane[split].astype(np.uint64)).astype(np.int64)
         return first[split] + lane // per_file[split] * per_lane[split] + within
 
     @property

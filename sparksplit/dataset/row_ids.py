@@ -108,6 +108,11 @@ def lane_of(row_ids: npt.ArrayLike, lanes: int) -> npt.NDArray[np.int32]:
     return (np.asarray(row_ids, dtype=np.uint64) % np.uint64(lanes)).astype(np.int32)
 
 
+def spread(rows: int) -> U64:
+    """Return `rows` numbers at equal distances over all of uint64, ascending: [rows]."""
+    return np.arange(rows, dtype=np.uint64) * np.uint64((2**64 - 1) // max(1, rows))
+
+
 def row_checksum(row_ids: npt.ArrayLike) -> int:
     """Return the ledger's checksum: the sum modulo 2^64 of mix64(row_id). The order of the rows does not matter."""
     with np.errstate(over="ignore"):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from sparksplit.base.errors import InputError
@@ -40,6 +41,17 @@ def test_the_row_id_is_the_rows_number(tmp_path: Path) -> None:
                     found |= dict(zip(part.row_ids.tolist(), part.tensors["x"][:, 0].tolist(), strict=True))
         assert found == {number: float(number) for number in numbers}
         assert data.manifest.splits[name].checksum == row_checksum(np.array(numbers, np.uint64))
+
+
+def test_files_that_share_a_lane_have_equally_many_rows(tmp_path: Path) -> None:
+    """Small numbers have equal high bits, by which hashes are dealt to files."""
+    data = given(tmp_path / "data", *rows(), file_size=200)
+    files = [pq.ParquetFile(f"{data.path}/{file}").metadata.num_rows for file in data.files("train")]
+    assert len(files) >= 24 and sum(files) == 400 and max(files) - min(files) <= 2
+    with data.split("train").reader() as reader:
+        lane = [reader.read(1, block).row_ids for block in range(data.manifest.blocks("train", 1))]
+        assert np.concatenate(lane).tolist() == list(range(1, 400, 6))
+    assert "lane-001-part-0" in data.split("train").place_of(13)
 
 
 def test_equal_rows_keep_their_places(tmp_path: Path) -> None:
