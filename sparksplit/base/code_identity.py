@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from sparksplit.base.config import digest
+from sparksplit.base.imported_code import imported
 from sparksplit.base.pickles import is_users
 
 _PLAIN = (bool, int, float, complex, str, bytes, range, type(None), type(...))
@@ -166,7 +167,9 @@ class _Description:
         used = [[each, self.of(value, f"{each} (in {name})")] for each, value in _used(function)]
         defaults = self.of([function.__defaults__, function.__kwdefaults__], f"a default of {name}")
         own = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
-        return ["function", _text_of(function), defaults, used, self.of(own, name)]
+        text = _text_of(function)
+        modules = imported(text, function.__globals__.get("__package__"))
+        return ["function", text, defaults, used, self.of(own, name), *([modules] if modules else [])]
 
     def _class(self, kind: type) -> Any:
         skipped = _SAYS_NOTHING | (_OF_NAMED_TUPLES if _is_named_tuple(kind) else frozenset())

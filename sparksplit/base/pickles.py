@@ -25,14 +25,19 @@ def is_users(module: str | None) -> bool:
 
     Other processes may be unable to import such a module. They can import installed packages.
     """
-    if module is None or module.partition(".")[0] in _OURS:
+    if module is None:
         return False
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
-    if not isinstance(file, str) or not file.endswith(".py"):
+    return isinstance(file, str) and is_users_file(module, Path(file))
+
+
+def is_users_file(module: str, file: Path) -> bool:
+    """Return whether the file of a module is the user's own: text of Python that is not installed."""
+    if module.partition(".")[0] in _OURS or file.suffix != ".py":
         return False
-    path = Path(file).resolve()
+    path = file.resolve()
     library = Path(sysconfig.get_path("stdlib")).resolve()
     return not (path.is_relative_to(library) or set(_INSTALLED) & set(path.parts))
 
