@@ -16,11 +16,14 @@ from sparksplit.dataset.description import WEIGHT, LabelSpec, TensorSpec
 from sparksplit.dataset.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
+from sparksplit.features.encoder import Encoder
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
 from sparksplit.inference.trained import Array, Model, TrainedModel, load, log_probabilities, probabilities
 from sparksplit.inference.writer import Columns, PartFile, Predictions, attempt_name, nested
 from sparksplit.model.tensorflow import import_tensorflow
+from sparksplit.prepare.source import BadRow, ParsedRows
+from sparksplit.prepare.tables.column_rows import ORIGIN, ColumnReader
 
 
 @dataclass
@@ -242,6 +245,22 @@ def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequ
             labels,
             kept,
         )
+
+
+def tensors_of(
+    reader: ColumnReader, encoder: Encoder, columns: Sequence[pa.Array], rows: int
+) -> dict[str, Array] | BadRow:
+    """Return the stored tensors of `rows` rows, by name, or the first bad row with its number, from 1.
+
+    columns: what `reader` takes, without the columns of the origin.
+    """
+    origin = [pa.array(np.arange(1, rows + 1)), pa.array(np.zeros(rows, np.int8)), pa.nulls(rows, pa.string())]
+    places = [str(place) for place in range(len(columns) + ORIGIN)]
+    *_, found = reader.read(pa.RecordBatch.from_arrays([*columns, *origin], places))
+    if not isinstance(found, ParsedRows):
+        return next(iter(found))
+    parsed = {spec.name: values for spec, values in zip(encoder.parsed, found.tensors, strict=True)}
+    return {**parsed, **encoder.indexed(found.texts)}
 
 
 def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
