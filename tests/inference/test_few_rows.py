@@ -123,7 +123,7 @@ def test_numbers_of_a_single_tensor_come_in_its_order():
         InputError, match=r"^the frame: row 1: column 'a': is null \(input.missing: mean fills missing values\)$"
     ):
         stored(frame, numbers())
-    with pytest.raises(InputError, match="row 0: column 'a': 0.5 is not a whole number from 0 to 255"):
+    with pytest.raises(InputError, match=r"row 0: column 'a': 0\.5 is not a whole number from 0 to 255"):
         stored(frame[:1], numbers("uint8"))
     with pytest.raises(InputError, match="column 'a' is string, but must be numbers"):
         stored(pd.DataFrame({"a": ["x"], "b": [1]}), numbers())
