@@ -23,10 +23,10 @@ from sparksplit.inference.writer import Predictions
 from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.prepare.preprocess_config import DataFrameInput
 from sparksplit.prepare.source import BadRow
-from sparksplit.prepare.sources import open_raw_frame
+from sparksplit.prepare.sources import open_raw
 from sparksplit.prepare.tables.column_rows import ORIGIN, ColumnReader
-from sparksplit.prepare.tables.raw_frame import RawFrame
-from sparksplit.prepare.tables.selection import PLACE, by_place
+from sparksplit.prepare.tables.raw_frame import PLACE, RawFrame, by_place
+from sparksplit.prepare.tables.readers import Raw
 from sparksplit.spark.batches import rows_per_batch
 from sparksplit.spark.own_python import own_python
 
@@ -92,7 +92,7 @@ def appended(
     # row_bytes: Spark is not to look at rows here, to find out how long texts are.
     raw = RawFrame(placed.select(*all_columns, *taken), hidden=carried, carried=carried, row_bytes=1)
     with own_python(spark.sparkContext):
-        source = open_raw_frame(raw, read_as_trained(config, trained), trained.description)
+        source = open_raw(Raw({"train": raw}), read_as_trained(config, trained), trained.description)
         inputs, reader = source.raw(spark)
         assert isinstance(reader, ColumnReader)
         if (line := large_batches(spark.conf.get(_BATCH_ROWS) or "", row_bytes(reader))) is not None:
