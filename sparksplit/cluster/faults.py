@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from hdfs_io.errors import errno_of, may_pass
 from sparksplit.base.errors import Diverged, NodeFailed, PeerLost, SparksplitError, UsageError
 from sparksplit.cluster import memory
-from sparksplit.cluster.channel.limits import BEAT, DEAD, ORPHAN, SILENT
-from sparksplit.cluster.channel.orphans import ORPHANED
+from sparksplit.cluster.channel.limits import BEAT, DEAD, ORPHAN, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging
 from sparksplit.cluster.failures import FOLLOWS, Failure, Follows
 from sparksplit.cluster.node_record import NodeRecord

@@ -27,9 +27,8 @@ from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.base.shown import ERR
 from sparksplit.cluster import memory
-from sparksplit.cluster.channel.limits import ORPHAN
+from sparksplit.cluster.channel.limits import ORPHAN, ORPHANED
 from sparksplit.cluster.channel.line import Line, Post
-from sparksplit.cluster.channel.orphans import ORPHANED
 from sparksplit.cluster.leaving import GRACE
 from sparksplit.cluster.member import Start
 from sparksplit.cluster.place import own_place

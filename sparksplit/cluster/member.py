@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hdfs_io import activity
+from sparksplit.cluster.channel.limits import ORPHANED
 from sparksplit.cluster.channel.line import Line, Post
-from sparksplit.cluster.channel.orphans import ORPHANED
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.leaving import Leaving
 from sparksplit.network.listening import Network

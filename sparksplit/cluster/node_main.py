@@ -21,8 +21,8 @@ from typing import Any
 from sparksplit.base.errors import UsageError
 from sparksplit.base.orphans import die_with_parent
 from sparksplit.base.shown import ERR, OUT
+from sparksplit.cluster.channel.limits import ORPHANED
 from sparksplit.cluster.channel.line import Post
-from sparksplit.cluster.channel.orphans import ORPHANED
 from sparksplit.cluster.failures import Failure
 from sparksplit.cluster.faults import kind_and_text
 from sparksplit.cluster.leaving import ASKING, reason_of, signals

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,18 +14,19 @@ from sparksplit.base.errors import InputError
 from sparksplit.base.progress import say
 from sparksplit.features.encoder import Encoder, encoder_of
 from sparksplit.features.missing_columns import there_are
+from sparksplit.features.table import WHOLE
 from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import read_as_trained
-from sparksplit.inference.tasks import SplitRows, batches, predict
+from sparksplit.inference.tasks import SplitRows, batches, predict, tensors_of
 from sparksplit.inference.trained import Array, TrainedModel, load
 from sparksplit.inference.writer import Predictions
 from sparksplit.model.tensorflow import import_tensorflow
 from sparksplit.prepare.preprocess_config import DataFrameInput
-from sparksplit.prepare.source import ParsedRows
-from sparksplit.prepare.sources import open_raw_frame
-from sparksplit.prepare.tables.column_rows import ColumnReader
-from sparksplit.prepare.tables.raw_frame import RawFrame
-from sparksplit.prepare.tables.selection import PLACE, by_place
+from sparksplit.prepare.source import BadRow
+from sparksplit.prepare.sources import open_raw
+from sparksplit.prepare.tables.column_rows import ORIGIN, ColumnReader
+from sparksplit.prepare.tables.raw_frame import PLACE, RawFrame, by_place
+from sparksplit.prepare.tables.readers import Raw
 from sparksplit.spark.batches import rows_per_batch
 from sparksplit.spark.own_python import own_python
 
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
 
 _CARRIED = "carried {}"
 """Name of a column of the DataFrame by its position, while a feature of the same name stands beside it."""
-_ORIGIN = (pa.int64(), pa.int8(), pa.string())
-"""Types of the last columns that a `ColumnReader` takes: the row's number, the part and the file."""
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
 _BATCH_SIZE: int = PredictConfig.model_fields["batch_size"].default
 _BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _LARGE_BYTES = 256 * 1024 * 1024
@@ -94,13 +92,13 @@ def appended(
     # row_bytes: Spark is not to look at rows here, to find out how long texts are.
     raw = RawFrame(placed.select(*all_columns, *taken), hidden=carried, carried=carried, row_bytes=1)
     with own_python(spark.sparkContext):
-        source = open_raw_frame(raw, read_as_trained(config, trained), trained.description)
+        source = open_raw(Raw({"train": raw}), read_as_trained(config, trained), trained.description)
         inputs, reader = source.raw(spark)
         assert isinstance(reader, ColumnReader)
         if (line := large_batches(spark.conf.get(_BATCH_ROWS) or "", row_bytes(reader))) is not None:
             say(line)
         first = len(inputs.columns) - len(carried)
-        given, kinds = _given(inputs, first - len(_ORIGIN))
+        given, kinds = _given(inputs, first - ORIGIN)
         threads = int(spark.sparkContext.getConf().get("spark.task.cpus", "1") or "1")
         task = Task(trained, reader, encoder_of(source.table, source.tensors, {}), kinds, tuple(wanted), threads)
         kept = [sql.col(PLACE.format(first + place)) for place in range(len(columns))]
@@ -147,7 +145,7 @@ def _given(inputs: DataFrame, count: int) -> tuple[list[Column], tuple[str, ...]
     for place, field in enumerate(inputs.schema.fields[:count]):
         column, kind = sql.col(PLACE.format(place)), field.dataType.simpleString()
         kinds.append(kind)
-        given += [sql.coalesce(column, sql.lit(0).cast(kind)), column.isNull()] if kind in _WHOLE else [column]
+        given += [sql.coalesce(column, sql.lit(0).cast(kind)), column.isNull()] if kind in WHOLE else [column]
     return given, tuple(kinds)
 
 
@@ -206,17 +204,12 @@ class Task:
         left, columns = iter(series), []
         for kind in self.kinds:
             values = next(left)
-            columns.append(_column(kind, values, next(left) if kind in _WHOLE else None))
+            columns.append(_column(kind, values, next(left) if kind in WHOLE else None))
         rows = len(series[0])
-        origin = [pa.nulls(rows, _ORIGIN[0]), pa.array(np.zeros(rows, np.int8)), pa.nulls(rows, _ORIGIN[2])]
-        names = [PLACE.format(place) for place in range(len(columns) + len(origin))]
-        tensors: dict[str, Array] = {}
-        for parsed in self.reader.read(pa.RecordBatch.from_arrays([*columns, *origin], names)):
-            if not isinstance(parsed, ParsedRows):
-                raise InputError(str(next(iter(parsed))))
-            tensors = {spec.name: values for spec, values in zip(self.encoder.parsed, parsed.tensors, strict=True)}
-            tensors |= self.encoder.indexed(parsed.texts)
-        return tensors, rows
+        found = tensors_of(self.reader, self.encoder, columns, rows)
+        if isinstance(found, BadRow):
+            raise InputError(str(replace(found, row=0)))  # rows of a DataFrame have no numbers
+        return found, rows
 
     def _predicted(self, model: Any, rows: SplitRows) -> pd.DataFrame:
         found = predict(self.trained, model, rows, logs=_RAW in self.fields)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from sparksplit.base.errors import InputError, did_you_mean
 from sparksplit.dataset.description import Description, TensorSpec
 from sparksplit.dataset.feature_spec import Date, Feature
 from sparksplit.dataset.lane_files import ROW_ID
-from sparksplit.features.encoder import encoder_of
+from sparksplit.features.encoder import Encoder, encoder_of
 from sparksplit.features.table import WHOLE, table_like
-from sparksplit.inference.tasks import SplitRows, predict
+from sparksplit.inference.tasks import SplitRows, predict, tensors_of
 from sparksplit.inference.trained import Array, TrainedModel, load
 from sparksplit.inference.writer import Columns
-from sparksplit.prepare.tables.numbers import numbers
+from sparksplit.prepare.source import BadRow
+from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.table_rows import TableReader
 
 _PLACE = "the frame"
@@ -47,81 +49,57 @@ def predict_rows(path: str, frame: pd.DataFrame) -> pd.DataFrame:
 
 def stored(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
     """Return the rows of `frame` as stored tensors, by name. Raise InputError like `predict_rows`."""
-    if description.features:
-        return _of_table(frame, description)
+    reader, encoder, columns = (_of_table if description.features else _of_tensor)(frame, description)
+    found = tensors_of(reader, encoder, columns, len(frame))
+    if isinstance(found, BadRow):
+        raise InputError(f"{_PLACE}: row {frame.index[found.row - 1]}: {found.reason}")
+    return found
+
+
+def _of_table(frame: pd.DataFrame, description: Description) -> tuple[ColumnReader, Encoder, list[pa.Array]]:
+    """Return what reads and encodes the features, and their columns."""
+    features = description.features
+    given = [_as_fitted(feature, _column(frame, feature.column)) for feature in features]
+    types = {feature.column: _type(feature, column) for feature, column in zip(features, given, strict=True)}
+    table = table_like(description, types, _PLACE)
+    names = [feature.column for feature in features]
+    reader = _reader(names, False, table.tensors[0], True, TableReader(table, ("",), typed=True))
+    columns = [_as_taken(feature, column) for feature, column in zip(features, given, strict=True)]
+    return reader, encoder_of(table, table.tensors, {}), columns
+
+
+def _of_tensor(frame: pd.DataFrame, description: Description) -> tuple[ColumnReader, Encoder, list[pa.Array]]:
+    """Like `_of_table`, for a single tensor: of a column of arrays or vectors, or of columns of numbers."""
     tensors = description.model_tensors
-    unnamed = tensors[0].columns is None and tensors[0].column is None
-    if description.windows is not None or len(tensors) != 1 or unnamed:
+    spec = tensors[0]
+    names = spec.columns if spec.column is None else [spec.column]
+    if description.windows is not None or len(tensors) != 1 or names is None:
         takes = ", ".join(f"{tensor.name}: {tensor.dtype} {tensor.shape}" for tensor in tensors)
         raise InputError(
             f"{_PLACE}: the model takes {takes}, not columns of numbers or texts. Use sparksplit.predict, or the "
             "saved_model in the run's folder"
         )
-    fitted = description.preprocessing.tensors.get(tensors[0].name)
+    columns = [_numbers(name, _column(frame, name), spec.column is not None) for name in names]
+    fitted = description.preprocessing.tensors.get(spec.name)
     gaps = fitted is not None and fitted.impute is not None
-    of_columns = _of_numbers if tensors[0].column is None else _of_array
-    return {tensors[0].name: of_columns(frame, tensors[0], gaps)}
+    return _reader(names, spec.column is not None, spec, gaps), encoder_of(None, tensors, {}), columns
 
 
-def _of_table(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
-    features = description.features
-    given = [_as_fitted(feature, _column(frame, feature.column)) for feature in features]
-    types = {feature.column: _type(feature, column) for feature, column in zip(features, given, strict=True)}
-    table = table_like(description, types, _PLACE)
-    reader = TableReader(table, ("",), typed=True)
-    columns = [_as_taken(feature, column) for feature, column in zip(features, given, strict=True)]
-    parsed = reader(columns, len(frame))
-    if parsed.wrong.any():
-        row, place = (int(number) for number in np.argwhere(parsed.wrong)[0])
-        said, _ = reader.problem(place, columns[place][row].as_py())
-        raise InputError(f"{_PLACE}: row {frame.index[row]}: column {features[place].column!r}: {said}")
-    tensors = {spec.name: tensor for spec, tensor in zip(table.tensors, parsed.tensors, strict=True)}
-    return {**tensors, **encoder_of(table, table.tensors, {}).indexed(parsed.texts)}
+def _reader(
+    names: Sequence[str], array: bool, tensor: TensorSpec, gaps: bool, table: TableReader | None = None
+) -> ColumnReader:
+    return ColumnReader(_PLACE, names, array, tensor, None, None, 0, gaps, True, table=table)
 
 
-def _of_numbers(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
-    """Return the columns as a single tensor [rows, *shape]. gaps: whether the model fills missing values."""
-    values = []
-    for name in spec.columns or []:
-        column = _number(_column(frame, name))
-        if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
-            raise InputError(f"{_PLACE}: column {name!r} is {column.type}, but must be numbers")
-        array, wrong = numbers(column, spec.numpy_dtype, gaps, True)
-        if wrong.any():
-            row = int(wrong.argmax())
-            value = column[row].as_py()
-            missing = "has a missing value, and the model has no value to fill it with"
-            said = f"holds {value}, which is not {spec.dtype}" if value is not None else missing
-            raise InputError(f"{_PLACE}: row {frame.index[row]}: column {name!r} {said}")
-        values.append(array)
-    return np.column_stack(values).reshape(-1, *spec.shape)
-
-
-def _of_array(frame: pd.DataFrame, spec: TensorSpec, gaps: bool) -> Array:
-    """Return a column of arrays or vectors as a single tensor [rows, *shape]. gaps: as in `_of_numbers`."""
-    assert spec.column is not None
-    column = _column(frame, spec.column)
+def _numbers(name: str, column: pa.Array, array: bool) -> pa.Array:
+    """Return a column of numbers, or of arrays of numbers. Raise InputError for another type."""
     if pa.types.is_null(column.type):
-        column = column.cast(pa.list_(pa.float64()))
-    kind = column.type
-    if not pa.types.is_list(kind) or not (
-        pa.types.is_integer(kind.value_type)
-        or pa.types.is_floating(kind.value_type)
-        or pa.types.is_boolean(kind.value_type)
-    ):
-        raise InputError(f"{_PLACE}: column {spec.column!r} is {kind}, but must be arrays of numbers")
-    lengths = column.value_lengths().fill_null(-1).to_numpy(zero_copy_only=False)
-    fits = lengths == spec.values
-    values = np.full((len(column), spec.values), np.nan if gaps else 0, spec.numpy_dtype)
-    wrong = ~fits & (lengths >= 0) if gaps else ~fits  # a null array: all its values are missing
-    good, bad = numbers(_number(column.filter(pa.array(fits)).flatten()), spec.numpy_dtype, gaps, True)
-    values[fits] = good.reshape(-1, spec.values)
-    wrong[fits] = bad.reshape(-1, spec.values).any(axis=1)
-    if wrong.any():
-        row = int(wrong.argmax())
-        shown = f"holds {column[row].as_py()}, which is not {spec.values} values of {spec.dtype}"
-        raise InputError(f"{_PLACE}: row {frame.index[row]}: column {spec.column!r} {shown}")
-    return values.reshape(-1, *spec.shape)
+        return column.cast(pa.list_(pa.float64()) if array else pa.float64())
+    kind = column.type.value_type if array and pa.types.is_list(column.type) else column.type
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    if not number or array != pa.types.is_list(column.type):
+        raise InputError(f"{_PLACE}: column {name!r} is {column.type}, but must be {'arrays of ' * array}numbers")
+    return _number(column)
 
 
 def _plain(value: Any) -> Any:
@@ -169,7 +147,7 @@ def _type(feature: Feature, column: pa.Array) -> str:
     if pa.types.is_null(column.type):
         return feature.type
     try:
-        return str(from_arrow_type(_signed(column).type).simpleString())
+        return str(from_arrow_type(_signed(column.type)).simpleString())
     except PySparkException as error:
         raise InputError(f"{_PLACE}: column {feature.column!r} is {column.type}, which cannot be a feature") from error
 
@@ -185,11 +163,15 @@ def _as_taken(feature: Feature, column: pa.Array) -> pa.Array:
 
 
 def _number(column: pa.Array) -> pa.Array:
-    if pa.types.is_null(column.type):
-        return column.cast(pa.float64())
-    return column.cast(pa.int8()) if pa.types.is_boolean(column.type) else _signed(column)
+    """Return numbers, or lists of numbers, in types that Spark has. Booleans become int8."""
+    is_list = pa.types.is_list(column.type)
+    kind = column.type.value_type if is_list else column.type
+    if pa.types.is_null(kind):
+        kind = pa.float64()
+    kind = pa.int8() if pa.types.is_boolean(kind) else _signed(kind)
+    return column.cast(pa.list_(kind) if is_list else kind)
 
 
-def _signed(column: pa.Array) -> pa.Array:
-    """Return unsigned whole numbers as int64, because Spark has no unsigned types."""
-    return column.cast(pa.int64()) if pa.types.is_unsigned_integer(column.type) else column
+def _signed(kind: pa.DataType) -> pa.DataType:
+    """Return int64 for unsigned whole numbers, because Spark has no unsigned types."""
+    return pa.int64() if pa.types.is_unsigned_integer(kind) else kind

@@ -16,7 +16,8 @@ from sparksplit.base.errors import InputError, RunError
 from sparksplit.base.options import Options
 from sparksplit.base.progress import spark_progress
 from sparksplit.dataset.lane_files import LABEL
-from sparksplit.inference import partition, scores, writer
+from sparksplit.dataset.part_file import accept
+from sparksplit.inference import partition, scores
 from sparksplit.inference.mlflow_models import is_uri, run_folder
 from sparksplit.inference.predict_config import PredictConfig
 from sparksplit.inference.rows import InputRows, PreparedRows, RawRows
@@ -159,7 +160,8 @@ def _fill(
         job = Job(trained, job_folder, columns, labelled, config.batch_size, threads, rows.weight)
         facts = rows.run(spark, job, folder)
     counted = _checked(facts, rows)
-    files = _take(job_folder, facts)
+    files = [fact.file for fact in facts if fact.file is not None]
+    accept(job_folder, files)
     metrics = _metrics(facts, trained, rows)
     if metrics is not None:
         filesystem.write_json(filesystem.join(folder, places.metrics), metrics)
@@ -167,7 +169,7 @@ def _fill(
         filesystem.rename(filesystem.join(folder, bad_rows.FOLDER), filesystem.join(folder, places.bad_rows))
     # Raw rows without splits are called train, because they have no other name.
     split = config.raw is None or config.split is not None or len(counted) > 1
-    return Result(output.path, counted, files, rows.bad, metrics, places, split=split, classes=columns.in_order)
+    return Result(output.path, counted, len(files), rows.bad, metrics, places, split=split, classes=columns.in_order)
 
 
 def _columns(config: PredictConfig, rows: InputRows, trained: TrainedModel) -> Columns:
@@ -227,20 +229,6 @@ def _checked(facts: Sequence[Facts], rows: InputRows) -> dict[str, int]:
             "input.label: null predicts without labels"
         )
     return counted
-
-
-def _take(folder: str, facts: Sequence[Facts]) -> int:
-    """Rename the files of successful task attempts, and remove the hidden files of other attempts.
-
-    Return the number of renamed files.
-    """
-    names = [fact.file for fact in facts if fact.file is not None]
-    for number, name in enumerate(names):
-        filesystem.rename(filesystem.join(folder, name), filesystem.join(folder, writer.final_name(number)))
-    for name in filesystem.listing(folder):
-        if name.startswith("."):
-            filesystem.remove(filesystem.join(folder, name))
-    return len(names)
 
 
 def _metrics(facts: Sequence[Facts], trained: TrainedModel, rows: InputRows) -> dict[str, Any] | None:

@@ -15,12 +15,17 @@ from sparksplit.dataset import row_ids
 from sparksplit.dataset.description import WEIGHT, LabelSpec, TensorSpec
 from sparksplit.dataset.lane_files import LABEL, ROW_ID, label_of, tensor_of, values_of
 from sparksplit.dataset.manifest import Manifest
+from sparksplit.dataset.part_file import PartFile, attempt_name
 from sparksplit.dataset.prepared import BlockReader, PreparedDataSet
+from sparksplit.features.encoder import Encoder
 from sparksplit.inference import scores
 from sparksplit.inference.scores import ClassScores, NumberScores
 from sparksplit.inference.trained import Array, Model, TrainedModel, load, log_probabilities, probabilities
-from sparksplit.inference.writer import Columns, PartFile, Predictions, attempt_name, nested
+from sparksplit.inference.writer import REPEATING, Columns, Predictions, nested
 from sparksplit.model.tensorflow import import_tensorflow
+from sparksplit.prepare.source import BadRow, ParsedRows
+from sparksplit.prepare.tables.column_rows import ORIGIN, ColumnReader
+from sparksplit.spark.batches import task_ids
 
 
 @dataclass
@@ -75,26 +80,21 @@ class SplitRows:
 def run_task(job: Job, rows: Iterable[SplitRows], part: int, attempt: int) -> Facts:
     """Predict `rows`, write the predictions, and count rows and scores."""
     facts = Facts()
-    file = PartFile(job.folder, attempt_name(part, attempt))
     by_split: dict[str, ClassScores | NumberScores] = {}
     try:
-        model = None
-        for given in rows:
-            # An empty partition loads no model.
-            if model is None:
-                import_tensorflow()
-                model = load(job.trained, job.threads)
-            for batch in batches(given, job.batch_size):
-                predictions = predict(job.trained, model, batch)
-                file.write(job.columns.table(batch.row_ids, batch.split, batch.kept, predictions))
-                _count(facts, by_split, batch, predictions)
-        file.close()
+        with PartFile(job.folder, attempt_name(part, attempt), REPEATING) as file:
+            model = None
+            for given in rows:
+                # An empty partition loads no model.
+                if model is None:
+                    import_tensorflow()
+                    model = load(job.trained, job.threads)
+                for batch in batches(given, job.batch_size):
+                    predictions = predict(job.trained, model, batch)
+                    file.write(job.columns.table(batch.row_ids, batch.split, batch.kept, predictions))
+                    _count(facts, by_split, batch, predictions)
     except SparksplitError as error:
-        file.abort()
         return Facts(error=str(error), usage=isinstance(error, UsageError))
-    except BaseException:
-        file.abort()
-        raise
     facts.file = file.name if file.rows else None
     facts.scores = {split: scores.to_json(score) for split, score in by_split.items()}
     return facts
@@ -216,7 +216,7 @@ def read_prepared(path: str, splits: Sequence[str], keep: Sequence[str], task: i
 
 def predict_prepared(job: Job, path: str, splits: Sequence[str], task: int, tasks: int) -> Facts:
     """Run one task over a prepared data set."""
-    return run_task(job, read_prepared(path, splits, job.columns.keep, task, tasks), task, _attempt())
+    return run_task(job, read_prepared(path, splits, job.columns.keep, task, tasks), task, task_ids()[1])
 
 
 # Raw rows.
@@ -244,6 +244,22 @@ def read_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str, keep: Sequ
         )
 
 
+def tensors_of(
+    reader: ColumnReader, encoder: Encoder, columns: Sequence[pa.Array], rows: int
+) -> dict[str, Array] | BadRow:
+    """Return the stored tensors of `rows` rows, by name, or the first bad row with its number, from 1.
+
+    columns: what `reader` takes, without the columns of the origin.
+    """
+    origin = [pa.array(np.arange(1, rows + 1)), pa.array(np.zeros(rows, np.int8)), pa.nulls(rows, pa.string())]
+    places = [str(place) for place in range(len(columns) + ORIGIN)]
+    *_, found = reader.read(pa.RecordBatch.from_arrays([*columns, *origin], places))
+    if not isinstance(found, ParsedRows):
+        return next(iter(found))
+    parsed = {spec.name: values for spec, values in zip(encoder.parsed, found.tensors, strict=True)}
+    return {**parsed, **encoder.indexed(found.texts)}
+
+
 def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
     if spec.shape:
         return label_of(column, spec.parsed)
@@ -253,18 +269,4 @@ def _labels(column: pa.ChunkedArray, spec: LabelSpec) -> Array:
 
 def predict_raw(job: Job, batches: Iterable[pa.RecordBatch], split: str) -> Facts:
     """Run one task over raw rows."""
-    return run_task(job, read_raw(job, batches, split, job.columns.keep), _partition(), _attempt())
-
-
-def _attempt() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else context.taskAttemptId()
-
-
-def _partition() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
+    return run_task(job, read_raw(job, batches, split, job.columns.keep), *task_ids())

@@ -1,19 +1,15 @@
-"""Predictions as Parquet: the columns, and the single file of each task."""
+"""Predictions as Parquet: the columns."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
-from hdfs_io.errors import using
-from sparksplit.base.errors import SparksplitError
 from sparksplit.dataset.description import LabelSpec
 from sparksplit.dataset.lane_files import LABEL, ROW_ID
 from sparksplit.inference.trained import Array
@@ -21,7 +17,8 @@ from sparksplit.prepare import bad_rows
 
 SPLIT, PREDICTION, NAME, PROBABILITIES = "split", "prediction", "prediction_name", "probabilities"
 TOP, TOP_NAMES, TOP_PROBABILITIES = "top_predictions", "top_names", "top_probabilities"
-_GROUP_BYTES = 16 * 1024 * 1024
+REPEATING = (SPLIT, PREDICTION, NAME, LABEL)
+"""Columns with repetitions that a dictionary can use. Hashes and floats have none."""
 
 
 @dataclass(frozen=True)
@@ -144,66 +141,3 @@ def _lists(flat: pa.Array, rows: int) -> pa.Array:
     """Return `flat` as lists of equal length, one for each of `rows`."""
     each = len(flat) // max(rows, 1)
     return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * np.int32(each)), flat)
-
-
-def attempt_name(part: int, attempt: int) -> str:
-    """Return the name of a task's file: hidden, and different for each attempt."""
-    return f".{final_name(part)}.{attempt}"
-
-
-def final_name(part: int) -> str:
-    """Return the driver's name of an accepted file."""
-    return f"part-{part:05d}.parquet"
-
-
-class PartFile:
-    """Writes one Parquet file into `folder`. The file is made with the first rows. Without rows, there is no file."""
-
-    def __init__(self, folder: str, name: str) -> None:
-        self.name, self._path = name, filesystem.join(folder, name)
-        self.rows = 0
-        self._writer: pq.ParquetWriter | None = None
-        self._pending: list[pa.Table] = []
-        self._pending_bytes = 0
-
-    def write(self, rows: pa.Table) -> None:
-        """Append rows. At most one row group of rows stays in memory."""
-        if rows.num_rows == 0:
-            return
-        self.rows += rows.num_rows
-        self._pending.append(rows)
-        self._pending_bytes += rows.nbytes
-        if self._pending_bytes >= _GROUP_BYTES:
-            self._flush()
-
-    def close(self) -> None:
-        """Finish the file."""
-        self._flush()
-        if self._writer is not None:
-            with using(self._path, "cannot be written"):
-                self._writer.close()
-
-    def abort(self) -> None:
-        """Remove the file."""
-        self._pending = []
-        # Report only the first error. A full disk may not have room for the file's end either.
-        if self._writer is not None:
-            with suppress(OSError, SparksplitError):
-                self._writer.close()
-        if self.rows:
-            with suppress(OSError, SparksplitError):
-                filesystem.remove(self._path)
-
-    def _flush(self) -> None:
-        if not self._pending:
-            return
-        group = pa.concat_tables(self._pending).combine_chunks()
-        if self._writer is None:
-            target, inner = filesystem.resolve(self._path)
-            # Hashes and floats have no repetitions that a dictionary could use.
-            repeating = [field.name for field in group.schema if field.name in (SPLIT, PREDICTION, NAME, LABEL)]
-            with using(self._path, "cannot be written"):
-                self._writer = pq.ParquetWriter(inner, group.schema, filesystem=target, use_dictionary=repeating)
-        with using(self._path, "cannot be written"):
-            self._writer.write_table(group, row_group_size=group.num_rows)
-        self._pending, self._pending_bytes = [], 0

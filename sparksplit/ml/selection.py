@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sparksplit.base.errors import ConfigError, did_you_mean
-
-_NUMBERS = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double")
+from sparksplit.prepare.tables.label_kinds import is_number
 
 
 @dataclass(frozen=True)
@@ -49,8 +48,3 @@ class Selection:
             raise ConfigError(
                 f"validationIndicatorCol: column {self.validation!r} is {types[self.validation]}, but must be boolean"
             )
-
-
-def is_number(kind: str) -> bool:
-    """Return whether Spark's type `kind` is a number or boolean."""
-    return kind in _NUMBERS or kind.startswith("decimal(")

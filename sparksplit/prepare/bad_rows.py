@@ -7,20 +7,19 @@ driver also gets the files and marks of up to 100,000 rows.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hdfs_io import filesystem
-from hdfs_io.errors import using
-from sparksplit.base.errors import InputError, SparksplitError
+from sparksplit.base.errors import InputError
+from sparksplit.dataset.part_file import PartFile, accept, attempt_name
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BadRow
 from sparksplit.prepare.tables.line_numbers import Lines, assigned, find_lines
+from sparksplit.spark.batches import task_ids
 from sparksplit.spark.job_names import described
 from sparksplit.spark.task_facts import facts_of
 
@@ -164,7 +163,7 @@ def tally(bad: DataFrame) -> Tally:
 
 @dataclass
 class _Written:
-    path: str
+    name: str
 
 
 @described("bad rows")
@@ -186,22 +185,13 @@ def write(bad: DataFrame, counted: Tally, folder: str) -> None:
     ordered = placed.sortWithinPartitions(*_ORDER).select(*_WRITTEN.names, "offset")
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[_Written]:
-        from pyspark import TaskContext
+        with PartFile(place, attempt_name(*task_ids())) as file:
+            for batch in batches:
+                file.write(pa.table(_numbered(batch, lines)))
+        if file.rows:
+            yield _Written(file.name)
 
-        context = TaskContext.get()
-        partition, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
-        path = write_part(
-            (_numbered(batch, lines) for batch in batches), place, f"part-{partition:05d}.parquet", attempt
-        )
-        if path is not None:
-            yield _Written(path)
-
-    kept = {written.path for written in facts_of(ordered, task, _Written)}
-    for path in kept:
-        filesystem.rename(filesystem.join(place, path), filesystem.join(place, path[1:].rpartition(".")[0]))
-    for name in filesystem.listing(place):
-        if name.startswith("."):  # left by failed attempts
-            filesystem.remove(filesystem.join(place, name))
+    accept(place, [written.name for written in facts_of(ordered, task, _Written)])
 
 
 def _numbered(batch: pa.RecordBatch, lines: Lines) -> pa.RecordBatch:
@@ -214,28 +204,3 @@ def _numbered(batch: pa.RecordBatch, lines: Lines) -> pa.RecordBatch:
         rows = [BadRow(**values) for values in batch.to_pylist()]
         row = pa.array([numbered.row for numbered in assigned(rows, lines)], pa.int64())
     return pa.RecordBatch.from_arrays([path, row, reason, text], schema=_WRITTEN)
-
-
-def write_part(batches: Iterable[pa.RecordBatch], place: str, name: str, attempt: int) -> str | None:
-    """Write the rows into the folder `place`. Return the attempt's name for the file, or None if there are no rows."""
-    path = f".{name}.{attempt}"
-    whole = filesystem.join(place, path)
-    writer: pq.ParquetWriter | None = None
-    begun = False
-    try:
-        with using(whole, "cannot be written"):
-            for batch in batches:
-                if batch.num_rows and writer is None:
-                    begun = True
-                    target, inner = filesystem.resolve(whole)
-                    writer = pq.ParquetWriter(inner, _WRITTEN, filesystem=target)
-                if writer is not None:
-                    writer.write_batch(batch.cast(_WRITTEN))
-            if writer is not None:
-                writer.close()
-    except BaseException:
-        if begun:
-            with suppress(OSError, SparksplitError):  # the first error is the one to report
-                filesystem.remove(whole)
-        raise
-    return path if begun else None

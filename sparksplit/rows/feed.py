@@ -140,7 +140,9 @@ class Feed:
         self._block_rows, self._window = source.block_rows, window
         self._assembler = Assembler(source.tensors, source.label, seed, transform, source.place_of, fit)
         self._batch_size, self._seed, self._shuffled, self._copies = batch_size, seed, shuffled, copies
-        self._transforms, self._looks = transform is not None, 2
+        self.transforms = transform is not None
+        """Whether a user's function is applied to each chunk."""
+        self._looks = 2
         self._even, self._share = 0, None
         if everyone is None:
             self._even, self._share = order.even_share(self._lane_rows, lanes, batch_size)
@@ -156,34 +158,15 @@ class Feed:
         self._lock = threading.Lock()
         self._spare: list[Rows] = []
         self._begun: weakref.WeakSet[Future[Any]] = weakref.WeakSet()
-        self._keep = int(self._own_rows.sum()) * self._assembler.row_bytes <= cache
-        self._whole: AtHand | None = None if self._keep else source.at_hand()
-
-    @property
-    def transforms(self) -> bool:
-        """Whether a user's function is applied to each chunk."""
-        return self._transforms
-
-    @property
-    def keeps(self) -> bool:
+        self.row_bytes = self._assembler.row_bytes
+        """Bytes of a row in memory."""
+        self.own_bytes = int(self._own_rows.sum()) * self.row_bytes
+        """Bytes of all of the node's rows in memory."""
+        self.keeps = self.own_bytes <= cache
         """Whether the node's rows stay in memory once they have been read."""
-        return self._keep
-
-    @property
-    def at_hand(self) -> AtHand | None:
+        self.at_hand: AtHand | None = None if self.keeps else source.at_hand()
         """The node's rows, if they have random access: kept from the first epoch on, or mapped into memory. Otherwise
         None."""
-        return self._whole
-
-    @property
-    def own_bytes(self) -> int:
-        """Bytes of all of the node's rows in memory."""
-        return int(self._own_rows.sum()) * self.row_bytes
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row in memory."""
-        return self._assembler.row_bytes
 
     @property
     def rows(self) -> int:
@@ -208,7 +191,7 @@ class Feed:
             self._assembler.looks = False
         # Look at the values in the first two passes, because a resumed run begins in the middle of the first pass. A
         # transform may change values each time, so with a transform look at all passes.
-        self._looks -= not self._transforms
+        self._looks -= not self.transforms
         ahead: deque[Future[Chunk]] = deque()
         plans = self._plans(epoch, first, last, stops)
         try:
@@ -290,12 +273,12 @@ class Feed:
                 return
             number += 1
 
-    def _order(self, epoch: int) -> order.Shuffle | order.AsStored:
+    def _order(self, epoch: int) -> order.AsStored:
         if not self._shuffled:
             return order.AsStored(self._block_rows, self._window)
-        return order.Shuffle(self._seed, epoch, self._block_rows, self._window)
+        return order.Shuffle(self._block_rows, self._window, self._seed, epoch)
 
-    def _edge(self, shuffle: order.Shuffle | order.AsStored, number: int) -> int:
+    def _edge(self, shuffle: order.AsStored, number: int) -> int:
         """Return the depth at which window `number` ends."""
         return min((number + 1) * shuffle.window_rows, int(self._lane_rows.max(initial=0)))
 
@@ -305,20 +288,20 @@ class Feed:
 
     # Reading: blocks into arrays.
 
-    def _load(self, shuffle: order.Shuffle | order.AsStored, number: int) -> tuple[_Loading, npt.NDArray[Any]]:
+    def _load(self, shuffle: order.AsStored, number: int) -> tuple[_Loading, npt.NDArray[Any]]:
         """Begin to read window `number`. Also return the place in the loaded rows of each own lane's row at each depth,
         integers [depths, own lanes]."""
-        if self._keep and self._whole is None:
+        if self.keeps and self.at_hand is None:
             everything = [list(range(-(-int(rows) // self._block_rows))) for rows in self._own_rows]
             starts = np.zeros_like(self._lane_rows)
             starts[self._lanes] = np.cumsum(self._own_rows) - self._own_rows
-            self._whole = AtHand(self._read(everything).finish(), starts)
+            self.at_hand = AtHand(self._read(everything).finish(), starts)
         first = number * shuffle.window_rows
         depths = self._edge(shuffle, number) - first
-        if self._whole is None:
+        if self.at_hand is None:
             most = depths * len(self._lanes)
         else:
-            most = int((self._whole.starts[self._lanes] + self._own_rows).max(initial=0))
+            most = int((self.at_hand.starts[self._lanes] + self._own_rows).max(initial=0))
         # Places of 64 bits would take more memory than narrow rows.
         at_depth = np.zeros((depths, len(self._lanes)), np.int32 if most < 1 << 31 else np.int64)
         blocks, base = [], 0
@@ -327,14 +310,14 @@ class Feed:
             count = min(rows, first + shuffle.window_rows) - begin
             chosen = shuffle.blocks(lane, rows)[number * self._window : (number + 1) * self._window]
             within = shuffle.rows(lane, number, count)
-            if self._whole is not None:
+            if self.at_hand is not None:
                 stored = chosen[within // self._block_rows] * self._block_rows + within % self._block_rows
-                at_depth[:count, place] = self._whole.starts[lane] + stored
+                at_depth[:count, place] = self.at_hand.starts[lane] + stored
             else:
                 at_depth[:count, place] = base + within
                 blocks.append(chosen.tolist())
                 base += count
-        return (self._read(blocks) if self._whole is None else _Loading([], self._whole.rows)), at_depth
+        return (self._read(blocks) if self.at_hand is None else _Loading([], self.at_hand.rows)), at_depth
 
     def _read(self, blocks: list[list[int]]) -> _Loading:
         """Begin to read the given blocks of each lane of this node into one array, end to end."""

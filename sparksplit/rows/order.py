@@ -58,16 +58,13 @@ def permutation(length: int, with_key: np.uint64) -> Ints:
 
 
 @dataclass(frozen=True)
-class Shuffle:
-    """How an epoch permutes a lane.
+class AsStored:
+    """An epoch that permutes nothing: validation, test, and `order: given`.
 
-    seed, epoch: the permutation depends on these and on the lane.
     block_rows: rows in a full block.
-    window: number of blocks whose rows are permuted together.
+    window: number of blocks that are read together.
     """
 
-    seed: int
-    epoch: int
     block_rows: int
     window: int
 
@@ -78,34 +75,30 @@ class Shuffle:
 
     def blocks(self, lane: int, lane_rows: int) -> Ints:
         """The stored numbers of the lane's blocks in this epoch's order, int64 [ceil(lane_rows / block_rows)]."""
+        return np.arange(-(-lane_rows // self.block_rows), dtype=np.int64)
+
+    def rows(self, lane: int, window: int, rows: int) -> Ints:
+        """The order of the `rows` rows of the lane's `window`, as indices into its blocks laid end to end."""
+        return np.arange(rows, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Shuffle(AsStored):
+    """An epoch that permutes a lane's blocks, and the rows of each window.
+
+    seed, epoch: the permutation depends on these and on the lane.
+    """
+
+    seed: int
+    epoch: int
+
+    def blocks(self, lane: int, lane_rows: int) -> Ints:
         full = lane_rows // self.block_rows
         order = permutation(full, key(self.seed, self.epoch, lane)) if full > 1 else np.arange(full, dtype=np.int64)
         return order if full * self.block_rows == lane_rows else np.append(order, full)
 
     def rows(self, lane: int, window: int, rows: int) -> Ints:
-        """The order of the `rows` rows of the lane's `window`, as indices into its blocks laid end to end."""
         return permutation(rows, key(self.seed, self.epoch, lane, window + 1))
-
-
-@dataclass(frozen=True)
-class AsStored:
-    """An epoch that permutes nothing, with the methods of `Shuffle`: validation, test, and `order: given`."""
-
-    block_rows: int
-    window: int
-
-    @property
-    def window_rows(self) -> int:
-        """Number of depths that one window covers."""
-        return self.block_rows * self.window
-
-    def blocks(self, lane: int, lane_rows: int) -> Ints:
-        """The numbers of the lane's blocks, ascending, int64 [ceil(lane_rows / block_rows)]."""
-        return np.arange(-(-lane_rows // self.block_rows), dtype=np.int64)
-
-    def rows(self, lane: int, window: int, rows: int) -> Ints:
-        """The rows of the lane's `window`, ascending, int64 [rows]."""
-        return np.arange(rows, dtype=np.int64)
 
 
 def rows_above(lane_rows: Ints, depths: Ints) -> Ints:

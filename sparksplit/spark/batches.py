@@ -70,7 +70,12 @@ def rows_per_batch(row_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
 
 def partition_id() -> int:
     """Return the partition number of the current task; 0 outside of Spark."""
+    return task_ids()[0]
+
+
+def task_ids() -> tuple[int, int]:
+    """Return (partition number, id of the attempt) of the current task; (0, 0) outside of Spark."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    return 0 if context is None else context.partitionId()
+    return (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())

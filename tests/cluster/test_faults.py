@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, Passing, PeerLost, RunError, UsageError
-from sparksplit.cluster.channel.orphans import ORPHANED
+from sparksplit.cluster.channel.limits import ORPHANED
 from sparksplit.cluster.failures import FOLLOWS, Failure
 from sparksplit.cluster.faults import Fault, culprit, driver_at_fault, kind_and_text
 from sparksplit.cluster.node_record import Link, NodeRecord

@@ -13,8 +13,8 @@ import pytest
 from hdfs_io import filesystem, hdfs_client
 from sparksplit.base.errors import Passing
 from sparksplit.dataset.arrays import from_arrays
+from sparksplit.dataset.part_file import PartFile
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.inference.writer import PartFile
 from tests.hadoop.cluster import HadoopCluster
 
 _ROWS = np.random.default_rng(1).integers(0, 255, (4000, 64), dtype=np.uint8)
@@ -58,13 +58,8 @@ def small_file(folder: str) -> None:
 def part_file(folder: str) -> None:
     """What a task of `predict` writes."""
     for part in range(5):
-        file = PartFile(folder, f".part-{part}")
-        try:
+        with PartFile(folder, f".part-{part}") as file:
             file.write(pa.table({"x": np.arange(1000)}))
-            file.close()
-        except BaseException:
-            file.abort()
-            raise
 
 
 @pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)

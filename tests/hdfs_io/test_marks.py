@@ -10,9 +10,10 @@ from sparksplit.comparison.comparison_record import Measured
 from sparksplit.comparison.content import RESULTS
 from sparksplit.dataset import block_table, description, manifest
 from sparksplit.dataset.manifest import SPLITS
+from sparksplit.dataset.part_file import final_name
 from sparksplit.diagnosis.diagnosis_record import DIAGNOSIS
 from sparksplit.diagnosis.page import PAGE
-from sparksplit.inference.writer import PARTITION, WHOLE, final_name
+from sparksplit.inference.writer import PARTITION, WHOLE
 from sparksplit.planning.plan_record import PLAN
 from sparksplit.prepare import bad_rows
 from sparksplit.training import checkpoints, choice, initial

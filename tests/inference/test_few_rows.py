@@ -120,13 +120,20 @@ def test_numbers_of_a_single_tensor_come_in_its_order():
     found = stored(frame, numbers(impute=0.0))
     assert found["x"].dtype == np.float32 and np.array_equal(found["x"], [[0.5, 1], [np.nan, 2]], equal_nan=True)
     with pytest.raises(
-        InputError, match="row 1: column 'a' has a missing value, and the model has no value to fill it with"
+        InputError, match=r"^the frame: row 1: column 'a': is null \(input.missing: mean fills missing values\)$"
     ):
         stored(frame, numbers())
-    with pytest.raises(InputError, match=r"row 0: column 'a' holds 0\.5, which is not uint8"):
+    with pytest.raises(InputError, match=r"row 0: column 'a': 0\.5 is not a whole number from 0 to 255"):
         stored(frame[:1], numbers("uint8"))
     with pytest.raises(InputError, match="column 'a' is string, but must be numbers"):
         stored(pd.DataFrame({"a": ["x"], "b": [1]}), numbers())
+
+
+def test_a_frame_without_rows_has_tensors_without_rows():
+    assert {name: tensor.shape for name, tensor in stored(pd.DataFrame(ROWS)[:0], TABLE).items()} == {
+        spec.name: (0, spec.values) for spec in TABLE.tensors
+    }
+    assert stored(pd.DataFrame({"a": [], "b": []}), numbers())["x"].shape == (0, 2)
 
 
 def test_a_model_of_images_says_what_takes_them():
@@ -152,10 +159,10 @@ def test_an_array_or_a_vector_is_the_models_only_column(gaps: bool) -> None:
     if gaps:
         assert np.isnan(stored(missing, description)["x"][1]).all()
     else:
-        with pytest.raises(InputError, match="row second: column 'v' holds None, which is not 2 values of float32"):
+        with pytest.raises(InputError, match="row second: column 'v': is null"):
             stored(missing, description)
     for wrong, message in (
-        ([[1.0], [1.0, 2.0]], r"row 0: column 'v' holds \[1\.0\], which is not 2 values of float32"),
+        ([[1.0], [1.0, 2.0]], "row 0: column 'v': has 1 values, 2 are needed"),
         ([1.0, 2.0], "column 'v' is double, but must be arrays of numbers"),
         ([["a"], ["b"]], "column 'v' is list<item: string>, but must be arrays of numbers"),
     ):

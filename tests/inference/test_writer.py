@@ -1,13 +1,9 @@
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from sparksplit.base.errors import Passing
 from sparksplit.dataset.description import LabelSpec
-from sparksplit.inference import writer
-from sparksplit.inference.writer import Columns, PartFile, Predictions
-from tests.disks import small_disk
+from sparksplit.inference.writer import Columns, Predictions
 
 IDS = np.array([3, -1], np.int64)
 CLASSES = Predictions(np.array([1, 0]), np.array([[0.25, 0.75], [0.5, 0.5]]))
@@ -117,48 +113,3 @@ def test_classes_at_several_places_are_lists_without_probabilities():
 def test_a_kept_column_may_have_every_name_that_is_not_written(label, found, split, top):
     columns = Columns(label, split, (), top)
     assert columns.table(IDS, "test", {}, found).column_names == columns.own
-
-
-def test_a_file_is_written_in_bounded_row_groups(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "_GROUP_BYTES", 24)
-    file = PartFile(str(tmp_path), "part")
-    table = pa.table({"row_id": np.arange(10)})
-    for start in range(10):
-        file.write(table.slice(start, 1))
-    file.write(table.slice(0, 0))
-    file.close()
-    assert file.rows == 10
-    assert pq.read_table(tmp_path / "part") == table
-    assert pq.ParquetFile(tmp_path / "part").num_row_groups == 4
-
-
-def test_a_file_without_rows_is_none(tmp_path):
-    file = PartFile(str(tmp_path), "part")
-    file.close()
-    file.abort()
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_that_does_not_fit_is_removed(tmp_path):
-    rows = pa.table({"x": np.random.default_rng(1).random(20_000)})
-    with small_disk(tmp_path / "disk", 64) as disk:
-        for begin in (False, True):
-            file = PartFile(str(disk), ".part.0")
-            with pytest.raises(Passing, match=rf"^{disk}/\.part\.0: cannot be written: No space left on device$"):
-                for _ in range(200 if begin else 1):  # as a row group, and at the end
-                    file.write(rows)
-                file.close()
-            file.abort()
-            assert list(disk.iterdir()) == []
-
-
-def test_a_file_that_cannot_be_removed_hides_no_error(tmp_path, monkeypatch):
-    """HDFS that is away, say: it cannot take the file's end, nor remove what there is of it."""
-
-    def away(path):
-        raise Passing(f"{path}: HDFS has failed for 120 s")
-
-    file = PartFile(str(tmp_path), ".part.0")
-    file.write(pa.table({"x": [1.0]}))
-    monkeypatch.setattr(writer.filesystem, "remove", away)
-    file.abort()

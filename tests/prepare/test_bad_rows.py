@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError, RunError
-from sparksplit.prepare.bad_rows import Limit, Tally, left_out, said, tally_of, write_part
+from sparksplit.base.errors import InputError
+from sparksplit.prepare.bad_rows import Limit, Tally, left_out, said, tally_of
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.sources import BadRow
-from tests.disks import small_disk
 
 FIRST = BadRow("b.csv", 7, "column 'x': 'a' is not a number", "a,1", kind="column 'x': not a number")
 LATER = BadRow("b.csv", 9, "column 'y': is null", "1,", kind="column 'y': is null")
@@ -88,31 +84,3 @@ def test_a_single_bad_row_is_all_that_there_is_to_tell() -> None:
 )
 def test_without_a_limit_no_row_may_be_bad(keys: dict[str, Any], limit: Limit) -> None:
     assert Limit.of(parse(InputConfig, {"format": "csv", "path": "rows.csv", **keys})) == limit
-
-
-def batch(first: int, rows: int) -> pa.RecordBatch:
-    numbers = range(first, first + rows)
-    values = {
-        "path": ["b.csv"] * rows,
-        "row": list(numbers),
-        "reason": ["is empty"] * rows,
-        "text": [f"text {number}" * 50 for number in numbers],
-    }
-    schema = pa.schema([(name, pa.int64() if name == "row" else pa.string()) for name in values])
-    return pa.RecordBatch.from_pydict(values, schema=schema)
-
-
-def test_a_task_writes_its_bad_rows_and_no_file_where_it_has_none(tmp_path: Path) -> None:
-    path = write_part([batch(0, 0), batch(0, 2), batch(2, 3)], f"{tmp_path}", "part-00001.parquet", 4)
-    assert path == ".part-00001.parquet.4"
-    assert pq.read_table(tmp_path / path).column("row").to_pylist() == [0, 1, 2, 3, 4]
-    assert write_part([batch(0, 0)], f"{tmp_path}", "part-00002.parquet", 4) is None
-    assert [file.name for file in tmp_path.iterdir()] == [path]
-
-
-def test_a_task_that_finds_the_disk_full_leaves_no_file(tmp_path: Path) -> None:
-    with small_disk(tmp_path / "disk", kibibytes=8) as disk:
-        (disk / "full").write_bytes(bytes(8192))
-        with pytest.raises(RunError, match="No space left on device"):
-            write_part([batch(0, 5000)], f"{disk}", "part-00000.parquet", 1)
-        assert [file.name for file in disk.iterdir()] == ["full"]

@@ -115,7 +115,7 @@ def test_a_permutation_holds_every_index_once(length, key):
 
 @given(st.integers(0, 400), st.integers(1, 50), st.integers(1, 5), st.integers(0, 9), st.integers(0, 9))
 def test_an_epoch_reads_every_row_of_a_lane_once(lane_rows, block_rows, window, seed, epoch):
-    shuffle = order.Shuffle(seed, epoch, block_rows, window)
+    shuffle = order.Shuffle(block_rows, window, seed, epoch)
     blocks = shuffle.blocks(3, lane_rows)
     assert sorted(blocks) == list(range(-(-lane_rows // block_rows)))
     if lane_rows % block_rows:
@@ -126,11 +126,11 @@ def test_an_epoch_reads_every_row_of_a_lane_once(lane_rows, block_rows, window, 
 
 
 def test_seed_epoch_lane_and_window_each_change_the_order():
-    base = order.Shuffle(1, 2, 50, 4)
-    others = [order.Shuffle(9, 2, 50, 4).rows(3, 0, 200), order.Shuffle(1, 9, 50, 4).rows(3, 0, 200)]
+    base = order.Shuffle(50, 4, 1, 2)
+    others = [order.Shuffle(50, 4, 9, 2).rows(3, 0, 200), order.Shuffle(50, 4, 1, 9).rows(3, 0, 200)]
     others += [base.rows(9, 0, 200), base.rows(3, 9, 200)]
     assert all((base.rows(3, 0, 200) != other).any() for other in others)
-    assert (base.rows(3, 0, 200) == order.Shuffle(1, 2, 50, 4).rows(3, 0, 200)).all()
+    assert (base.rows(3, 0, 200) == order.Shuffle(50, 4, 1, 2).rows(3, 0, 200)).all()
 
 
 def test_the_order_is_the_same_in_every_version():
@@ -186,4 +186,4 @@ def test_nothing_is_permuted_as_stored(rows, block_rows, window):
     stored = order.AsStored(block_rows, window)
     assert stored.blocks(3, rows).tolist() == list(range(-(-rows // block_rows)))
     assert stored.rows(3, 1, rows).tolist() == list(range(rows))
-    assert stored.window_rows == order.Shuffle(1, 1, block_rows, window).window_rows
+    assert stored.window_rows == order.Shuffle(block_rows, window, 1, 1).window_rows

@@ -31,6 +31,7 @@ from sparksplit.prepare.passes.parse import (
     weight_names,
 )
 from sparksplit.prepare.source import ParsedRows, Source
+from sparksplit.prepare.tables.raw_frame import quoted
 from sparksplit.spark.batches import partition_id
 from sparksplit.spark.job_names import described
 
@@ -219,11 +220,6 @@ def identified(frame: DataFrame, description: Description) -> DataFrame:
             )
 
     return numbered.mapInArrow(named, f"{ROW_ID} bigint, {schema}").toDF(ROW_ID, *names)
-
-
-def quoted(name: str) -> str:
-    """Return a column's name as Spark's expressions need it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _raw_label(column: pa.ChunkedArray, label: LabelSpec) -> Any:

@@ -20,7 +20,7 @@ from sparksplit.prepare.passes.cut import Cut
 from sparksplit.prepare.passes.identify import Identified, Identify
 from sparksplit.prepare.passes.parse import keep_names, tensor_names, text_names
 from sparksplit.prepare.source import Source
-from sparksplit.spark.batches import BATCH_BYTES
+from sparksplit.spark.batches import BATCH_BYTES, task_ids
 
 FILE, ROWS = "file", "rows"
 """Columns of a chunk in the shuffle, besides text columns: the partition to send it to, and its records."""
@@ -135,10 +135,7 @@ class Writing:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[FileFacts]:
         """Write the chunks of a task's partition."""
-        from pyspark import TaskContext
-
-        context = TaskContext.get()
-        return self.write(batches, 0 if context is None else context.taskAttemptId())
+        return self.write(batches, task_ids()[1])
 
     def write(self, batches: Iterable[pa.RecordBatch], attempt: int) -> Iterator[FileFacts]:
         """Write the files of the chunks, under the attempt's names. Yield the facts of each file.

@@ -48,7 +48,7 @@ __all__ = [
     "check_like",
     "check_paths",
     "open_frame",
-    "open_raw_frame",
+    "open_raw",
     "open_source",
     "open_with_spark",
     "raw_digest",
@@ -138,7 +138,7 @@ def open_with_spark(
     config, said = nulls_like(turned_like(config, description), description)
     raw = read(spark, config, columns_asked_for(config, description, cut, features))
     snappy.check(spark, [path for files in raw.files.values() for path, _ in files])
-    source = _opened(config, raw, description, cut, features)
+    source = open_raw(raw, config, description, cut, features)
     source.notes = [*source.notes, *said]
     return source
 
@@ -151,27 +151,17 @@ def open_frame(
     features: Features | None = None,
 ) -> Source:
     """Return the source of the rows of a DataFrame; like `open_with_spark`."""
-    return open_raw_frame(RawFrame(frame), config, description, cut, features)
+    return open_raw(Raw({"train": RawFrame(frame)}), config, description, cut, features)
 
 
-def open_raw_frame(
-    raw: RawFrame,
+def open_raw(
+    raw: Raw,
     config: InputConfig,
     description: Description | None = None,
     cut: CutConfig | None = None,
     features: Features | None = None,
 ) -> Source:
-    """Like `open_frame`, for a DataFrame with hidden or carried columns."""
-    return _opened(config, Raw({"train": raw}), description, cut, features)
-
-
-def _opened(
-    config: InputConfig,
-    raw: Raw,
-    description: Description | None,
-    cut: CutConfig | None,
-    features: Features | None,
-) -> Source:
+    """Like `open_frame`, for raw columns of several parts, or with hidden or carried columns."""
     raw = replace(raw, parts={part: with_arrays(frame) for part, frame in raw.parts.items()})
     said: list[str] = []
     if description is not None:

@@ -25,6 +25,8 @@ from sparksplit.prepare.tables.raw_frame import Decoder
 from sparksplit.prepare.tables.readers import plain_path
 from sparksplit.prepare.tables.table_rows import TableReader
 
+ORIGIN = 3
+"""Number of a batch's last columns, of where a row is from: the row's number, the part and the file."""
 _LABEL, _CUT, _KEPT, _WEIGHT = -1, -2, -3, -4
 """Codes for what is wrong with a row whose features are good."""
 _POINT = r"(\s*[+-]?[0-9]+)\.0*\s*"
@@ -93,7 +95,7 @@ class ColumnReader:
         bad = wrong.any(axis=1) | bad_label | bad_cut | bad_weight | told
         bad |= self._undecoded(keep, batch.num_rows)
         good = ~bad
-        if good.any():
+        if good.any() or not len(good):
             chosen = np.flatnonzero(good)
             yield ParsedRows(
                 [tensor if good.all() else tensor[good] for tensor in tensors],

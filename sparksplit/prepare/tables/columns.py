@@ -28,7 +28,7 @@ from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.csv_lines import LineReader
 from sparksplit.prepare.tables.cut_columns import CutColumns
 from sparksplit.prepare.tables.label_kinds import digits_lost, is_number, kind_of_label, spelled
-from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.raw_frame import PLACE, RawFrame, by_place
 from sparksplit.prepare.tables.readers import Raw, has_footers
 from sparksplit.prepare.tables.roles import (
     asked_for,
@@ -40,7 +40,7 @@ from sparksplit.prepare.tables.roles import (
     weight_column,
     without_index,
 )
-from sparksplit.prepare.tables.selection import PLACE, Selection, by_place, lines
+from sparksplit.prepare.tables.selection import SparkColumns, lines
 from sparksplit.prepare.tables.table_rows import TableReader, has_texts, header_column, text_types, zeros_lost
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class DataFrameSource(Source):
             assert train is not None
             return lines(part, raw, train.columns)
         texts = [*self.keep, *self._rest]
-        return Selection(self._reader, types, texts, self.label_kind, self._mixed).columns(part, raw)
+        return SparkColumns(self._reader, types, texts, self.label_kind, self._mixed).frame(part, raw)
 
     def _check_alike(self, part: str, raw: RawFrame, types: dict[str, str]) -> None:
         cells = self._reader.cells

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from sparksplit.dataset.manifest import SPLITS
+from sparksplit.features.table import WHOLE
 from sparksplit.prepare.cut_config import CutConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_WHOLE = ("tinyint", "smallint", "int", "bigint")
 _TIMES = ("timestamp", "timestamp_ntz", "date")
 _NAMES = {
     **{name: place for place, name in enumerate(SPLITS)},
@@ -55,7 +55,7 @@ class CutColumns:
                 )
             return cls((name,), "split")
         boundaries = [value for value in (cut.validation_from, cut.test_from) if value is not None]
-        if type_ in _WHOLE:
+        if type_ in WHOLE:
             kind: Literal["time", "number"] = "number"
         elif type_ in _TIMES:
             kind = "time"

@@ -10,13 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hdfs_io.listing import NO_VALUE, Found, folder_values, with_outer
 from sparksplit.base.errors import InputError
-
-if TYPE_CHECKING:
-    from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.features.table import WHOLE
+from sparksplit.prepare.tables.raw_frame import RawFrame, quoted
 
 EVERY_FOLDER = {"recursiveFileLookup": "true"}
 """Options with which Spark reads all files below a folder, and takes no column from a folder's name."""
@@ -56,11 +55,10 @@ def like_folders(raw: RawFrame, train: RawFrame) -> RawFrame:
     """
     from pyspark.sql import functions as sql
 
-    kinds = ("tinyint", "smallint", "int", "bigint", "date")
-    cast = {name for name, kind in raw.types if name in train.folders and kind in kinds}
+    cast = {name for name, kind in raw.types if name in train.folders and kind in (*WHOLE, "date")}
     if not cast:
         return raw
-    columns = [(name, sql.col(f"`{name.replace('`', '``')}`")) for name in raw.frame.columns]
+    columns = [(name, sql.col(quoted(name))) for name in raw.frame.columns]
     frame = raw.frame.select(
         *(column.cast("string").alias(name) if name in cast else column for name, column in columns)
     )

@@ -12,9 +12,8 @@ import numpy as np
 from sparksplit.dataset.labels import BOOLEANS, spellings
 from sparksplit.prepare.tables.cells import Cells, changed, label_kind, short
 from sparksplit.prepare.tables.folders import are_whole
-from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.raw_frame import PLACE, RawFrame, by_place
 from sparksplit.prepare.tables.readers import as_input_error
-from sparksplit.prepare.tables.selection import PLACE, by_place
 
 if TYPE_CHECKING:
     from sparksplit.base.errors import ConfigError

@@ -16,6 +16,20 @@ from sparksplit.prepare.tables.cells import Cells
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+PLACE = "column_{}"
+"""Name of a column by its position."""
+
+
+def by_place(frame: DataFrame) -> DataFrame:
+    """Return `frame` with its columns named by position. The user's names may differ only in case, which Spark
+    ignores."""
+    return frame.toDF(*map(PLACE.format, range(len(frame.columns))))
+
+
+def quoted(name: str) -> str:
+    """Return a column's name as Spark's expressions need it."""
+    return f"`{name.replace('`', '``')}`"
+
 
 class Decoder(Protocol):
     """Makes the features of a column of bytes. Picklable. tensor: what a value becomes"""

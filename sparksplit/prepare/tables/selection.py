@@ -14,21 +14,19 @@ from sparksplit.dataset.manifest import SPLITS
 from sparksplit.features.table import Column, Table
 from sparksplit.prepare.tables.cells import WHOLE_FLOAT32
 from sparksplit.prepare.tables.column_rows import ColumnReader
-from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.label_kinds import WHOLE
+from sparksplit.prepare.tables.raw_frame import PLACE, RawFrame, by_place
 from sparksplit.prepare.tables.readers import METADATA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PLACE = "column_{}"
-"""Name of a column by its position."""
-_WHOLE = ("boolean", "tinyint", "smallint", "int", "bigint")
 _FILE, _ROW, _BAD = "file", "row", "bad"
 _BAD_TYPE = "struct<reason: string, text: string, fatal: boolean>"
 
 
 @dataclass(frozen=True)
-class Selection:
+class SparkColumns:
     """The columns that `reader` takes.
 
     types: of the training rows' columns.
@@ -48,7 +46,7 @@ class Selection:
         """The table of the features, or None."""
         return None if self.reader.table is None else self.reader.table.table
 
-    def columns(self, part: str, raw: RawFrame) -> DataFrame:
+    def frame(self, part: str, raw: RawFrame) -> DataFrame:
         """Return the reader's columns of the rows of a part, then the carried columns of `raw`."""
         from pyspark.sql import functions as sql
 
@@ -79,7 +77,7 @@ class Selection:
             if name in self.mixed or kind.startswith("decimal("):
                 # As text, which is parsed exactly, like a file's text.
                 column = column.cast("double") if kind == "float" else column
-                return _whole_text(column) if whole and kind not in _WHOLE else column.cast("string")
+                return _whole_text(column) if whole and kind not in WHOLE else column.cast("string")
             return column
 
         reader, table = self.reader, self.table
@@ -158,7 +156,7 @@ class Selection:
         good = label.isNotNull()
         if types[reader.label] in ("float", "double"):
             good &= label.between(-WHOLE_FLOAT32, WHOLE_FLOAT32)
-        if self.label_kind == "integer" and types[reader.label] not in _WHOLE:
+        if self.label_kind == "integer" and types[reader.label] not in WHOLE:
             good &= _is_whole(label)
         return good
 
@@ -174,12 +172,6 @@ def lines(part: str, raw: RawFrame, order: Sequence[str]) -> DataFrame:
     columns = raw.lines.columns
     places = [*map(columns.index, order), *range(len(columns), len(frame.columns))]
     return frame.select(*map(PLACE.format, places))
-
-
-def by_place(frame: DataFrame) -> DataFrame:
-    """Return `frame` with its columns named by position. The user's names may differ only in case, which Spark
-    ignores."""
-    return frame.toDF(*map(PLACE.format, range(len(frame.columns))))
 
 
 def _whole_text(number: Any) -> Any:
@@ -214,7 +206,7 @@ def _good(column: Column, value: Any, kind: str) -> Any:
         # The text of a timestamp is no date. A year of five digits has no text that is a date.
         taken = kind == "date" or (column.moment and kind in ("timestamp", "timestamp_ntz"))
         return sql.coalesce(sql.year(value).between(1, 9999), sql.lit(True)) if taken else sql.lit(False)
-    if kind not in ("float", "double", *_WHOLE):
+    if kind not in ("float", "double", *WHOLE):
         return sql.lit(False)
     # The column's type may differ from the dtype's, if the feature was fitted on a column of another type.
     low, high = good_between(np.dtype(column.dtype))

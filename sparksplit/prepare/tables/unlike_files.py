@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from sparksplit.base.errors import InputError
 from sparksplit.prepare.tables.column_types import asked, common, final, is_own, kind_of, value
-from sparksplit.prepare.tables.raw_frame import RawFrame
+from sparksplit.prepare.tables.raw_frame import RawFrame, quoted
 from sparksplit.prepare.tables.readers import METADATA, for_spark
 from sparksplit.spark.batches import settings
 
@@ -125,9 +125,9 @@ def read(
     with settings(spark, {"spark.sql.session.timeZone": "UTC"}):
         for paths, in_group in what.groups:
             ways = {name: in_group.get(name, (name, final(kind))) for name, kind in what.columns.items()}
-            schema = ", ".join(f"{_quoted(name)} {asked(kind)}" for name, kind in ways.values())
+            schema = ", ".join(f"{quoted(name)} {asked(kind)}" for name, kind in ways.values())
             columns = [
-                f"{value(kind, _quoted(name), what.columns[wanted])} AS {_quoted(wanted)}"
+                f"{value(kind, quoted(name), what.columns[wanted])} AS {quoted(wanted)}"
                 for wanted, (name, kind) in ways.items()
             ]
             frame = spark.read.format(kind).options(**options).schema(schema).load([for_spark(path) for path in paths])
@@ -135,7 +135,7 @@ def read(
         frame = reduce(lambda one, other: one.unionByName(other), frames)
     if known := marked(what.columns, marks):
         selected = [
-            sql.col(_quoted(name)).alias(name, metadata=known[name]) if name in known else sql.col(_quoted(name))
+            sql.col(quoted(name)).alias(name, metadata=known[name]) if name in known else sql.col(quoted(name))
             for name in frame.columns
         ]
         frame = frame.select(*selected)
@@ -149,7 +149,3 @@ def marked(columns: Iterable[str], marks: Sequence[Mapping[str, Mapping[str, Any
         for name, metadata in of_file.items():
             found.setdefault(name.lower(), dict(metadata))
     return {name: found[name.lower()] for name in columns if name.lower() in found}
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"

@@ -7,16 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sparksplit.prepare.tables.raw_frame import RawFrame
-from sparksplit.prepare.tables.selection import PLACE, by_place
-
-VECTOR = "vector"
-"""Spark's name of the type, of pyspark.ml and of pyspark.mllib."""
+from sparksplit.prepare.tables.raw_frame import PLACE, RawFrame, by_place
 
 
 def with_arrays(raw: RawFrame) -> RawFrame:
     """Return `raw` with an array<double> for each vector. A null vector becomes a null array."""
-    vectors = {name for name, kind in raw.types if kind == VECTOR}
+    vectors = {name for name, kind in raw.types if kind == "vector"}
     if not vectors:
         return raw
     from pyspark.ml.functions import vector_to_array
