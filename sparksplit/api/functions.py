@@ -27,6 +27,7 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import predict as inference
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.predict_config import DataFramePredict, PredictConfig
+from sparksplit.model.keras_keys import as_keys
 from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
@@ -103,7 +104,7 @@ def train(
     restart: start an unfinished run again from the beginning.
     keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20. model is a keras.Model, a function
         that returns one, a name such as "mlp" or "mine.py:build", or the section such as {"build": "mlp", "params":
-        {...}}.
+        {...}}. optimizer, loss and metrics may be objects of Keras, such as optimizer=keras.optimizers.Adam(0.001).
         For a DataFrame, the keys of `preprocess` too, such as label="species", validation=0.2, scaling="standard".
 
     By default, an unfinished run of the same configuration and data continues from its last complete checkpoint.
@@ -218,7 +219,7 @@ def _values(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None]:
     """Return a configuration's values, and the model that `keys` give as an object. Keep the model during the call."""
     model = keys.get("model")
     named = {**keys, "model": {"build": model}} if model is not None and not isinstance(model, Mapping) else keys
-    values, own = nested(named), None
+    values, own = as_keys(named), None
     build = values.get("model", {}).get("build")
     if build is not None and not isinstance(build, str):
         try:

@@ -15,8 +15,9 @@ from pyspark.ml.param.shared import (
     HasWeightCol,
 )
 
-from sparksplit.base.config import nested, parse
+from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError, did_you_mean
+from sparksplit.model.keras_keys import as_keys
 from sparksplit.prepare.preprocess_config import DataFramePreprocess
 from sparksplit.training.train_config import TrainConfig
 
@@ -67,7 +68,7 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
 
         Raise ConfigError for an unknown name, and TypeError for a wrong type of a column.
         """
-        for name, value in nested(values).items():
+        for name, value in as_keys(values).items():
             if name in NOT_KEYS:
                 raise ConfigError(f"{type(self).__name__}: {name}: is no parameter: {NOT_KEYS[name]}")
             if not self.hasParam(name):
@@ -125,7 +126,7 @@ class TrainingKeys(HasWeightCol, HasValidationIndicatorCol):
         return keys
 
     def _values(self, names: list[str]) -> dict[str, Any]:
-        return {name: self.getOrDefault(name) for name in names if self.isSet(name)}
+        return as_keys({name: self.getOrDefault(name) for name in names if self.isSet(name)})
 
 
 def _add(names: list[str], config: type[TrainConfig] | type[DataFramePreprocess]) -> None:
