@@ -69,7 +69,7 @@ def preprocess(
     Raise UsageError for wrong arguments, before anything is written. Raise RunError if Spark fails.
     """
     section, values = in_sections(nested(keys), input)
-    frame = None if isinstance(rows, str) else _frame(rows, "rows", "a path or ")
+    frame = None if isinstance(rows, str) else spark_frame(rows, "rows", "a path or ")
     if frame is None:
         section["path"] = rows
     values |= {"input": section, "output": output}
@@ -112,7 +112,7 @@ def train(
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the run fails. The same call then continues
     the run.
     """
-    values, _own = _values(keys)
+    values, _own = with_model(keys)
     raw = None
     if _is_frame(data):
         if frame is not None:
@@ -130,7 +130,7 @@ def train(
     config = parse(TrainConfig, {**values, **keys_of_callbacks})
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
-    rows = None if frame is None else _frame(frame, "frame")
+    rows = None if frame is None else spark_frame(frame, "frame")
     if raw is not None and _is_frame(data):
         # Before the rows are prepared: what may be in the way of the training.
         Output(config.output, "", "train").decide(overwrite=True)
@@ -154,7 +154,7 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
 
     Raise UsageError for wrong arguments. Raise RunError if a run fails for any reason other than its loss.
     """
-    values, _own = _values(keys)
+    values, _own = with_model(keys)
     config = parse(CompareConfig, {**values, "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
@@ -170,7 +170,7 @@ def plan(data: Data, output: str, **keys: Any) -> Plan:
 
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the measurement fails.
     """
-    values, _own = _values(keys)
+    values, _own = with_model(keys)
     return Plan(planning.plan(parse(PlanConfig, {**values, "data": _paths(data), "output": output})))
 
 
@@ -196,7 +196,7 @@ def predict(
 
     Raise UsageError for wrong arguments, before anything is written. Raise RunError if Spark fails.
     """
-    frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows", "a path or ")
+    frame = None if isinstance(rows, str | PreparedDataSet) else spark_frame(rows, "rows", "a path or ")
     place: Any = _path(rows) if isinstance(rows, str | PreparedDataSet) else None
     values = nested(keys)
     if frame is not None:
@@ -215,7 +215,7 @@ def predict(
     return Predictions.open(folder_of(config))
 
 
-def _values(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None]:
+def with_model(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None]:
     """Return a configuration's values, and the model that `keys` give as an object. Keep the model during the call."""
     model = keys.get("model")
     named = {**keys, "model": {"build": model}} if model is not None and not isinstance(model, Mapping) else keys
@@ -248,10 +248,12 @@ def _prepared(data: Any) -> PreparedDataSet:
 
 def _is_frame(rows: Any) -> TypeIs[DataFrame]:
     """Return whether `rows` is a DataFrame, of Spark or pandas. Raise ConfigError for one of pandas."""
-    return type(rows).__name__ == "DataFrame" and _frame(rows, "data", "a prepared data set, its folder or ") is rows
+    return (
+        type(rows).__name__ == "DataFrame" and spark_frame(rows, "data", "a prepared data set, its folder or ") is rows
+    )
 
 
-def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
+def spark_frame(rows: Any, key: str, other: str = "") -> DataFrame:
     """Return `rows`. other: what else it may be, for the message.
 
     Raise ConfigError if it is not a Spark DataFrame. Raise UsageError if its session ends with another thread's call.
