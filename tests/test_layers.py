@@ -112,7 +112,7 @@ MAY_IMPORT = {
         "planning",
         "inference",
     },
-    "ml": {"base", "hdfs_io", "spark", "prepare", "training", "inference", "api"},
+    "ml": {"base", "hdfs_io", "spark", "prepare", "model", "training", "inference", "api"},
     "commands": {
         "base",
         "hdfs_io",

@@ -1,30 +1,36 @@
-"""`fit`: Keras's `model.fit` on arrays, on the nodes of a Spark cluster."""
+"""`fit`: Keras's `model.fit` on arrays or a DataFrame, on the nodes of a Spark cluster."""
 
 from __future__ import annotations
 
 import math
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hdfs_io import filesystem
+from sparksplit.api.fit_frames import arrays_of, check_classes, frame_of, is_of_spark
 from sparksplit.api.fit_model import compiled_of, take_weights, target_of
 from sparksplit.api.fit_rows import FitRows, fit_rows
-from sparksplit.api.functions import train
-from sparksplit.base.config import digest
+from sparksplit.api.frames import prepare_for, to_prepare
+from sparksplit.api.functions import spark_frame, train, with_model
+from sparksplit.base.config import digest, parse
 from sparksplit.base.errors import ConfigError, InputError, UsageError
+from sparksplit.base.options import Options
 from sparksplit.base.own_folders import temporary_folder
 from sparksplit.base.progress import say
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.model.keras_keys import as_keys
 from sparksplit.training.callbacks.given import Given
+from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
     import keras
+    from pyspark.sql import DataFrame
 
 DATA = "-data"
 """The prepared rows of the run OUTPUT are in the folder OUTPUT-data."""
@@ -57,16 +63,20 @@ def fit(
     overwrite: bool = False,
     **keys: Any,
 ) -> keras.callbacks.History:
-    """Train a compiled Keras model on arrays, like `model.fit`, on `nodes` nodes. Afterwards the model has the trained
-    weights.
+    """Train a compiled Keras model on arrays or a DataFrame, like `model.fit`, on `nodes` nodes. Afterwards the model
+    has the trained weights.
 
     The arguments that Keras's `fit` has mean the same here. `verbose` is ignored: progress reports go to stderr.
 
-    x: an array [rows, ...] or a pandas frame of numbers; for several inputs, a mapping by input or a list.
-    y: labels [rows, ...]: class numbers or one-hot rows for a crossentropy, otherwise numbers.
+    x: an array [rows, ...] or a pandas frame of numbers; for several inputs, a mapping by input or a list. Or a
+        DataFrame of Spark, which is prepared as by `train`.
+    y: labels [rows, ...]: class numbers or one-hot rows for a crossentropy, otherwise numbers. Or the name of the
+        label's column in `x`, a DataFrame of Spark or pandas. `sample_weight` may then be a column's name, too, and
+        `validation_data` is (frame, y) or (frame, y, sample_weight).
     nodes: number of nodes that share each mini-batch (`strategy: batch`).
     batch_size: rows of a mini-batch over all nodes; None: 32.
-    validation_data: (x, y) or (x, y, sample_weight), instead of `validation_split`, which takes the last rows.
+    validation_data: (x, y) or (x, y, sample_weight), instead of `validation_split`, which takes the last rows. Of a
+        DataFrame of Spark, `validation_split` takes about this share of the rows, by their hash.
     shuffle: False trains the rows in their own order in every epoch, and gives the weights that Keras's
         `fit(shuffle=False)` gives, up to rounding. True uses sparksplit's order, which is not Keras's.
     callbacks: as for `train`; one callback needs no list.
@@ -74,7 +84,8 @@ def fit(
         the finished run. None: a temporary folder, removed at the end. If the run fails, the folder stays, and the log
         names it.
     overwrite: replace an earlier run in `output`.
-    keys: further keys of `train`, such as strategy="local" or checkpoint={"every": "epoch"}.
+    keys: further keys of `train`, such as strategy="local" or checkpoint={"every": "epoch"}. For a DataFrame of Spark,
+        the keys of `preprocess` too, such as features=["age", "income"].
 
     Return Keras's History: `history` (lists by epoch, such as loss and val_loss), `epoch` and `params`. Raise
     UsageError for wrong arguments, RunError or NodeFailed if the run fails.
@@ -85,31 +96,38 @@ def fit(
         raise ConfigError(f"{name}: is not an argument of sparksplit.fit: {_REFUSED[name]}")
     listed = list(callbacks) if isinstance(callbacks, list | tuple) else [] if callbacks is None else [callbacks]
     compiled = compiled_of(model)
-    rows = fit_rows(
-        x,
-        y,
-        target_of(model, compiled),
-        sample_weight=sample_weight,
-        class_weight=class_weight,
-        validation_split=validation_split,
-        validation_data=validation_data,
-    )
+    target = target_of(model, compiled)
+    of_spark = is_of_spark(x)
+    if isinstance(y, str) and not of_spark:
+        x, y, sample_weight, validation_data = arrays_of(x, y, sample_weight, validation_data)
+    given: dict[str, Any] = {
+        "sample_weight": sample_weight,
+        "class_weight": class_weight,
+        "validation_split": validation_split,
+        "validation_data": validation_data,
+    }
+    rows = None if of_spark else fit_rows(x, y, target, **given)
     size = 32 if batch_size is None else batch_size
-    given = {
+    values = {
         "nodes": nodes,
         "epochs": epochs,
         "batch_size": size,
         "strategy": "single" if nodes == 1 else "batch",
         "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
-        **keys,
+        **as_keys(keys),
     }
     history = keras.callbacks.History()
     with _folder(output) as folder:
-        Given.of(listed, given, folder)  # refuses callbacks before rows are written
-        data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
-        train(data, folder, model=model, callbacks=[*listed, history], overwrite=overwrite, **given)
+        if rows is None:
+            frame, preparing = frame_of(spark_frame(x, "x"), y, target, shuffle=shuffle, **given)
+            data, values = _prepared_frame(frame, {**preparing, **values}, model, listed, folder, overwrite)
+            check_classes(data.manifest, target)
+        else:
+            Given.of(listed, values, folder)  # refuses callbacks before rows are written
+            data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
+        train(data, folder, model=model, callbacks=[*listed, history], overwrite=overwrite, **values)
         take_weights(model, folder)
-    shown = dict(zip(given["metrics"], compiled.shown, strict=False))
+    shown = dict(zip(values["metrics"], compiled.shown, strict=False))
     names = {f"{split}{name}": f"{split}{keras_name}" for name, keras_name in shown.items() for split in ("", "val_")}
     history.history = {names.get(name, name): values for name, values in history.history.items()}
     steps = math.ceil(data.manifest.splits["train"].rows / size)
@@ -117,6 +135,21 @@ def fit(
     history.set_model(model)
     model.history = history
     return history
+
+
+def _prepared_frame(
+    frame: DataFrame, values: Mapping[str, Any], model: Any, callbacks: Sequence[Any], folder: str, overwrite: bool
+) -> tuple[PreparedDataSet, dict[str, Any]]:
+    """Return (the prepared data set of a DataFrame of Spark, the keys of `train` among `values`).
+
+    Raise UsageError before the rows are read, if the model, a key or a callback does not fit.
+    """
+    named, _own = with_model({**values, "model": model})
+    raw, training = to_prepare(named, None, folder)
+    _, of_callbacks = Given.of(callbacks, training, folder)
+    config = parse(TrainConfig, {**training, **of_callbacks, "data": raw.output, "output": folder})
+    data = prepare_for(raw, frame, config, Options(overwrite))
+    return data, {key: value for key, value in training.items() if key != "model"}
 
 
 def _prepared(path: str, rows: FitRows, order: Any, overwrite: bool) -> PreparedDataSet:

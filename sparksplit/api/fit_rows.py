@@ -32,6 +32,12 @@ class Target:
     shape: tuple[int, ...]
     inputs: Sequence[str]
 
+    @property
+    def classes(self) -> int | None:
+        """Number of classes if the loss takes class numbers. None if it takes numbers, such as one-hot rows."""
+        units = self.shape[-1] if self.shape else 1
+        return units if self.loss == SPARSE else 2 if self.loss in _BINARY and units == 1 else None
+
 
 @dataclass(frozen=True)
 class FitRows:
@@ -165,10 +171,7 @@ def _array(where: str, values: Any) -> Array:
     """Return `values` as an array of numbers. Raise ConfigError for other values, and for missing values."""
     kind = type(values)
     if values is None or not (hasattr(values, "__array__") or isinstance(values, list | tuple)):
-        data = ""
-        if kind.__module__.partition(".")[0] == "pyspark":
-            data = ". For a DataFrame of Spark, call sparksplit.preprocess and sparksplit.train"
-        raise ConfigError(f"{where}: must be a NumPy array or a pandas frame of numbers (is {kind.__name__}){data}")
+        raise ConfigError(f"{where}: must be a NumPy array or a pandas frame of numbers (is {kind.__name__})")
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise ConfigError(f"{where}: must hold numbers (its dtype is {array.dtype})")
@@ -211,8 +214,7 @@ def _count(where: str, inputs: Rows, labels: Array, weights: Array | None) -> in
 def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array], int | None]:
     """Return (labels by split, number of classes or None) as `from_arrays` takes them."""
     labels = {name: _fitted(array, target) for name, array in given.items()}
-    units, loss = target.shape[-1] if target.shape else 1, target.loss
-    classes = units if loss == SPARSE else 2 if loss in _BINARY and units == 1 else None
+    classes, loss = target.classes, target.loss
     if classes is None or (loss != SPARSE and not all(_are_classes(array, 2) for array in labels.values())):
         return {name: _numbers(array) for name, array in labels.items()}, None
     for name, array in labels.items():

@@ -17,6 +17,7 @@ from sparksplit.base.keys import mark_of
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
 from sparksplit.dataset.description import Description, FittedPreprocessing
+from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.model import needs
 from sparksplit.model.description import data_description
 from sparksplit.prepare.formats import DATAFRAME, PATHS, users
@@ -95,8 +96,8 @@ def to_prepare(
 
 def prepare_for(
     config: DataFramePreprocess, frame: DataFrame, training: TrainConfig | None, options: Options | None = None
-) -> None:
-    """Prepare the rows of `frame` for a training.
+) -> PreparedDataSet:
+    """Prepare the rows of `frame` for a training, and return the data set.
 
     training: its configuration. None: the model is unknown, and is not checked here.
 
@@ -114,7 +115,7 @@ def prepare_for(
             )
             needs.check(training, sources.get("model.build"), data_description(told, 0), own)
 
-    preprocess(config, options or Options(), frame, suits)
+    return preprocess(config, options or Options(), frame, suits)
 
 
 def tidied(path: str) -> None:

@@ -27,6 +27,7 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.inference import predict as inference
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.predict_config import DataFramePredict, PredictConfig
+from sparksplit.model.keras_keys import as_keys
 from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
@@ -68,7 +69,7 @@ def preprocess(
     Raise UsageError for wrong arguments, before anything is written. Raise RunError if Spark fails.
     """
     section, values = in_sections(nested(keys), input)
-    frame = None if isinstance(rows, str) else _frame(rows, "rows", "a path or ")
+    frame = None if isinstance(rows, str) else spark_frame(rows, "rows", "a path or ")
     if frame is None:
         section["path"] = rows
     values |= {"input": section, "output": output}
@@ -103,7 +104,7 @@ def train(
     restart: start an unfinished run again from the beginning.
     keys: the configuration's keys, such as nodes=2, strategy="batch", epochs=20. model is a keras.Model, a function
         that returns one, a name such as "mlp" or "mine.py:build", or the section such as {"build": "mlp", "params":
-        {...}}.
+        {...}}. optimizer, loss and metrics may be objects of Keras, such as optimizer=keras.optimizers.Adam(0.001).
         For a DataFrame, the keys of `preprocess` too, such as label="species", validation=0.2, scaling="standard".
 
     By default, an unfinished run of the same configuration and data continues from its last complete checkpoint.
@@ -111,7 +112,7 @@ def train(
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the run fails. The same call then continues
     the run.
     """
-    values, _own = _values(keys)
+    values, _own = with_model(keys)
     raw = None
     if _is_frame(data):
         if frame is not None:
@@ -129,7 +130,7 @@ def train(
     config = parse(TrainConfig, {**values, **keys_of_callbacks})
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
-    rows = None if frame is None else _frame(frame, "frame")
+    rows = None if frame is None else spark_frame(frame, "frame")
     if raw is not None and _is_frame(data):
         # Before the rows are prepared: what may be in the way of the training.
         Output(config.output, "", "train").decide(overwrite=True)
@@ -153,7 +154,7 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
 
     Raise UsageError for wrong arguments. Raise RunError if a run fails for any reason other than its loss.
     """
-    values, _own = _values(keys)
+    values, _own = with_model(keys)
     config = parse(CompareConfig, {**values, "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
@@ -169,7 +170,7 @@ def plan(data: Data, output: str, **keys: Any) -> Plan:
 
     Raise UsageError for wrong arguments. Raise RunError or NodeFailed if the measurement fails.
     """
-    values, _own = _values(keys)
+    values, _own = with_model(keys)
     return Plan(planning.plan(parse(PlanConfig, {**values, "data": _paths(data), "output": output})))
 
 
@@ -195,7 +196,7 @@ def predict(
 
     Raise UsageError for wrong arguments, before anything is written. Raise RunError if Spark fails.
     """
-    frame = None if isinstance(rows, str | PreparedDataSet) else _frame(rows, "rows", "a path or ")
+    frame = None if isinstance(rows, str | PreparedDataSet) else spark_frame(rows, "rows", "a path or ")
     place: Any = _path(rows) if isinstance(rows, str | PreparedDataSet) else None
     values = nested(keys)
     if frame is not None:
@@ -214,11 +215,11 @@ def predict(
     return Predictions.open(folder_of(config))
 
 
-def _values(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None]:
+def with_model(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None]:
     """Return a configuration's values, and the model that `keys` give as an object. Keep the model during the call."""
     model = keys.get("model")
     named = {**keys, "model": {"build": model}} if model is not None and not isinstance(model, Mapping) else keys
-    values, own = nested(named), None
+    values, own = as_keys(named), None
     build = values.get("model", {}).get("build")
     if build is not None and not isinstance(build, str):
         try:
@@ -247,10 +248,12 @@ def _prepared(data: Any) -> PreparedDataSet:
 
 def _is_frame(rows: Any) -> TypeIs[DataFrame]:
     """Return whether `rows` is a DataFrame, of Spark or pandas. Raise ConfigError for one of pandas."""
-    return type(rows).__name__ == "DataFrame" and _frame(rows, "data", "a prepared data set, its folder or ") is rows
+    return (
+        type(rows).__name__ == "DataFrame" and spark_frame(rows, "data", "a prepared data set, its folder or ") is rows
+    )
 
 
-def _frame(rows: Any, key: str, other: str = "") -> DataFrame:
+def spark_frame(rows: Any, key: str, other: str = "") -> DataFrame:
     """Return `rows`. other: what else it may be, for the message.
 
     Raise ConfigError if it is not a Spark DataFrame. Raise UsageError if its session ends with another thread's call.

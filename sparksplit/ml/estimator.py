@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pyspark.ml import Estimator
 from pyspark.ml.util import DefaultParamsReadable, DefaultParamsWritable, MLWriter
@@ -45,6 +45,14 @@ class TrainingEstimator(
         self._setDefault(numNodes=1, keepData=False)
         self.setParams(**values)
         self.check()
+
+    def setWeightCol(self, value: str) -> Self:
+        """Set `weightCol`."""
+        return self.setParams(weightCol=value)
+
+    def setValidationIndicatorCol(self, value: str) -> Self:
+        """Set `validationIndicatorCol`."""
+        return self.setParams(validationIndicatorCol=value)
 
     def check(self) -> None:
         """Raise ConfigError if a key has a wrong value."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Self
 
 from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import (
@@ -15,8 +16,9 @@ from pyspark.ml.param.shared import (
     HasWeightCol,
 )
 
-from sparksplit.base.config import nested, parse
+from sparksplit.base.config import merged, parse
 from sparksplit.base.errors import ConfigError, did_you_mean
+from sparksplit.model.keras_keys import as_keys
 from sparksplit.prepare.preprocess_config import DataFramePreprocess
 from sparksplit.training.train_config import TrainConfig
 
@@ -60,25 +62,70 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         value: str | list[str] = self.getOrDefault("featuresCol")
         return [value] if isinstance(value, str) else value
 
-    def setParams(self, **values: Any) -> PredictionColumns:
-        """Set parameters by their names. None leaves a parameter as it is.
+    def setParams(self, **values: Any) -> Self:
+        """Set parameters by their names.
 
-        A key within a section may be dotted, as in `**{"optimizer.learning_rate": 0.1}`.
+        A mapping replaces a section. A dotted key, as in `**{"optimizer.learning_rate": 0.1}`, changes this key of the
+        section alone.
 
         Raise ConfigError for an unknown name, and TypeError for a wrong type of a column.
         """
-        for name, value in nested(values).items():
+        for name, value in as_keys(values).items():
             if name in NOT_KEYS:
                 raise ConfigError(f"{type(self).__name__}: {name}: is no parameter: {NOT_KEYS[name]}")
             if not self.hasParam(name):
                 known = [param.name for param in self.params]
                 raise ConfigError(f"{type(self).__name__}: {name}: unknown parameter{did_you_mean(name, known)}")
-            self._set(**{name: value})
+            kept = {} if name in values or not self.isSet(name) else _section(name, self.getOrDefault(name))
+            self._set(**{name: merged(kept, value) if kept else value})
         return self
+
+    def __getattr__(self, name: str) -> Param[Any]:
+        """Return the parameter of one key of a section: getParam("optimizer.learning_rate"), for a grid."""
+        section, dotted, _ = name.partition(".")
+        if dotted and self.hasParam(section):
+            return Param(self, name, f"a key of the section {section}")
+        found: Param[Any] = super().__getattribute__(name)  # raises
+        return found
+
+    def copy(self, extra: Mapping[Param[Any], Any] | None = None) -> Self:
+        """Return a copy. extra: other values of parameters; a dotted parameter changes its key of a section alone."""
+        given = dict(extra or {})
+        dotted = {param.name: value for param, value in given.items() if "." in param.name and param.parent == self.uid}
+        that = super().copy({param: value for param, value in given.items() if "." not in param.name})
+        return that.setParams(**dotted)
+
+    def setFeaturesCol(self, value: str | list[str]) -> Self:
+        """Set `featuresCol`."""
+        return self.setParams(featuresCol=value)
+
+    def setLabelCol(self, value: str) -> Self:
+        """Set `labelCol`."""
+        return self.setParams(labelCol=value)
+
+    def setPredictionCol(self, value: str) -> Self:
+        """Set `predictionCol`."""
+        return self.setParams(predictionCol=value)
+
+
+def _section(name: str, value: Any) -> dict[str, Any]:
+    """Return the value of a section as a mapping. `model` may be a name or an object, which is its key `build`."""
+    if name == "model" and value is not None and not isinstance(value, Mapping):
+        return {"build": value}
+    plain = as_keys({name: value})[name]
+    return dict(plain) if isinstance(plain, Mapping) else {}
 
 
 class ProbabilityColumns(PredictionColumns, HasProbabilityCol, HasRawPredictionCol):
     """What a classifier and its model have besides."""
+
+    def setProbabilityCol(self, value: str) -> Self:
+        """Set `probabilityCol`."""
+        return self.setParams(probabilityCol=value)
+
+    def setRawPredictionCol(self, value: str) -> Self:
+        """Set `rawPredictionCol`."""
+        return self.setParams(rawPredictionCol=value)
 
 
 class TrainingKeys(HasWeightCol, HasValidationIndicatorCol):
@@ -125,7 +172,7 @@ class TrainingKeys(HasWeightCol, HasValidationIndicatorCol):
         return keys
 
     def _values(self, names: list[str]) -> dict[str, Any]:
-        return {name: self.getOrDefault(name) for name in names if self.isSet(name)}
+        return as_keys({name: self.getOrDefault(name) for name in names if self.isSet(name)})
 
 
 def _add(names: list[str], config: type[TrainConfig] | type[DataFramePreprocess]) -> None:

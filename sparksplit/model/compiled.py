@@ -78,17 +78,20 @@ def optimizer_keys(serialised: Any) -> dict[str, Any]:
     kind, arguments = _object(serialised, "optimizer")
     if kind == "LossScaleOptimizer":  # Keras wraps it around the user's optimizer with mixed_float16
         return optimizer_keys(arguments["inner_optimizer"])
-    rate = arguments.pop("learning_rate", None)
-    if isinstance(rate, dict):
-        name, schedule = _object(rate, "optimizer.learning_rate")
-        rate = {"name": name, **schedule}
-    elif isinstance(rate, float):
-        rate = _shortest(rate)
+    rate = rate_key(arguments.pop("learning_rate", None))
     if not arguments.get("use_ema"):
         for unused in ("use_ema", "ema_momentum", "ema_overwrite_frequency"):
             arguments.pop(unused, None)
     given = {} if rate is None else {"learning_rate": rate}
     return {"name": kind if kind[:1].isupper() else kind.lower(), **given, **arguments}
+
+
+def rate_key(serialised: Any) -> Any:
+    """Return the key `optimizer.learning_rate` for a serialised learning rate: a number or a schedule of Keras."""
+    if isinstance(serialised, dict):
+        name, schedule = _object(serialised, "optimizer.learning_rate")
+        return {"name": name, **schedule}
+    return _shortest(serialised) if isinstance(serialised, float) else serialised
 
 
 def loss_key(serialised: Any) -> str | dict[str, Any]:

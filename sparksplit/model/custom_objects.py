@@ -47,22 +47,27 @@ def compile_config(model: Any) -> dict[str, Any] | None:
         if not config:
             return None
         loss = only(getattr(model, "loss", None))
-        arguments = getattr(loss, "_fn_kwargs", None)  # of Keras's own losses that wrap a function
-        if arguments and isinstance(loss, keras.losses.Loss):
-            signature = inspect.signature(type(loss)).parameters
-            changed = {
-                name: one for name, one in arguments.items() if name in signature and one != signature[name].default
-            }
-            written: Any = keras.saving.serialize_keras_object(loss)
-            config["loss"] = {**written, "config": {**written["config"], **changed}}
+        if isinstance(loss, keras.losses.Loss):
+            config["loss"] = written_loss(loss)
         for key in ("metrics", "weighted_metrics"):
             metrics = model._compile_config.config.get(key)
             if metrics is not None:
-                config[key] = [_without_defaults(one) for one in keras.tree.flatten(metrics) if one is not None]
+                config[key] = [written_metric(one) for one in keras.tree.flatten(metrics) if one is not None]
     return dict(config)
 
 
-def _without_defaults(metric: Any) -> Any:
+def written_loss(loss: Any) -> Any:
+    """Return a serialised loss with all of its arguments. Keras leaves out those of the function that it wraps."""
+    written: Any = keras.saving.serialize_keras_object(loss)
+    arguments = getattr(loss, "_fn_kwargs", None)
+    if not arguments or not isinstance(loss, keras.losses.Loss):
+        return written
+    signature = inspect.signature(type(loss)).parameters
+    changed = {name: one for name, one in arguments.items() if name in signature and one != signature[name].default}
+    return {**written, "config": {**written["config"], **changed}}
+
+
+def written_metric(metric: Any) -> Any:
     """Return a serialised metric without the arguments that a metric has which is made without arguments."""
     written: Any = metric if isinstance(metric, str) else keras.saving.serialize_keras_object(metric)
     if not isinstance(metric, keras.metrics.Metric):

@@ -296,7 +296,8 @@ def _of_file(path: str, trust: bool) -> OwnModel:
     _check_outputs(config, path)
     if model_identity.has_code(config) and not (trust or ours):
         raise OwnModelError(
-            f"{path}: a Lambda layer holds Python code that may be another user's; model.trust: true runs it"
+            f"{path}: a Lambda layer holds Python code that may be another user's; to run it, set model.trust: true "
+            "(--set model.trust=true)"
         )
     return OwnModel("file", path, identity, model=content, compile_config=config.get("compile_config"))
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import keras
 import pytest
 from pyspark.ml import Pipeline
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
 from pyspark.ml.feature import StringIndexer
+from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import SparkSession
 
 from sparksplit import ConfigError
@@ -87,6 +91,44 @@ def test_a_copy_with_more_parameters_leaves_the_estimator_as_it_is() -> None:
         one.copy({one.epochs: "many"}).check()
 
 
+def test_a_dotted_parameter_changes_one_key_of_a_section() -> None:
+    one = SparkSplitClassifier(optimizer={"name": "adam", "learning_rate": 0.1}, model="mlp")
+    rate, width = one.getParam("optimizer.learning_rate"), one.getParam("model.params.hidden")
+    grid = ParamGridBuilder().addGrid(rate, [0.2, 0.3]).addGrid(width, [[8]]).build()
+    others = [one.copy(each).training()[0] for each in grid]
+    assert [keys["optimizer"] for keys in others] == [{"name": "adam", "learning_rate": rate} for rate in (0.2, 0.3)]
+    assert others[0]["model"] == {"build": "mlp", "params": {"hidden": [8]}}
+    assert one.copy({one.optimizer: {"name": "sgd"}, rate: 0.5}).training()[0]["optimizer"] == {
+        **{"name": "sgd", "learning_rate": 0.5}
+    }
+    (stage,) = Pipeline(stages=[one]).copy(grid[0]).getStages()
+    assert stage.training()[0] == others[0]
+    assert one.getOrDefault("optimizer") == {"name": "adam", "learning_rate": 0.1}
+    one.setParams(**{"optimizer.momentum": 0.5})
+    assert one.getOrDefault("optimizer") == {"name": "adam", "learning_rate": 0.1, "momentum": 0.5}
+    with pytest.raises(AttributeError, match="optimiser"):
+        one.getParam("optimiser.learning_rate")
+    with pytest.raises(ConfigError, match=r"early_stop\.patients: unknown key; did you mean 'patience'"):
+        one.copy({one.getParam("early_stop.patients"): 3}).check()
+
+
+def test_objects_of_keras_become_plain_keys() -> None:
+    adam = keras.optimizers.Adam(0.5)
+    one = SparkSplitClassifier(optimizer=adam)
+    json.dumps(one.getOrDefault("optimizer"))  # so it can be saved
+    copied = SparkSplitClassifier()
+    copied = copied.copy({copied.optimizer: adam, copied.getParam("optimizer.learning_rate"): 0.25})
+    assert one.training()[1].optimizer.learning_rate == 0.5
+    assert copied.training()[0]["optimizer"] == {**one.training()[0]["optimizer"], "learning_rate": 0.25}
+
+
+def test_setters_of_columns() -> None:
+    one = SparkSplitClassifier().setFeaturesCol(["a", "b"]).setLabelCol("y").setPredictionCol("p").setWeightCol("w")
+    one.setProbabilityCol("q").setRawPredictionCol("r").setValidationIndicatorCol("v")
+    assert (one.feature_columns, one.getLabelCol(), one.getPredictionCol(), one.getWeightCol()) == (["a", "b"], *"ypw")
+    assert (one.getProbabilityCol(), one.getRawPredictionCol(), one.getValidationIndicatorCol()) == (*"qrv",)
+
+
 def test_models_have_the_columns_of_their_estimator() -> None:
     estimator = SparkSplitRegressor(featuresCol=["a", "b"], predictionCol="guess", epochs=3)
     model = estimator._copyValues(SparkSplitRegressorModel("runs/none"))
@@ -102,6 +144,15 @@ def test_an_estimator_is_saved_and_loaded(spark: SparkSession, tmp_path: Path) -
     assert isinstance(loaded, SparkSplitClassifier) and loaded.uid == estimator.uid
     assert loaded.training() == estimator.training() and loaded.preparing() == estimator.preparing()
     assert loaded.extractParamMap().keys() == estimator.extractParamMap().keys()
+
+
+def test_a_grid_of_dotted_parameters_is_saved_and_loaded(spark: SparkSession, tmp_path: Path) -> None:
+    estimator = SparkSplitClassifier(**KEYS)
+    grid = ParamGridBuilder().addGrid(estimator.getParam("optimizer.learning_rate"), [0.1, 0.2]).build()
+    evaluator = MulticlassClassificationEvaluator()
+    CrossValidator(estimator=estimator, estimatorParamMaps=grid, evaluator=evaluator).save(f"{tmp_path}/search")
+    loaded = CrossValidator.load(f"{tmp_path}/search")
+    assert loaded.getEstimatorParamMaps() == grid and len(grid) == 2
 
 
 def test_an_object_is_not_saved() -> None:

@@ -170,7 +170,7 @@ def test_code_in_another_users_file_needs_trust(tmp_path, monkeypatch):
     assert on_a_node(opened(file), tmp_path) is not None
     content = filesystem.read_bytes(file)
     monkeypatch.setattr(own_model, "read", lambda path: (content, False))
-    with pytest.raises(OwnModelError, match=r"a Lambda layer holds Python code .*; model.trust: true runs it$"):
+    with pytest.raises(OwnModelError, match=r"Lambda .* code .* set model.trust: true \(--set model.trust=true\)$"):
         opened(file)
     assert opened(file, trust=True).kind == "file"
 
