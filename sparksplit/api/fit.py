@@ -14,14 +14,13 @@ import numpy as np
 from hdfs_io import filesystem
 from sparksplit.api.fit_model import compiled_of, take_weights, target_of
 from sparksplit.api.fit_rows import FitRows, fit_rows
-from sparksplit.api.functions import train
+from sparksplit.api.functions import check_before, train
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError, UsageError
 from sparksplit.base.own_folders import temporary_folder
 from sparksplit.base.progress import say
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
-from sparksplit.training.callbacks.given import Given
 
 if TYPE_CHECKING:
     import keras
@@ -105,7 +104,8 @@ def fit(
     }
     history = keras.callbacks.History()
     with _folder(output) as folder:
-        Given.of(listed, given, folder)  # refuses callbacks before rows are written
+        keys_of_run = {key: value for key, value in given.items() if key not in ("resume", "restart")}
+        check_before(listed, folder, overwrite, {**keys_of_run, "model": model})
         data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
         train(data, folder, model=model, callbacks=[*listed, history], overwrite=overwrite, **given)
         take_weights(model, folder)

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import sparksplit.prepare.preprocess
-from hdfs_io.publish import Output
 from sparksplit.api.frames import in_sections, prepare_for, tidied, to_prepare, whole_section
 from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
 from sparksplit.base.config import nested, parse
@@ -31,6 +30,7 @@ from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
+from sparksplit.training import place
 from sparksplit.training import train as training
 from sparksplit.training.callbacks.given import Given
 from sparksplit.training.progress_record import read_history
@@ -122,17 +122,14 @@ def train(
         raise ConfigError(f"{'cleanup' if cleanup else 'input'}: is only for data that is a DataFrame")
     else:
         values["data"] = _paths(data)
-    values["output"] = output
     if frame is not None:
         values.setdefault("input_mode", "spark")
-    given, keys_of_callbacks = Given.of(callbacks, values, output)
-    config = parse(TrainConfig, {**values, **keys_of_callbacks})
+    given, config = _run_of(values, callbacks, output)
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
     rows = None if frame is None else _frame(frame, "frame")
     if raw is not None and _is_frame(data):
-        # Before the rows are prepared: what may be in the way of the training.
-        Output(config.output, "", "train").decide(overwrite=True)
+        place.check_before(config, overwrite)
         say(f"{raw.output}: the DataFrame is prepared here, for {output}")
         prepare_for(raw, data, config, Options(overwrite))
     training.train(config, Options(overwrite, resume, restart), rows, followed, given)
@@ -141,6 +138,12 @@ def train(
     if raw is not None and cleanup:
         tidied(raw.output)
     return TrainedRun.open(output)
+
+
+def check_before(callbacks: Sequence[Any], output: str, overwrite: bool, keys: Mapping[str, Any]) -> None:
+    """Raise UsageError for what would be in the way of `train` with these arguments, before there is a data set."""
+    values, _own = _values(keys)
+    place.check_before(_run_of({**values, "data": output}, callbacks, output)[1], overwrite)
 
 
 def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
@@ -227,6 +230,12 @@ def _values(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None]:
             raise ConfigError(f"model: {error}") from error
         values["model"] = {**values["model"], "build": own.name}
     return values, own
+
+
+def _run_of(values: Mapping[str, Any], callbacks: Sequence[Any], output: str) -> tuple[Given, TrainConfig]:
+    """Return (the callbacks of a run, its configuration). values: its keys, except for those of callbacks."""
+    given, of_callbacks = Given.of(callbacks, values, output)
+    return given, parse(TrainConfig, {**values, "output": output, **of_callbacks})
 
 
 def _paths(data: Data) -> str | list[str]:
