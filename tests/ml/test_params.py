@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from pyspark.ml import Pipeline
 from pyspark.ml.feature import StringIndexer
 from pyspark.sql import SparkSession
 
-from sparksplit import ConfigError
+from sparksplit import ConfigError, UsageError
 from sparksplit.ml import SparkSplitClassifier, SparkSplitRegressor, SparkSplitRegressorModel
 from sparksplit.ml.params import NOT_KEYS, PREPARING, TRAINING
 from sparksplit.prepare.preprocess_config import PreprocessConfig
@@ -102,6 +103,24 @@ def test_an_estimator_is_saved_and_loaded(spark: SparkSession, tmp_path: Path) -
     assert isinstance(loaded, SparkSplitClassifier) and loaded.uid == estimator.uid
     assert loaded.training() == estimator.training() and loaded.preparing() == estimator.preparing()
     assert loaded.extractParamMap().keys() == estimator.extractParamMap().keys()
+
+
+def test_nodes_without_executors_are_refused_before_rows_are_prepared(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([([1.0], 2.0)], "features array<double>, label double")
+    estimator = SparkSplitRegressor(numNodes=5, strategy="batch", workDir=f"{tmp_path}/work")
+    with pytest.raises(ConfigError, match="nodes: 5 nodes need 5 executors, and the settings allow 4"):
+        estimator.fit(rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fit_in_another_thread_does_not_wait_for_the_call_that_has_started_its_session(spark: SparkSession) -> None:
+    """Searches of pyspark.ml fit in threads, and wait for them. The session of the tests is that of a call."""
+    rows = spark.createDataFrame([([1.0], 2.0)], "features array<double>, label double")
+    with (
+        ThreadPoolExecutor(1) as other,
+        pytest.raises(UsageError, match=r"^the DataFrame: a call of sparksplit in another thread has started its"),
+    ):
+        other.submit(SparkSplitRegressor().fit, rows).result(60)
 
 
 def test_an_object_is_not_saved() -> None:
