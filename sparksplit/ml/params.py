@@ -73,7 +73,8 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
             if not self.hasParam(name):
                 known = [param.name for param in self.params]
                 raise ConfigError(f"{type(self).__name__}: {name}: unknown parameter{did_you_mean(name, known)}")
-            self._set(**{name: value})
+            if value is not None:
+                self._set(**{name: value})
         return self
 
 

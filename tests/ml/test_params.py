@@ -29,12 +29,13 @@ def test_every_key_of_train_is_a_parameter_with_its_text() -> None:
 
 
 def test_keys_that_have_no_value_are_left_to_the_commands() -> None:
-    estimator = SparkSplitClassifier(numNodes=2, strategy="batch", workDir=None, **KEYS)
+    estimator = SparkSplitClassifier(numNodes=2, strategy="batch", workDir=None, featuresCol=None, **KEYS)
     keys, config = estimator.training()
     scaled = {"scaling": "standard"}
     assert keys == {**{key: KEYS[key] for key in KEYS if key not in scaled}, "strategy": "batch", "nodes": 2}
     assert config.node_count == 2 and config.optimizer.name == "adam"
     assert estimator.preparing() == {"validation": 0.0, "input": {}, **scaled}
+    assert estimator.feature_columns == ["features"]
 
 
 def test_short_forms() -> None:
