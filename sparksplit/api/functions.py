@@ -9,8 +9,9 @@ go to stderr.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import sparksplit.prepare.preprocess
 from sparksplit.api.frames import in_sections, prepare_for, tidied, to_prepare, whole_section
@@ -30,6 +31,7 @@ from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
+from sparksplit.spark.session import satisfy_yarn
 from sparksplit.training import place
 from sparksplit.training import train as training
 from sparksplit.training.callbacks.given import Given
@@ -40,10 +42,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from typing_extensions import TypeIs
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 Data = str | PreparedDataSet | Sequence[str | PreparedDataSet]
 """One or several prepared data sets, or their folders."""
 
 
+def _seen_by_yarn(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function that also starts Spark in YARN's cluster mode, if `call` did not need Spark."""
+
+    @functools.wraps(call)
+    def called(*args: _P.args, **keys: _P.kwargs) -> _R:
+        result = call(*args, **keys)
+        satisfy_yarn()
+        return result
+
+    return called
+
+
+@_seen_by_yarn
 def preprocess(
     rows: str | DataFrame,
     output: str,
@@ -76,6 +93,7 @@ def preprocess(
     return sparksplit.prepare.preprocess.preprocess(config, Options(overwrite), frame)
 
 
+@_seen_by_yarn
 def train(
     data: Data | DataFrame,
     output: str,
@@ -146,6 +164,7 @@ def check_before(callbacks: Sequence[Any], output: str, overwrite: bool, keys: M
     place.check_before(_run_of({**values, "data": output}, callbacks, output)[1], overwrite)
 
 
+@_seen_by_yarn
 def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
     """Run several strategies side by side, and recommend one of them with evidence.
 
@@ -162,6 +181,7 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
     return Comparison.open(output)
 
 
+@_seen_by_yarn
 def plan(data: Data, output: str, **keys: Any) -> Plan:
     """Predict the training time, the cost and the memory of each strategy on up to 64 nodes, from half a minute of
     measurements. Also find the useful mini-batch. Nothing is written.
@@ -176,6 +196,7 @@ def plan(data: Data, output: str, **keys: Any) -> Plan:
     return Plan(planning.plan(parse(PlanConfig, {**values, "data": _paths(data), "output": output})))
 
 
+@_seen_by_yarn
 def predict(
     model: str | TrainedRun,
     rows: str | PreparedDataSet | DataFrame,
