@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from hdfs_io import ending, filesystem, lease
@@ -183,8 +183,25 @@ class Output:
             return "done"
         if self._extends(existing.keys, existing.config_hash):
             return self._extended()
-        other = ", but its input has changed since it was made" if same else self._other(existing, ", made ")
-        raise UsageError(f"{self.path}: exists{other}; --overwrite replaces it{self._otherwise}")
+        raise self._made_otherwise(existing)
+
+    def may_be(self, names: Collection[str]) -> bool:
+        """Return whether the output is complete, and was made with the values of `keys` that have these names. For a
+        caller that does not know all keys yet.
+
+        names: sections and keys without a section. Empty: any complete output may be the one.
+
+        Raise UsageError if a complete output was made with another value, or if the folder is not an output of this
+        command.
+        """
+        existing = self._look(self.path)
+        if existing is None or not existing.complete:
+            return False
+        then = {name: value for name, value in existing.keys.items() if name in names}
+        now = {name: value for name, value in self.keys.items() if name in names}
+        if differences(then, now):
+            raise self._made_otherwise(replace(existing, keys=then))
+        return True
 
     def _unfinished(self, existing: _Found, overwrite: bool, going_on: Collection[str] | None) -> Decision:
         """Return the decision for the unfinished output at `path`; see `decide`."""
@@ -209,6 +226,12 @@ class Output:
             f"{self._next}: is to replace {self.path}, and is unfinished{self._other(begun, ', ')}; finish it with its "
             "own command, or remove it"
         )
+
+    def _made_otherwise(self, existing: _Found) -> UsageError:
+        """Return the error for a complete output of another configuration or from other input."""
+        same = existing.config_hash == self.config_hash
+        other = ", but its input has changed since it was made" if same else self._other(existing, ", made ")
+        return UsageError(f"{self.path}: exists{other}; --overwrite replaces it{self._otherwise}")
 
     def _look(self, path: str) -> _Found | None:
         """Return what exists at `path`; None if nothing does. Raise UsageError if this command may not replace it."""

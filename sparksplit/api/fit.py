@@ -16,8 +16,8 @@ from sparksplit.api.fit_frames import arrays_of, check_classes, frame_of, is_of_
 from sparksplit.api.fit_model import compiled_of, take_weights, target_of
 from sparksplit.api.fit_rows import FitRows, fit_rows
 from sparksplit.api.frames import prepare_for, to_prepare
-from sparksplit.api.functions import spark_frame, train, with_model
-from sparksplit.base.config import digest, parse
+from sparksplit.api.functions import run_of, spark_frame, train, with_model
+from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.base.own_folders import temporary_folder
@@ -25,8 +25,7 @@ from sparksplit.base.progress import say
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.model.keras_keys import as_keys
-from sparksplit.training.callbacks.given import Given
-from sparksplit.training.train_config import TrainConfig
+from sparksplit.training import place
 
 if TYPE_CHECKING:
     import keras
@@ -116,6 +115,7 @@ def fit(
         "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
         **as_keys(keys),
     }
+    again = {key: values.pop(key) for key in ("resume", "restart") if key in values}
     history = keras.callbacks.History()
     with _folder(output) as folder:
         if rows is None:
@@ -123,9 +123,10 @@ def fit(
             data, values = _prepared_frame(frame, {**preparing, **values}, model, listed, folder, overwrite)
             check_classes(data.manifest, target)
         else:
-            Given.of(listed, values, folder)  # refuses callbacks before rows are written
+            named, _own = with_model({**values, "model": model})
+            place.check_before(run_of({**named, "data": folder}, listed, folder)[1], overwrite)
             data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
-        train(data, folder, model=model, callbacks=[*listed, history], overwrite=overwrite, **values)
+        train(data, folder, model=model, callbacks=[*listed, history], overwrite=overwrite, **values, **again)
         take_weights(model, folder)
     shown = dict(zip(values["metrics"], compiled.shown, strict=False))
     names = {f"{split}{name}": f"{split}{keras_name}" for name, keras_name in shown.items() for split in ("", "val_")}
@@ -146,8 +147,8 @@ def _prepared_frame(
     """
     named, _own = with_model({**values, "model": model})
     raw, training = to_prepare(named, None, folder)
-    _, of_callbacks = Given.of(callbacks, training, folder)
-    config = parse(TrainConfig, {**training, **of_callbacks, "data": raw.output, "output": folder})
+    _, config = run_of({**training, "data": raw.output}, callbacks, folder)
+    place.check_before(config, overwrite)
     data = prepare_for(raw, frame, config, Options(overwrite))
     return data, {key: value for key, value in training.items() if key != "model"}
 

@@ -9,11 +9,11 @@ go to stderr.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import sparksplit.prepare.preprocess
-from hdfs_io.publish import Output
 from sparksplit.api.frames import in_sections, prepare_for, tidied, to_prepare, whole_section
 from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
 from sparksplit.base.config import nested, parse
@@ -32,6 +32,8 @@ from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
+from sparksplit.spark.session import satisfy_yarn
+from sparksplit.training import place
 from sparksplit.training import train as training
 from sparksplit.training.callbacks.given import Given
 from sparksplit.training.progress_record import read_history
@@ -41,10 +43,25 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from typing_extensions import TypeIs
 
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 Data = str | PreparedDataSet | Sequence[str | PreparedDataSet]
 """One or several prepared data sets, or their folders."""
 
 
+def _seen_by_yarn(call: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function that also starts Spark in YARN's cluster mode, if `call` did not need Spark."""
+
+    @functools.wraps(call)
+    def called(*args: _P.args, **keys: _P.kwargs) -> _R:
+        result = call(*args, **keys)
+        satisfy_yarn()
+        return result
+
+    return called
+
+
+@_seen_by_yarn
 def preprocess(
     rows: str | DataFrame,
     output: str,
@@ -77,6 +94,7 @@ def preprocess(
     return sparksplit.prepare.preprocess.preprocess(config, Options(overwrite), frame)
 
 
+@_seen_by_yarn
 def train(
     data: Data | DataFrame,
     output: str,
@@ -123,17 +141,14 @@ def train(
         raise ConfigError(f"{'cleanup' if cleanup else 'input'}: is only for data that is a DataFrame")
     else:
         values["data"] = _paths(data)
-    values["output"] = output
     if frame is not None:
         values.setdefault("input_mode", "spark")
-    given, keys_of_callbacks = Given.of(callbacks, values, output)
-    config = parse(TrainConfig, {**values, **keys_of_callbacks})
+    given, config = run_of(values, callbacks, output)
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
     rows = None if frame is None else spark_frame(frame, "frame")
     if raw is not None and _is_frame(data):
-        # Before the rows are prepared: what may be in the way of the training.
-        Output(config.output, "", "train").decide(overwrite=True)
+        place.check_before(config, overwrite)
         say(f"{raw.output}: the DataFrame is prepared here, for {output}")
         prepare_for(raw, data, config, Options(overwrite))
     training.train(config, Options(overwrite, resume, restart), rows, followed, given)
@@ -144,6 +159,7 @@ def train(
     return TrainedRun.open(output)
 
 
+@_seen_by_yarn
 def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
     """Run several strategies side by side, and recommend one of them with evidence.
 
@@ -160,6 +176,7 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
     return Comparison.open(output)
 
 
+@_seen_by_yarn
 def plan(data: Data, output: str, **keys: Any) -> Plan:
     """Predict the training time, the cost and the memory of each strategy on up to 64 nodes, from half a minute of
     measurements. Also find the useful mini-batch. Nothing is written.
@@ -174,6 +191,7 @@ def plan(data: Data, output: str, **keys: Any) -> Plan:
     return Plan(planning.plan(parse(PlanConfig, {**values, "data": _paths(data), "output": output})))
 
 
+@_seen_by_yarn
 def predict(
     model: str | TrainedRun,
     rows: str | PreparedDataSet | DataFrame,
@@ -228,6 +246,12 @@ def with_model(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None
             raise ConfigError(f"model: {error}") from error
         values["model"] = {**values["model"], "build": own.name}
     return values, own
+
+
+def run_of(values: Mapping[str, Any], callbacks: Sequence[Any], output: str) -> tuple[Given, TrainConfig]:
+    """Return (the callbacks of a run, its configuration). values: its keys, except for those of callbacks."""
+    given, of_callbacks = Given.of(callbacks, values, output)
+    return given, parse(TrainConfig, {**values, "output": output, **of_callbacks})
 
 
 def _paths(data: Data) -> str | list[str]:

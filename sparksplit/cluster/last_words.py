@@ -21,9 +21,9 @@ _OF_PYTHON = re.compile(r"\d{4}-\d\d-\d\d [\d:,]+ (DEBUG|INFO|WARNING) ")
 def level_of(line: str, failure: Failure, reported: bool) -> int:
     """Return the level at which the driver logs a line of a node that has failed.
 
-    reported: whether the node itself reported the failure. The error's one line then explains a user's mistake or a
-    full disk, for example, and the output is only for --debug.
+    reported: whether the node itself reported the failure. The error's one line then explains a user's mistake, a loss
+    that is not finite or a full disk, for example, and the output is only for --debug.
     """
-    if failure is Failure.USAGE or (failure is Failure.PASSING and reported):
+    if failure in (Failure.USAGE, Failure.DIVERGED) or (failure is Failure.PASSING and reported):
         return logging.DEBUG
     return logging.INFO if _OF_TENSORFLOW.match(line) or _OF_PYTHON.match(line) else logging.ERROR

@@ -20,6 +20,7 @@ from sparksplit.ml.selection import Selection
 from sparksplit.ml.turns import settings, turns
 from sparksplit.prepare.preprocess_config import DataFramePreprocess
 from sparksplit.spark.executors import executors_of
+from sparksplit.spark.session import check_lasts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,13 +74,15 @@ class TrainingEstimator(
 
     def _fit(self, dataset: DataFrame) -> TrainedColumns:
         self.check()
+        check_lasts(dataset)
         rows, section = self._selected(dataset)
         work_dir = self.getOrDefault("workDir") if self.isDefined("workDir") else None
         folder = folder_for(dataset.sparkSession, work_dir, self.uid)
-        data = filesystem.join(folder, _DATA)
+        data, run = filesystem.join(folder, _DATA), filesystem.join(folder, _RUN)
+        functions.check_before([], run, False, self.training()[0])
         try:
             self._prepare(rows, section, data)
-            run = self._train(dataset, data, filesystem.join(folder, _RUN))
+            self._train(dataset, data, run)
         finally:  # also after a failure: the next fit has another folder
             if not self.getOrDefault("keepData"):
                 tidied(data)
@@ -123,10 +126,9 @@ class TrainingEstimator(
         with settings:
             prepare_for(parse(DataFramePreprocess, {**keys, "output": folder}), rows, config if named else None)
 
-    def _train(self, dataset: DataFrame, data: str, folder: str) -> str:
-        """Return the run's folder."""
+    def _train(self, dataset: DataFrame, data: str, folder: str) -> None:
         keys, config = self.training()
         sc = dataset.sparkSession.sparkContext
         # Without executors, a training has the driver's machine for itself.
         with turns.turn(config.feeders + config.processes, lambda: executors_of(sc)):
-            return functions.train(data, folder, **keys).path
+            functions.train(data, folder, **keys)

@@ -76,8 +76,9 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
             if not self.hasParam(name):
                 known = [param.name for param in self.params]
                 raise ConfigError(f"{type(self).__name__}: {name}: unknown parameter{did_you_mean(name, known)}")
-            kept = {} if name in values or not self.isSet(name) else _section(name, self.getOrDefault(name))
-            self._set(**{name: merged(kept, value) if kept else value})
+            if value is not None:
+                kept = {} if name in values or not self.isSet(name) else _section(name, self.getOrDefault(name))
+                self._set(**{name: merged(kept, value) if kept else value})
         return self
 
     def __getattr__(self, name: str) -> Param[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import io
 import json
 import os
@@ -246,12 +247,29 @@ def _is_model(value: Any) -> bool:
 
 def _of_function(function: Callable[..., Any]) -> OwnModel:
     name = re.sub(r"[^\w.<>-]", "_", str(getattr(function, "__name__", type(function).__name__)))
+    if not _takes_data(function):
+        example = "lambda data: ..." if name == "<lambda>" else f"def {name}(data)"
+        raise OwnModelError(f"{name} must take the description of the data as its argument: {example}")
     try:
         identity = code_identity.identity_of(function)
         source = code_identity.source_of(function) if hasattr(function, "__code__") else ""
     except code_identity.UnknownValueError as error:
         raise OwnModelError(str(error)) from None
     return OwnModel("function", f"function:{name}@{identity}", identity, code=_pickled(function, name), source=source)
+
+
+def _takes_data(function: Callable[..., Any]) -> bool:
+    """Return whether a function has an argument by place. True if its arguments are unknown."""
+    try:
+        arguments = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a function that is not Python's
+        return True
+    kinds = (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.VAR_POSITIONAL,
+    )
+    return any(argument.kind in kinds for argument in arguments)
 
 
 def _of_model(model: Any) -> OwnModel:

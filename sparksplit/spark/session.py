@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
+log = logging.getLogger(__name__)
+
 _started: list[bool] = []  # not empty once this process has started Spark
 _LOOK_SECONDS = 0.05
 
@@ -212,17 +214,25 @@ def asking(context: SparkContext) -> Iterator[None]:
 
 
 def satisfy_yarn() -> None:
-    """In YARN's cluster mode, start and stop Spark for a command that has succeeded without Spark.
+    """In YARN's cluster mode, start Spark for a command or a call that has succeeded without Spark.
 
-    YARN reports a driver that never started Spark as failed, even if there was nothing to do.
+    YARN reports a driver that never started Spark as failed, even if there was nothing to do. The session stays, as the
+    program's own: a later call may need Spark, and YARN lets a driver start Spark only once.
     """
     if not user_settings.submitted() or _started:
         return
     configured = user_settings.configured()
-    if configured.get("spark.master") == "yarn" and configured.get("spark.submit.deployMode") == "cluster":
+    if configured.get("spark.master") != "yarn" or configured.get("spark.submit.deployMode") != "cluster":
+        return
+    with _turn.lock:
+        if _started or running_context() is not None:
+            return
         say("telling YARN that there was nothing to do")
-        with spark_session("sparksplit", 1, nodes=False):
-            pass
+        _started.append(True)
+        try:
+            own_session.start(own_session.settings_for("sparksplit", 1, {}, configured, True), None, {})
+        except RunError as error:  # the program has started Spark before, and stopped it
+            log.debug("YARN knows this driver already: %s", error)
 
 
 def known_settings() -> dict[str, str]:
@@ -262,7 +272,7 @@ def spark_errors() -> Iterator[None]:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
         text = str(error)
-        logging.getLogger(__name__).debug("Spark's error in full: %s", text)
+        log.debug("Spark's error in full: %s", text)
         raise RunError(f"Spark: {spark_reason(text)}") from error
 
 
@@ -289,4 +299,4 @@ def _stop_at_exit(process: int) -> None:
             own_session.hush(java_gateway)
             context._jsc.stop()
     except Exception as error:  # the JVM may have ended already, as intended
-        logging.getLogger(__name__).debug("Spark did not stop in order: %s", error)
+        log.debug("Spark did not stop in order: %s", error)

@@ -109,7 +109,11 @@ class RunInputs:
 
     def hash(self, nodes: int | dict[str, int] | None = None) -> str:
         """The hash of everything that can change the run's result. nodes: replaces the configuration's."""
-        hashed = {"command": "train", "config": self._values(nodes), "data": self.data.digest}
+        hashed = {
+            "command": "train",
+            "config": hashed_values(self.config, self.strategy, nodes),
+            "data": self.data.digest,
+        }
         hashed["sources"] = dict(self.sources)
         if self.initial is not None:
             hashed["init"] = self.initial.digest
@@ -123,7 +127,7 @@ class RunInputs:
     def keys(self) -> dict[str, Any]:
         """The hashed values by the configuration's keys, for `differences`."""
         frame = {"the rows' DataFrame": True} if self.has_frame else {}
-        return {**self._values(None), **self.contents, **frame}
+        return {**hashed_values(self.config, self.strategy), **self.contents, **frame}
 
     @property
     def contents(self) -> dict[str, Any]:
@@ -136,24 +140,26 @@ class RunInputs:
             files["model.build's file"] = content(self.own.identity)
         return {"data": content(self.data.digest), **init, **callbacks, **files}
 
-    def _values(self, nodes: int | dict[str, int] | None) -> dict[str, Any]:
-        """The configuration's values that can change the run's result. nodes: as for `hash`."""
-        values = self.config.model_dump(mode="json", exclude=unhashed(TrainConfig))
-        values["order"] = "exact"  # a removed key, so that runs keep their hashes
-        values["keep_best"] = self.config.keeps_best
-        values["class_weights"] = self.config.class_weights or None
-        values["collective"] = bits_of(self.config.collective)
-        values = {key: value for key, value in values.items() if key not in _ADDED or value != _ADDED[key]}
-        if self.strategy.any_nodes:
-            del values["nodes"]
-        elif nodes is not None:
-            values["nodes"] = nodes
-        return values
-
     def hashes(self) -> set[str]:
         """Return the hashes of the same run on every number of nodes, real and virtual."""
         numbers = range(1, self.data.manifest.lanes + 1)
         return {self.hash(nodes) for nodes in (*numbers, *({"virtual": number} for number in numbers))}
+
+
+def hashed_values(config: TrainConfig, strategy: Strategy, nodes: int | dict[str, int] | None = None) -> dict[str, Any]:
+    """Return the configuration's values that can change the run's result. strategy: of `config`. nodes: as for
+    `RunInputs.hash`."""
+    values = config.model_dump(mode="json", exclude=unhashed(TrainConfig))
+    values["order"] = "exact"  # a removed key, so that runs keep their hashes
+    values["keep_best"] = config.keeps_best
+    values["class_weights"] = config.class_weights or None
+    values["collective"] = bits_of(config.collective)
+    values = {key: value for key, value in values.items() if key not in _ADDED or value != _ADDED[key]}
+    if strategy.any_nodes:
+        del values["nodes"]
+    elif nodes is not None:
+        values["nodes"] = nodes
+    return values
 
 
 def check_names(config: TrainConfig) -> dict[str, str]:
@@ -223,10 +229,10 @@ def _sources(config: TrainConfig) -> dict[str, str]:
     return sources
 
 
-def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet, may_stop: bool) -> Strategy:
-    """Return a run's strategy. may_stop: whether a callback may end the run before its last epoch.
+def strategy_of(config: TrainConfig, sources: Mapping[str, str]) -> Strategy:
+    """Return a run's strategy. Raise ConfigError if it does not exist, or does not fit other keys.
 
-    Raise ConfigError if the strategy does not exist, does not fit other keys, or leaves out rows of `data`.
+    sources: as in RunInputs.
     """
     try:
         strategy = find(config.strategy, sources.get("strategy"))
@@ -234,6 +240,15 @@ def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDat
         raise config.error("strategy", str(error)) from error
     if problem := misfit(config, strategy):
         raise config.error("strategy", problem)
+    return strategy
+
+
+def _strategy(config: TrainConfig, sources: Mapping[str, str], data: PreparedDataSet, may_stop: bool) -> Strategy:
+    """As `strategy_of`. Also raise ConfigError if the strategy leaves out rows of `data`.
+
+    may_stop: whether a callback may end the run before its last epoch.
+    """
+    strategy = strategy_of(config, sources)
     if data.manifest.order == "given" and strategy.split.every_row and config.node_count > 1:
         raise config.error(
             "strategy",

@@ -1,15 +1,19 @@
-"""Where a run trains if Spark's master has no executors: in one process on the driver's machine."""
+"""Where a run trains, and what is in its way there. Without executors, it trains in one process beside the driver."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from hdfs_io.publish import Output
+from sparksplit.base.keys import unhashed
 from sparksplit.base.progress import say
 from sparksplit.spark.executors import slots_of
 from sparksplit.spark.session import known_settings
-from sparksplit.spark.settings.requirements import granted_cores, has_executors
+from sparksplit.spark.settings.requirements import granted_cores, has_executors, raise_first, run_problems
 from sparksplit.strategies import Strategy
-from sparksplit.training.inputs import RunInputs
+from sparksplit.training.inputs import RunInputs, check_names, hashed_values, strategy_of
+from sparksplit.training.own_models import with_compiled
 from sparksplit.training.train_config import TrainConfig, VirtualNodes
 
 if TYPE_CHECKING:
@@ -39,19 +43,46 @@ def placed(inputs: RunInputs) -> tuple[RunInputs, bool]:
 
     Raise ConfigError if the run is to follow a comparison, whose answer is about nodes on executors.
     """
-    settings = known_settings()
+    settings, config = known_settings(), inputs.config
     if has_executors(settings):
         return inputs, True
-    config, master = inputs.config, settings["spark.master"]
+    alone = beside_driver(config, inputs.strategy, settings)
+    say(f"spark.master {settings['spark.master']} has no executors: {told(config, alone)}")
+    return inputs.changed(alone), False
+
+
+def beside_driver(config: TrainConfig, strategy: Strategy, settings: Mapping[str, str]) -> TrainConfig:
+    """Return `config` as it runs with a master without executors. strategy, errors: as for `placed`.
+
+    settings: of Spark, with its master.
+    """
     if config.comparison is not None:
         raise config.error(
             "comparison",
-            f"its answer is about nodes on executors, and spark.master {master} has none; use local-cluster[2,1,1024], "
-            "yarn or spark://..., or set the strategy yourself",
+            f"its answer is about nodes on executors, and spark.master {settings['spark.master']} has none; use "
+            "local-cluster[2,1,1024], yarn or spark://..., or set the strategy yourself",
         )
-    alone = for_one_process(config, inputs.strategy)
-    say(f"spark.master {master} has no executors: {told(config, alone)}")
-    return inputs.changed(alone), False
+    return for_one_process(config, strategy)
+
+
+def check_before(config: TrainConfig, overwrite: bool) -> None:
+    """Raise UsageError for what would be in the way of a run, as far as this is known without its data set: another
+    output in its folder, or settings of Spark that its nodes refuse.
+
+    overwrite: whether the run may replace a finished run.
+    """
+    config, _own = with_compiled(config)
+    strategy, settings = strategy_of(config, check_names(config)), known_settings()
+    on_executors = has_executors(settings)
+    config = config if on_executors else beside_driver(config, strategy, settings)
+    values = hashed_values(config, strategy)
+    names = {*values, *TrainConfig.model_fields} - unhashed(TrainConfig)
+    output = Output(config.output, "", "train", keys=values)
+    if output.may_be(() if overwrite else names) and not overwrite:
+        return  # the run is finished already, if its rows are the same
+    if on_executors:
+        # A comparison may recommend fewer nodes than the configuration allows.
+        raise_first(run_problems(settings, 1 if config.comparison else config.processes, config.feeders))
 
 
 def told(config: TrainConfig, alone: TrainConfig) -> str:

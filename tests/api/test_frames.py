@@ -85,6 +85,8 @@ def test_what_stands_in_the_way_of_training_is_said_before_the_rows_are_prepared
         sparksplit.train(frame, f"{tmp_path}/run", label="y")
     with pytest.raises(ConfigError, match="optimizer"):
         sparksplit.train(frame, f"{tmp_path}/run", label="y", model="tabular", optimizer={"name": "nadamm"})
+    with pytest.raises(ConfigError, match=r"nodes: 5 nodes need 5 executors, and the settings allow 4"):
+        sparksplit.train(frame, f"{tmp_path}/run", label="y", model="tabular", nodes=5, strategy="batch")
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 

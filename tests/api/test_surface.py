@@ -12,7 +12,7 @@ import pytest
 
 import sparksplit
 from sparksplit import ConfigError, InputError
-from sparksplit.api import results
+from sparksplit.api import functions, results
 from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content import Results
 from sparksplit.dataset.prepared import PreparedDataSet
@@ -47,6 +47,19 @@ def test_every_exception_has_its_place_in_the_tree_of_the_docstring() -> None:
 
 def _depth(line: str) -> int:
     return line.index("- ") if "- " in line else 0
+
+
+def test_yarn_is_shown_each_call_that_has_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also a call that needs no Spark, as when it finds a finished run; `fit` calls `train`."""
+    done: list[str] = []
+    monkeypatch.setattr(functions, "satisfy_yarn", lambda: done.append("seen"))
+    monkeypatch.setattr(functions.planning, "plan", lambda config: done.append("planned"))
+    sparksplit.plan("data", "run")
+    with pytest.raises(ConfigError):
+        sparksplit.plan("data", "run", epoch=3)
+    assert done == ["planned", "seen"]
+    for name in ("compare", "predict", "preprocess", "train"):
+        assert getattr(sparksplit, name).__wrapped__.__name__ == name
 
 
 def test_importing_it_imports_nothing_else() -> None:

@@ -52,6 +52,7 @@ def test_all_else_may_be_why_it_failed(line: str) -> None:
     ("failure", "reported", "level"),
     [
         (Failure.USAGE, True, logging.DEBUG),
+        (Failure.DIVERGED, True, logging.DEBUG),
         (Failure.PASSING, True, logging.DEBUG),
         (Failure.PASSING, False, logging.ERROR),  # it ended without a result, and nothing else says why
         (Failure.KILLED, False, logging.ERROR),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.ml.feature import StringIndexer
 from pyspark.ml.tuning import CrossValidator, ParamGridBuilder
 from pyspark.sql import SparkSession
 
-from sparksplit import ConfigError
+from sparksplit import ConfigError, UsageError
 from sparksplit.ml import SparkSplitClassifier, SparkSplitRegressor, SparkSplitRegressorModel
 from sparksplit.ml.params import NOT_KEYS, PREPARING, TRAINING
 from sparksplit.prepare.preprocess_config import PreprocessConfig
@@ -32,12 +33,13 @@ def test_every_key_of_train_is_a_parameter_with_its_text() -> None:
 
 
 def test_keys_that_have_no_value_are_left_to_the_commands() -> None:
-    estimator = SparkSplitClassifier(numNodes=2, strategy="batch", workDir=None, **KEYS)
+    estimator = SparkSplitClassifier(numNodes=2, strategy="batch", workDir=None, featuresCol=None, **KEYS)
     keys, config = estimator.training()
     scaled = {"scaling": "standard"}
     assert keys == {**{key: KEYS[key] for key in KEYS if key not in scaled}, "strategy": "batch", "nodes": 2}
     assert config.node_count == 2 and config.optimizer.name == "adam"
     assert estimator.preparing() == {"validation": 0.0, "input": {}, **scaled}
+    assert estimator.feature_columns == ["features"]
 
 
 def test_short_forms() -> None:
@@ -153,6 +155,24 @@ def test_a_grid_of_dotted_parameters_is_saved_and_loaded(spark: SparkSession, tm
     CrossValidator(estimator=estimator, estimatorParamMaps=grid, evaluator=evaluator).save(f"{tmp_path}/search")
     loaded = CrossValidator.load(f"{tmp_path}/search")
     assert loaded.getEstimatorParamMaps() == grid and len(grid) == 2
+
+
+def test_nodes_without_executors_are_refused_before_rows_are_prepared(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([([1.0], 2.0)], "features array<double>, label double")
+    estimator = SparkSplitRegressor(numNodes=5, strategy="batch", workDir=f"{tmp_path}/work")
+    with pytest.raises(ConfigError, match="nodes: 5 nodes need 5 executors, and the settings allow 4"):
+        estimator.fit(rows)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fit_in_another_thread_does_not_wait_for_the_call_that_has_started_its_session(spark: SparkSession) -> None:
+    """Searches of pyspark.ml fit in threads, and wait for them. The session of the tests is that of a call."""
+    rows = spark.createDataFrame([([1.0], 2.0)], "features array<double>, label double")
+    with (
+        ThreadPoolExecutor(1) as other,
+        pytest.raises(UsageError, match=r"^the DataFrame: a call of sparksplit in another thread has started its"),
+    ):
+        other.submit(SparkSplitRegressor().fit, rows).result(60)
 
 
 def test_an_object_is_not_saved() -> None:

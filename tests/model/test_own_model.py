@@ -110,15 +110,16 @@ WIDTH = 6
 
 
 def test_a_function_must_take_the_data():
-    own = given(lambda: None)
+    own = given(lambda data: None)
     needs.check(config_of(own), None, parts()[1], own)  # a lambda's source is no statement of its own
 
-    def made():
+    def made(*, width=3):
         return None
 
-    own = given(made)
-    with pytest.raises(ConfigError, match=r"must take the description .*: def made\(data\)$"):
-        needs.check(config_of(own), None, parts()[1], own)
+    with pytest.raises(OwnModelError, match=r"^made must take the description of the data .*: def made\(data\)$"):
+        given(made)
+    with pytest.raises(OwnModelError, match=r"^<lambda> must take .*: lambda data: \.\.\.$"):
+        given(lambda: None)
 
 
 def test_params_are_for_functions():

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit.base.errors import RunError, UsageError
 from sparksplit.spark import own_session, session
-from sparksplit.spark.session import check_lasts, running_context, spark_session
+from sparksplit.spark.session import check_lasts, running_context, satisfy_yarn, spark_session
 from tests.jvm import gateway
 from tests.logs import without_times
 
@@ -232,6 +232,58 @@ def test_ctrl_c_ends_the_wait_alone(sessions: Sessions, other: ThreadPoolExecuto
     holding.result(SECONDS)
     assert other.submit(call, "third").result(SECONDS).name == "third"
     assert call("fourth").name == "fourth"
+
+
+IN_CLUSTER = {"spark.master": "yarn", "spark.submit.deployMode": "cluster"}
+
+
+@pytest.fixture
+def on_yarn(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """A driver that spark-submit has started, with these settings of Spark."""
+    settings = dict(IN_CLUSTER)
+
+    def start(wanted: dict[str, str], *_: object) -> None:
+        sessions.seen.append(f"{wanted['spark.app.name']} starts")
+        sessions.set(Program("yarn"))
+
+    monkeypatch.setattr(session, "_started", [])
+    monkeypatch.setattr(session.user_settings, "submitted", lambda: True)
+    monkeypatch.setattr(session.user_settings, "configured", lambda: settings)
+    monkeypatch.setattr(own_session, "start", start)
+    return settings
+
+
+def test_yarn_is_shown_a_session_once_and_later_calls_use_it(sessions: Sessions, on_yarn: dict[str, str]) -> None:
+    """YARN takes a driver that has not started Spark for a failed one, and lets it start Spark only once."""
+    for _ in range(2):
+        satisfy_yarn()
+        assert call("later").master == "yarn"
+    assert sessions.seen == ["sparksplit starts"]
+
+
+@pytest.mark.parametrize("settings", [{"spark.submit.deployMode": "client"}, {"spark.master": "spark://host:7077"}])
+def test_elsewhere_nobody_waits_for_a_session(
+    sessions: Sessions, on_yarn: dict[str, str], settings: dict[str, str]
+) -> None:
+    on_yarn |= settings
+    satisfy_yarn()
+    assert sessions.seen == []
+
+
+def test_a_programs_own_session_is_enough_for_yarn(sessions: Sessions, on_yarn: dict[str, str]) -> None:
+    sessions.set(Program("yarn"))
+    satisfy_yarn()
+    assert sessions.seen == []
+
+
+def test_a_program_that_has_stopped_its_session_ends_well(
+    on_yarn: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RunError("Spark did not start: Promise already completed")
+
+    monkeypatch.setattr(own_session, "start", refuse)
+    satisfy_yarn()
 
 
 def test_in_a_forked_process_the_turn_is_free(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hdfs_io.differences import content
+from hdfs_io.publish import Output
 from sparksplit.base.config import parse
-from sparksplit.base.errors import ConfigError
+from sparksplit.base.errors import ConfigError, UsageError
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import place
-from sparksplit.training.inputs import RunInputs, open_data
-from sparksplit.training.place import for_one_process, placed, told
+from sparksplit.training.inputs import RunInputs, hashed_values, open_data
+from sparksplit.training.place import check_before, for_one_process, placed, told
 from sparksplit.training.train_config import TrainConfig
 
 
@@ -91,3 +94,73 @@ def test_with_executors_nothing_changes(
     monkeypatch.setattr(place, "known_settings", lambda: {"spark.master": master} if master else {})
     asked = inputs(digits, strategy="local")
     assert placed(asked) == (asked, True) and capsys.readouterr().err == ""
+
+
+def finished(folder: Path, **keys: Any) -> TrainConfig:
+    """The configuration of a finished run in `folder`."""
+    made = config(output=f"{folder}/run", nodes=2, strategy="batch", **keys)
+    output = Output(
+        made.output, "hash", "train", keys={**hashed_values(made, STRATEGIES["batch"]), "data": content("")}
+    )
+    with output.claimed():
+        output.begin()
+        output.complete()
+    return made
+
+
+@pytest.mark.parametrize(
+    ("keys", "settings", "message"),
+    [
+        ({"nodes": 3}, {"spark.master": "local-cluster[2,1,1024]"}, r"nodes: 3 nodes need 3 executors, .* allow 2"),
+        (
+            {"nodes": 2, "input_mode": "spark"},
+            {"spark.master": "local-cluster[2,1,1024]"},
+            r"nodes: 2 nodes need 3 executors \(1 to feed them\)",
+        ),
+        ({"nodes": 2}, {"spark.master": "local-cluster[2,2,1024]"}, r"spark\.task\.cpus: .* one task slot"),
+        (
+            {"nodes": 2},
+            {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},
+            r"spark\.dynamicAllocation\.enabled: must be false",
+        ),
+        ({"nodes": 2, "strategy": "local", "sync": {}}, {"spark.master": "yarn"}, None),
+        ({"nodes": {"virtual": 8}, "strategy": "local"}, {"spark.master": "local-cluster[1,1,1024]"}, None),
+        ({"nodes": 9}, {"spark.master": "local[*]"}, None),
+        ({"nodes": 9}, {}, None),
+    ],
+)
+def test_settings_that_the_nodes_refuse_are_known_before_there_is_a_data_set(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    keys: dict[str, Any],
+    settings: dict[str, str],
+    message: str | None,
+) -> None:
+    monkeypatch.setattr(place, "known_settings", lambda: settings)
+    wanted = config(output=f"{tmp_path}/run", **{"strategy": "batch", **keys})
+    with nullcontext() if message is None else pytest.raises(ConfigError, match=message):
+        check_before(wanted, overwrite=False)
+
+
+def test_another_finished_run_is_refused_before_there_is_a_data_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = finished(tmp_path, epochs=3)
+    for settings in ({}, {"spark.master": "local[2]"}):
+        monkeypatch.setattr(place, "known_settings", lambda settings=settings: settings)
+        with pytest.raises(UsageError, match=r"run: exists, made with another .* \(epochs was 3, is 4\); --overwrite"):
+            check_before(made.model_copy(update={"epochs": 4}), overwrite=False)
+        check_before(made.model_copy(update={"epochs": 4}), overwrite=True)
+        # `batch` has the same result on any number of nodes; `local` has not.
+        check_before(made.model_copy(update={"nodes": 1}), overwrite=False)
+        with pytest.raises(UsageError, match="strategy was batch, is local"):
+            check_before(made.model_copy(update={"strategy": "local"}), overwrite=False)
+
+
+def test_a_finished_run_needs_no_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its data set is made again only to find out whether it is the same."""
+    made = finished(tmp_path)
+    monkeypatch.setattr(place, "known_settings", lambda: {"spark.master": "local-cluster[1,1,1024]"})
+    check_before(made, overwrite=False)
+    with pytest.raises(ConfigError, match="nodes: 2 nodes need 2 executors"):
+        check_before(made, overwrite=True)
