@@ -33,6 +33,7 @@ hypothesis.settings.load_profile("tests")
 
 _MARK = "SPARKSPLIT_TESTS"
 _LEAVE_SECONDS = 10.0
+_COMMANDS = Path(__file__).parent / "commands"
 
 # Tests play several nodes as threads of one process, and a node that waits for its peers keeps one of these.
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "8")
@@ -174,9 +175,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """Mark every test that uses the session, directly or through a fixture; tell xdist's workers what to do together.
 
     A worker has a Hadoop, a Spark session and fixtures of its own. So all tests on Hadoop are one group, as are those
-    on a standalone cluster, those of the Spark session, whose JVMs take a minute of computing to start and to get warm,
-    and those of a file that share a module's fixture; any other test may run anywhere. (xdist reads the groups before
-    the hook that sees all tests at once.)
+    on a standalone cluster, and those of a file that share a module's fixture. The tests of the Spark session, whose
+    JVMs take a minute of computing to start and to get warm, are two groups of about the same length: one group took
+    longer than everything else, and a single worker was busy at the end. Any other test may run anywhere. (xdist reads
+    the groups before the hook that sees all tests at once.)
     """
     if {"spark", "standalone"} & set(getattr(item, "fixturenames", ())):
         item.add_marker(pytest.mark.cluster)
@@ -201,7 +203,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _group(item: pytest.Item) -> str | None:
     for shared_by_all in ("hadoop", "standalone", "spark"):
         if shared_by_all in getattr(item, "fixturenames", ()):
-            return shared_by_all
+            is_half = shared_by_all == "spark" and _COMMANDS in item.path.parents
+            return "spark-commands" if is_half else shared_by_all
     used = getattr(item, "_fixtureinfo").name2fixturedefs.values()  # noqa: B009 (pytest's own way is private too)
     shared = any(definitions[-1].scope == "module" for definitions in used)
     return str(item.path.relative_to(item.config.rootpath)) if shared else None

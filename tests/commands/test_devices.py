@@ -57,8 +57,8 @@ def test_driver_and_executors_are_measured_with_a_step_of_the_users_model(spark,
 
 @pytest.mark.slow
 def test_a_mistake_in_the_model_is_the_users(spark, digits, tmp_path, capsys, monkeypatch):
-    """Only a process with TensorFlow can find it; no measurement is kept."""
-    monkeypatch.setattr(devices_module, "_too_small", lambda settings: "left out, for the test")
+    """Only a process with TensorFlow can find it. Nothing is measured before."""
+    monkeypatch.setattr(devices_module, "look", lambda *_: pytest.fail("the driver's devices were measured"))
     train, output = tmp_path / "train.yaml", tmp_path / "devices.json"
     train.write_text(f"data: {digits}\noutput: never\nmodel:\n  params: {{activation: nope}}\n")
     assert COMMAND.main(["--train", str(train), "--output", str(output), "--nodes", "1", "--limit", "280"]) == 2

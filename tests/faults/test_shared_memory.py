@@ -13,12 +13,22 @@ from tests.collectives.processes import in_use, memory_of
 from tests.logs import without_times
 from tests.nodes import pid_of
 from tests.training.records import check_seconds
-from tests.training.runs import MODELS, MOMENTUM, run
+from tests.training.runs import MOMENTUM, run
 
 pytestmark = pytest.mark.slow
 
 EPOCHS = 10
 SETTINGS = {"nodes": 2, "epochs": EPOCHS, "optimizer": MOMENTUM}
+
+SLOWLY = """
+import time
+from pathlib import Path
+
+def slowly(tensors, label, seeds):
+    if not Path({go!r}).exists():
+        time.sleep(0.2)
+    return tensors, label
+"""
 
 
 def test_a_run_goes_on_from_its_last_checkpoint_each_time(forked, digits, tmp_path, capsys):
@@ -26,9 +36,10 @@ def test_a_run_goes_on_from_its_last_checkpoint_each_time(forked, digits, tmp_pa
     straight = run(digits, tmp_path / "straight", **SETTINGS, collective="ring")
     told = lines(capsys)
     assert told == [f"epoch {number}/{EPOCHS}" for number in range(1, EPOCHS + 1)]
-    output = tmp_path / "run"
+    output, go = tmp_path / "run", tmp_path / "go"
+    (tmp_path / "mine.py").write_text(SLOWLY.format(go=str(go)))
     settings = {
-        **SETTINGS, "transform": f"{MODELS}:slowly", "max_restarts": 2, "checkpoint": {"seconds": 0.5},
+        **SETTINGS, "transform": f"{tmp_path}/mine.py:slowly", "max_restarts": 2, "checkpoint": {"seconds": 0.5},
         "collective": "shared",
     }  # fmt: skip
     with ThreadPoolExecutor(1) as pool:
@@ -38,7 +49,7 @@ def test_a_run_goes_on_from_its_last_checkpoint_each_time(forked, digits, tmp_pa
             deadline = time.monotonic() + 240
             while not true():
                 assert time.monotonic() < deadline and not running.done()
-                time.sleep(0.01)
+                time.sleep(0.1)  # to look for processes costs a tenth of that
 
         until(lambda: checkpoints.latest(str(output)) is not None)
         pids = {pid_of(0), pid_of(1)}
@@ -52,6 +63,7 @@ def test_a_run_goes_on_from_its_last_checkpoint_each_time(forked, digits, tmp_pa
         other = memory_of(hit)
         assert other and not other & memory
         os.kill(hit, signal.SIGSTOP)
+        go.touch()
         result = running.result(timeout=240)
     assert (result["restarts"], result["collective"]) == (2, {"name": "shared"})
     attempts = result["attempts"]

@@ -88,13 +88,17 @@ def look(
     left = [gpu.mebibytes - (gpu.used_mebibytes or 0) for gpu in smi.gpus if gpu.mebibytes is not None]
     order = Order(os.getpid(), threads, min(left, default=1024), cores, asdict(cpu))
     visible = ",".join(given) if given else None
-    answers = [] if skip else [_ask(order, visible, seconds)]
-    if training is not None and not skip:
-        answers.append(_ask(replace(order, training=training), visible, seconds))
+    # The step comes first: a user's mistake ends the command, whatever the devices can do.
+    orders = [order] if training is None else [replace(order, training=training), order]
+    answers: list[Answer] = []
+    for each in [] if skip else orders:
+        answers.append(_ask(each, visible, seconds))
+        if answers[-1].usage:
+            break
     parts = {name: value for answer in answers for name, value in answer.parts.items()}
     tensorflow = parts.get("tensorflow")
     if tensorflow is not None and not tensorflow["gpus"]:
-        tensorflow["no_gpu"] = _why_no_gpu(answers[0].log)
+        tensorflow["no_gpu"] = _why_no_gpu(answers[-1].log)
     notes = [*([skip] if skip else []), *parts.get("notes", [])]
     usage = next((answer.problem for answer in answers if answer.usage), None)
     return {

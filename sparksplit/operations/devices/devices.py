@@ -74,15 +74,16 @@ def devices(config: DevicesConfig) -> DevicesRecord:
         settings = dict(spark.sparkContext.getConf().getAll())
         count = _await_executors(spark, config, settings)
         began = time.monotonic()
-        say("measuring the driver's devices")
-        answers = [look("driver", cpu().usable, [], config.limit, None, _too_small(settings))]
         say(f"measuring the devices of {count} executor{'' if count == 1 else 's'}")
-        answers += _executors(spark, count, _Ask(_threads(settings), config.limit, training))
+        answers = _executors(spark, count, _Ask(_threads(settings), config.limit, training))
+        for answer in answers:
+            if (mistake := answer.pop("usage")) is not None:
+                raise UsageError(str(mistake))
+        say("measuring the driver's devices")
+        driver = look("driver", cpu().usable, [], config.limit, None, _too_small(settings))
+        del driver["usage"]  # only a model has mistakes of the user
         seconds = round(time.monotonic() - began, 1)
         master, application = spark.sparkContext.master, spark.sparkContext.applicationId
-    for answer in answers:
-        if (mistake := answer.pop("usage")) is not None:
-            raise UsageError(str(mistake))
     record: JsonObject = {
         "command": COMMAND,
         "format": 1,
@@ -92,7 +93,7 @@ def devices(config: DevicesConfig) -> DevicesRecord:
         "application_id": application,
         "train": config.train,
         "seconds": seconds,
-        "processes": [*answers],
+        "processes": [driver, *answers],
     }
     return DevicesRecord.from_json(record, "what the processes answered")
 

@@ -56,35 +56,20 @@ def test_what_executors_tell(found, tmp_path):
     assert errors.splitlines()[-1] == "sparksplit check: 4 problems, listed above"
 
 
-@pytest.mark.parametrize(
-    ("settings", "arguments", "expected"),
-    [
-        (
-            {
-                "spark.dynamicAllocation.enabled": "true",
-                "spark.speculation": "true",
-                "spark.executor.pyspark.memory": "2g",
-            },
-            [],
-            [
-                "spark.dynamicAllocation.enabled: must be false (is true)",
-                "spark.speculation: must be false (is true)",
-                "spark.executor.pyspark.memory: must not be set (is 2g)",
-            ],
-        ),
-        (
-            {"spark.master": "local-cluster[2,2,1024]"},
-            ["--nodes", "3"],
-            [
-                "spark.task.cpus: an executor must have one task slot",
-                "nodes: 3 nodes need 3 executors, and the settings allow",
-            ],
-        ),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
-)
-def test_wrong_settings(found, settings, arguments, expected):
-    status, lines, errors = found(settings, *arguments)
+def test_wrong_settings(found):
+    settings = {
+        "spark.master": "local-cluster[2,2,1024]",
+        "spark.dynamicAllocation.enabled": "true",
+        "spark.speculation": "true",
+        "spark.executor.pyspark.memory": "2g",
+    }
+    status, lines, errors = found(settings, "--nodes", "3")
     assert status == 2, errors
-    for start in expected:
+    for start in (
+        "spark.dynamicAllocation.enabled: must be false (is true)",
+        "spark.speculation: must be false (is true)",
+        "spark.executor.pyspark.memory: must not be set (is 2g)",
+        "spark.task.cpus: an executor must have one task slot",
+        "nodes: 3 nodes need 3 executors, and the settings allow",
+    ):
         assert any(line.startswith(start) for line in lines), (start, lines, errors)

@@ -75,6 +75,19 @@ def test_an_answer_without_a_gpu_says_why(monkeypatch):
     assert ask._why_no_gpu([]) == "TensorFlow lists none"
 
 
+def test_a_mistake_in_the_model_is_found_before_the_devices_are_measured(monkeypatch):
+    asked = []
+
+    def answered(order, *_):
+        asked.append(order.training)
+        return ask.Answer(problem="no such layer", usage=order.training == {"wrong": 1})
+
+    monkeypatch.setattr(ask, "_ask", answered)
+    assert ask.look("executor 0", 2, [], 1, {"wrong": 1})["usage"] == "no such layer"
+    assert ask.look("executor 0", 2, [], 1, {"right": 1})["usage"] is None
+    assert asked == [{"wrong": 1}, {"right": 1}, None]
+
+
 def test_nothing_is_measured_where_it_would_be_killed():
     found = ask.look("driver", 2, [], 1, None, skip="not measured: its container is too small")
     assert found["notes"] == ["not measured: its container is too small"] and found["problems"] == []

@@ -42,31 +42,44 @@ class Mine(Base):
     def set_state(self, state):
         pass
 """
-VALUES = {"factor": 0.5, "default": 1, "floor": 0.0, "table": 3, "line": "pass", "every": 2}
+VALUES = {"factor": 0.5, "default": 1, "floor": 0.0, "table": 3, "line": "pass"}
 
 
-def identity_of(tmp_path, **values):
-    """The identity in a process of its own."""
-    file = tmp_path / "mine.py"
-    wanted = {**VALUES, **values}
-    file.write_text(textwrap.dedent(TEMPLATE).format(**wanted))
-    code = (
-        "import mine; from sparksplit.training.callbacks.own import identity; "
-        f"print(identity(mine.Mine({wanted['every']})))"
-    )
-    path = f"{tmp_path}:{Path(__file__).parents[3]}"
-    return subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, text=True, check=True
-    ).stdout.splitlines()[-1]
+PROGRAM = """
+import sys
+from sparksplit.training.callbacks.own import identity
+
+folder, *names = sys.argv[1:]
+for name in names:
+    sys.path.insert(0, f"{folder}/{name}")
+    import mine
+    every = 3 if name == "every" else 2
+    print(name, identity(mine.Mine(every)))
+    del sys.path[0], sys.modules["mine"]
+"""
+
+
+def identities(folder, names):
+    """The identity of each name's callback, all in a process of their own, in this order."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), *names],
+        env={"PYTHONPATH": str(Path(__file__).parents[3])}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return dict(line.split() for line in done.stdout.splitlines()[-len(names) :])
 
 
 @pytest.mark.slow
 def test_it_is_the_same_in_each_process_and_changes_with_whatever_the_callback_does(tmp_path):
-    first = identity_of(tmp_path)
-    assert identity_of(tmp_path) == first
-    others = {"factor": 0.25, "default": 2, "floor": 0.1, "table": 4, "line": "epoch + 1", "every": 3}
-    found = [identity_of(tmp_path, **{name: value}) for name, value in others.items()]
-    assert len({first, *found}) == 1 + len(found)
+    changed = {"factor": 0.25, "default": 2, "floor": 0.1, "table": 4, "line": "epoch + 1", "every": None}
+    for name, value in {"first": None, **changed}.items():
+        (tmp_path / name).mkdir()
+        values = VALUES if value is None else {**VALUES, name: value}
+        (tmp_path / name / "mine.py").write_text(textwrap.dedent(TEMPLATE).format(**values))
+    names = ["first", *changed]
+    found = identities(tmp_path, names)
+    assert len(set(found.values())) == len(names)
+    # Neither the process nor what it has looked at before counts.
+    assert identities(tmp_path, names[::-1]) == found
 
 
 def rate_after(start, function=None):
