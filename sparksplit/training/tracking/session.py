@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sparksplit.base.passwords import without_passwords
@@ -69,7 +68,7 @@ def reason(error: Exception) -> str:
 
 
 class Session:
-    """An MLflow run that is this thread's active run until `end`."""
+    """An MLflow run that is this thread's active run until `end`. A run that is complete and ended is left as it is."""
 
     def __init__(self, identity: str, name: str, active: str | None = None, parent: str | None = None) -> None:
         """Continue the MLflow run that has `identity` in its tag facts.ID. Without such a run, make one.
@@ -91,14 +90,17 @@ class Session:
             where = f"tags.`{facts.ID}` = '{identity}'"
             known = mlflow.search_runs(filter_string=where, output_format="list", max_results=1)
             found = next(iter(known), None)
+        self.is_new, self.complete, self._has_ended = found is None, False, False
         if found is not None:
-            mlflow.start_run(run_id=found.info.run_id, nested=True)
-            self.run_id, self.params = found.info.run_id, dict(found.data.params)
             self.complete = facts.COMPLETE in found.data.tags
+            self._has_ended = self.complete and found.info.status == "FINISHED"
+            if not self._has_ended:
+                mlflow.start_run(run_id=found.info.run_id, nested=True)
+            self.run_id, self.params = found.info.run_id, dict(found.data.params)
         else:
             tags = {facts.ID: identity}
             made = mlflow.start_run(run_name=name, nested=parent is not None, parent_run_id=parent, tags=tags)
-            self.run_id, self.params, self.complete = made.info.run_id, {}, False
+            self.run_id, self.params = made.info.run_id, {}
         if self._is_callers:
             self.client.set_tag(self.run_id, facts.ID, identity)
 
@@ -131,15 +133,15 @@ class Session:
         for part in _parts([RunTag(key, value) for key, value in tags.items()]):
             self.client.log_batch(self.run_id, tags=part)
 
-    def send_file(self, file: Path) -> None:
-        """Send a file as an artifact of the run."""
-        self.client.log_artifact(self.run_id, str(file))
+    def send_text(self, name: str, text: str) -> None:
+        """Send a text file as an artifact of the run."""
+        self.client.log_text(self.run_id, text, name)
 
     def end(self, status: str) -> None:
         """End the run with `status`: FINISHED, FAILED or KILLED. The caller's own active run goes on."""
         import mlflow
 
-        if not self._is_callers:
+        if not (self._is_callers or self._has_ended):
             mlflow.end_run(status)
 
 

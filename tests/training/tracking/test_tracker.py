@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 import traceback
+from pathlib import Path
 
 import mlflow
 import pytest
@@ -121,6 +122,20 @@ def test_a_resumed_run_goes_on_in_the_same_run_with_each_epoch_once(store, finis
     assert len(runs()) == 1 and steps(runs()[0], "test_loss") == [3]
 
 
+def test_an_onnx_file_that_a_complete_run_gets_later_is_sent_once_and_the_run_stays_ended(store, finished):
+    record = RunRecord.read(str(finished))
+    tracker().finished(str(finished), record)
+    (before,) = runs()
+    (finished / "model.onnx").write_bytes(b"onnx")
+    for _ in range(2):
+        tracker().finished(str(finished), record)
+    (after,) = runs()
+    assert (after.info.end_time, after.info.status) == (before.info.end_time, "FINISHED")
+    local = mlflow.artifacts.download_artifacts(f"runs:/{after.info.run_id}/model/model.onnx")
+    assert Path(local).read_bytes() == b"onnx"
+    assert len(after.outputs.model_outputs) == 1
+
+
 def test_an_active_run_is_used_once_and_goes_on(store, finished):
     record = RunRecord.read(str(finished))
     with mlflow.start_run() as mine:
@@ -184,7 +199,7 @@ def test_a_server_that_is_away_costs_two_lines_and_little_time(hangs, silent, fi
     assert time.monotonic() - began < 15
     told = [line for line in capsys.readouterr().err.splitlines() if "MLflow:" in line]
     assert len(told) == 2
-    assert "training goes on" in told[0] and "the same train command sends" in told[1]
+    assert "train goes on" in told[0] and "the same train command sends" in told[1]
 
 
 @pytest.fixture
