@@ -24,11 +24,10 @@ from sparksplit.dataset.feature_spec import Number
 from sparksplit.features.names import serving_names
 from sparksplit.training.progress_record import METRICS
 from sparksplit.training.run_record import RUN, RunRecord
+from sparksplit.training.tracking.session import UPLOAD, Session, limited
 
 if TYPE_CHECKING:
     from mlflow.models import Model, ModelSignature
-
-    from sparksplit.training.tracking.session import Session
 
 NAME = "model"
 """The artifact's name in the MLflow run: runs:/ID/model."""
@@ -53,7 +52,8 @@ def send(session: Session, folder: str, record: RunRecord) -> None:
 
     metadata = {FOLDER: filesystem.absolute(folder), RUN_ID: record.run_id}
     flavor = _Flavor(folder, record)
-    Model.log(None, flavor, name=NAME, run_id=session.run_id, metadata=metadata, flavor_name="tensorflow")
+    with limited(UPLOAD):
+        Model.log(None, flavor, name=NAME, run_id=session.run_id, metadata=metadata, flavor_name="tensorflow")
 
 
 def send_onnx(session: Session, folder: str, record: RunRecord) -> None:
@@ -71,7 +71,8 @@ def send_onnx(session: Session, folder: str, record: RunRecord) -> None:
             source, inner = filesystem.resolve(folder)
             with TemporaryDirectory() as local:
                 _copy(source, f"{inner}/{_ONNX}", Path(local) / _ONNX)
-                session.client.log_model_artifact(model.model_id, f"{local}/{_ONNX}")
+                with limited(UPLOAD):
+                    session.client.log_model_artifact(model.model_id, f"{local}/{_ONNX}")
 
 
 class _Flavor:

@@ -23,7 +23,7 @@ from sparksplit.training.progress_record import EpochRecord, read_history
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking import facts, logged_model
 from sparksplit.training.tracking.session import Session, limited, reason
-from sparksplit.training.train_config import TrainConfig
+from sparksplit.training.train_config import TrainConfig, Training
 
 _PAUSE = 60.0
 """Seconds after a failure until the next try. What comes meanwhile is sent at the end."""
@@ -37,7 +37,7 @@ _LONGEST_FAILED = 20.0
 """Most seconds that a failed or interrupted run waits for MLflow."""
 
 
-def tracking(config: TrainConfig) -> tuple[bool, str | None]:
+def tracking(config: Training) -> tuple[bool, str | None]:
     """Return (whether MLflow tracks what `config` describes, the id of the caller's active MLflow run or None).
 
     Raise ConfigError if `mlflow` is true, but MLflow is not installed or has no store that it can use.
@@ -159,7 +159,7 @@ class Tracker(BaseTracker):
     def __init__(self, output: str, active: str | None) -> None:
         """active: the id of the caller's active MLflow run."""
         super().__init__(output, "train")
-        self._active, self._params, self._sent = active, dict[str, str](), set[int]()
+        self._active, self._params = active, dict[str, str]()
 
     def began(self, config_hash: str, begun: str, config: TrainConfig) -> None:
         """Start the MLflow run, or continue it. A later call does nothing.
@@ -194,15 +194,11 @@ class Tracker(BaseTracker):
             session = Session(self._identity, filesystem.name(self._output), self._active)
             if not session.complete:
                 session.send_params(self._params)
-                self._sent = session.has("train_loss")
             self._session = session
         return self._session
 
     def _send_epochs(self, *records: EpochRecord) -> None:
-        session = self._open()
-        new = {one.epoch: facts.of_epoch(one) for one in records if one.epoch not in self._sent}
-        session.send_metrics(new)
-        self._sent.update(new)
+        self._open().send_metrics({one.epoch: facts.of_epoch(one) for one in records})
 
     def _send_rest(self, folder: str, record: RunRecord) -> None:
         session = self._open()

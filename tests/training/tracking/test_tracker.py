@@ -15,7 +15,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking import tracker as module
-from sparksplit.training.tracking.session import limited
+from sparksplit.training.tracking.session import Session, limited
 from sparksplit.training.tracking.tracker import Tracker, tracking
 from sparksplit.training.train_config import TrainConfig
 from tests.training.records import epoch
@@ -134,6 +134,26 @@ def test_an_onnx_file_that_a_complete_run_gets_later_is_sent_once_and_the_run_st
     local = mlflow.artifacts.download_artifacts(f"runs:/{after.info.run_id}/model/model.onnx")
     assert Path(local).read_bytes() == b"onnx"
     assert len(after.outputs.model_outputs) == 1
+
+
+def test_a_metric_is_sent_once_at_each_step_though_a_request_fails_after_it_has_arrived(store, monkeypatch):
+    session = Session("h@t", "run")
+    real = session.client.log_batch
+    values = {step: {f"m{place}": 1.0 for place in range(70)} for step in (1, 2)}  # the second request begins within 2
+
+    def arrives(*arguments, **more):
+        real(*arguments, **more)
+        raise OSError("timed out")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="timed out"):
+        patch.setattr(session.client, "log_batch", arrives)
+        session.send_metrics(values)
+    other = Session("h@t", "run")  # as the next command
+    for one in (session, other):
+        one.send_metrics(values)
+    for name in ("m0", "m29", "m30", "m69"):
+        history = session.client.get_metric_history(session.run_id, name)
+        assert [each.step for each in history] == [1, 2]
 
 
 def test_an_active_run_is_used_once_and_goes_on(store, finished):
