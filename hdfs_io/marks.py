@@ -31,7 +31,7 @@ _NAMES = {
         *("run.json", "checkpoints", "metrics.jsonl", "_ATTEMPTS", "_CHOICE"),
         *("model.keras", "model.onnx", "saved_model", "preprocessing.json", "tensorboard"),
     ),
-    "compare": ("results.json", "runs", "measured.json", "report.html"),
+    "compare": ("results.json", "runs", "measured.json", "report.html", "_BEGUN"),
     "predict": ("predictions", "metrics.json", "bad_rows", "part-*.parquet", "_metrics.json", "_bad_rows"),
     "diagnose": ("diagnosis.json", "diagnosis.html"),
     "plan": ("plan.json",),

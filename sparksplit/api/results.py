@@ -13,8 +13,7 @@ from sparksplit.base.errors import InputError
 from sparksplit.base.user_functions import FunctionError, is_own, split_name
 from sparksplit.comparison.answer.content import Answer
 from sparksplit.comparison.answer.words import words
-from sparksplit.comparison.compare import REPORT
-from sparksplit.comparison.content import Results
+from sparksplit.comparison.content import REPORT, Results
 from sparksplit.inference.writer import places_of
 from sparksplit.planning import plan_record
 from sparksplit.planning.words import words as words_of_plan

@@ -12,9 +12,9 @@ from sparksplit.base.options import Options
 from sparksplit.base.shown import OUT
 from sparksplit.commands.command import Command
 from sparksplit.comparison.answer.words import words
-from sparksplit.comparison.compare import REPORT, compare
+from sparksplit.comparison.compare import compare
 from sparksplit.comparison.compare_config import CompareConfig
-from sparksplit.comparison.content import RESULTS, Results
+from sparksplit.comparison.content import REPORT, RESULTS, Results
 from sparksplit.comparison.content_table import ToTarget
 from sparksplit.comparison.numbers import Quantity, compact, count, duration, megabytes, part, percent
 

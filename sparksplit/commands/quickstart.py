@@ -21,8 +21,8 @@ from sparksplit.base.shipped import shipped
 from sparksplit.base.shown import OUT
 from sparksplit.commands import compare, predict, preprocess, train
 from sparksplit.commands.command import Command
-from sparksplit.comparison.compare import REPORT
 from sparksplit.comparison.compare_config import CompareConfig
+from sparksplit.comparison.content import REPORT
 from sparksplit.comparison.plan import plan
 from sparksplit.inference.partition import folder_of
 from sparksplit.inference.predict_config import PredictConfig

@@ -29,29 +29,30 @@ from sparksplit.comparison.comparison_record import (
     RunPayload,
     read_run,
 )
-from sparksplit.comparison.content import RESULTS, Results, record_hash
+from sparksplit.comparison.content import REPORT, RESULTS, Results
 from sparksplit.comparison.machine import cluster_name
 from sparksplit.comparison.plan import Run, plan
 from sparksplit.comparison.progress import ComparisonDisplay, Pace, say_plan
 from sparksplit.comparison.report import render
+from sparksplit.comparison.tracker import ComparisonTracker
 from sparksplit.comparison.tuning import choice, said
-from sparksplit.comparison.tuning.tries import Try, tries, tuned
+from sparksplit.comparison.tuning.tries import tuned
 from sparksplit.comparison.tuning.tuning_record import Tuning
+from sparksplit.comparison.work import RUNS, Search, Work
 from sparksplit.dataset.manifest import Manifest
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.spark.application import called
 from sparksplit.spark.session import spark_session
 from sparksplit.strategies.splits import BatchSplit, owned_together
-from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.inputs import open_data
 from sparksplit.training.messages import Payload
 from sparksplit.training.own_models import with_compiled
 from sparksplit.training.place import threads
-from sparksplit.training.recovery.restarts import Restarts, in_seconds, waited_out
+from sparksplit.training.recovery.restarts import in_seconds, waited_out
+from sparksplit.training.tracking.tracker import tracking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-REPORT, RUNS = "report.html", "runs"
 
 
 def compare(config: CompareConfig, options: Options) -> Results:
@@ -60,12 +61,29 @@ def compare(config: CompareConfig, options: Options) -> Results:
     Raise UsageError for the user's mistakes. Raise RunError if a run fails for any reason other than a diverged loss.
     Finished runs are kept, and the next call continues from there.
     """
+    is_tracked, active = tracking(config)
+    tracker = ComparisonTracker(config.output, active) if is_tracked else None
+    try:
+        results, folder, search = _compared(config, options, tracker)
+    except BaseException as error:
+        if tracker is not None:
+            tracker.failed(error)
+        raise
+    if tracker is not None:
+        tracker.finished(folder, results, search.work)
+    return results
+
+
+def _compared(
+    config: CompareConfig, options: Options, tracker: ComparisonTracker | None
+) -> tuple[Results, str, Search]:
+    """Return the content of results.json, the folder of the complete output, and the hyperparameter search."""
     config, _own = with_compiled(config)
     runs = plan(config)
     data = open_data(runs[0].config)
     check(config, runs, data)
-    search = _Search.of(config, runs, data)
-    work = [_Work.of(run, data) for run in runs]
+    search = Search.of(config, runs, data)
+    work = [Work.of(run, data) for run in runs]
     config_hash = _hash(config, work, search)
     inputs = {key: path for one in work for key, path in one.inputs.paths.items()}
     keys = config.keys | {key: value for one in work for key, value in one.inputs.contents.items()}
@@ -79,7 +97,7 @@ def compare(config: CompareConfig, options: Options) -> Results:
     with output.claimed(options.overwrite, going_on) as decision:
         if decision == "done":
             say(f"{output.path} is up to date: it was made from the same input and configuration")
-            return Results.read(output.path)
+            return Results.read(output.path), output.path, search
         if decision == "resume" or (not options.overwrite and filesystem.exists(filesystem.join(output.folder, RUNS))):
             output.go_on()
             if decision != "resume":  # the sums may be of other keys, such as tls
@@ -88,7 +106,10 @@ def compare(config: CompareConfig, options: Options) -> Results:
             output.begin(_measured_in(output.path) if output.extending else ())
         say_plan(config, runs)
         earlier = Results.read(output.path).finished_with if output.extending else ()
-        return _fill(_Comparison(config, data, output, work, earlier=earlier), search)
+        if tracker is not None:
+            tracker.began(output, config)
+        comparison = _Comparison(config, data, output, work, earlier=earlier, tracker=tracker)
+        return _fill(comparison, search), output.path, search
 
 
 def _measured_in(finished: str) -> Iterator[str]:
@@ -104,10 +125,10 @@ def _hash_with(config: CompareConfig, data: PreparedDataSet, then: Mapping[str, 
     """Return the hash that the comparison would have with the seeds of the keys `then`."""
     other = config.model_copy(update={key: then.get(key) for key in ("seeds", "max_seeds")})
     runs = plan(other)
-    return _hash(other, [_Work.of(run, data) for run in runs], _Search.of(other, runs, data))
+    return _hash(other, [Work.of(run, data) for run in runs], Search.of(other, runs, data))
 
 
-def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
+def _hash(config: CompareConfig, work: Sequence[Work], search: Search) -> str:
     """Return the hash of everything that can change a comparison's results. Times are results, too."""
     return digest(
         {"command": "compare", "runs": [one.hash for one in work], "margin": config.margin,
@@ -117,7 +138,7 @@ def _hash(config: CompareConfig, work: Sequence[_Work], search: _Search) -> str:
     )  # fmt: skip
 
 
-def _fill(comparison: _Comparison, search: _Search) -> Results:
+def _fill(comparison: _Comparison, search: Search) -> Results:
     """Do the pending runs and complete the output. Return the content of results.json."""
     output, spark = comparison.output, None
     with ExitStack() as stack:
@@ -149,7 +170,7 @@ def _fill(comparison: _Comparison, search: _Search) -> Results:
     return results
 
 
-def _started(stack: ExitStack, output: Output, work: Sequence[_Work]) -> SparkSession:
+def _started(stack: ExitStack, output: Output, work: Sequence[Work]) -> SparkSession:
     """Start a Spark session with executors for all of `work`. The session ends with `stack`."""
     spark = stack.enter_context(
         spark_session(called("compare", output.path), max(one.run.processes + one.run.config.feeders for one in work))
@@ -158,11 +179,13 @@ def _started(stack: ExitStack, output: Output, work: Sequence[_Work]) -> SparkSe
     return spark
 
 
-def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSession | None:
+def _tune(comparison: _Comparison, search: Search, stack: ExitStack) -> SparkSession | None:
     """Do the pending tries, and give the comparison's runs the best values. Return the Spark session; None if no try
     was pending."""
     config, data, spark = comparison.config, comparison.data, None
-    trying = _Comparison(config, data, comparison.output, search.work, later=comparison.work)
+    trying = _Comparison(
+        config, data, comparison.output, search.work, later=comparison.work, tracker=comparison.tracker
+    )
     if pending := trying.pending():
         if len(pending) < len(search.work):
             say(f"{len(search.work) - len(pending)} of {len(search.work)} tries are there already")
@@ -171,7 +194,7 @@ def _tune(comparison: _Comparison, search: _Search, stack: ExitStack) -> SparkSe
     runs = [one.run for one in comparison.work]
     tuning = choice.tuning(search.tries, trying.records, analysis.deciding(config, data.manifest), runs)
     say(said.cost(tuning))
-    comparison.work = [_Work.of(run, data) for run in tuned(runs, choice.best(search.tries, tuning))]
+    comparison.work = [Work.of(run, data) for run in tuned(runs, choice.best(search.tries, tuning))]
     comparison.measured, comparison.tuning = trying.measured, tuning
     comparison.pace, comparison.handed = trying.pace, trying.handed
     return spark
@@ -194,37 +217,6 @@ def _samples_rows(run: Run, manifest: Manifest) -> bool:
 
 
 @dataclass
-class _Work:
-    """A run, with its inputs for the nodes, its hash and its restarts.
-
-    hash: the hash of everything that can change the run's record, times included.
-    """
-
-    run: Run
-    inputs: RunInputs
-    hash: str
-    restarts: Restarts
-
-    @classmethod
-    def of(cls, run: Run, data: PreparedDataSet) -> _Work:
-        inputs = RunInputs.of(run.config, data)
-        return cls(run, inputs, record_hash(inputs.hash(), run.timing), Restarts(run.config.max_restarts))
-
-
-@dataclass(frozen=True)
-class _Search:
-    """The tries of the hyperparameter search and their runs; empty without a search."""
-
-    tries: Sequence[Try] = ()
-    work: Sequence[_Work] = ()
-
-    @classmethod
-    def of(cls, config: CompareConfig, runs: Sequence[Run], data: PreparedDataSet) -> _Search:
-        tried = tries(config, runs)
-        return cls(tried, [_Work.of(run, data) for one in tried for run in one.runs])
-
-
-@dataclass
 class _Comparison:
     """A comparison, or its hyperparameter search, while it runs.
 
@@ -234,8 +226,8 @@ class _Comparison:
     config: CompareConfig
     data: PreparedDataSet
     output: Output
-    work: Sequence[_Work]
-    later: Sequence[_Work] = ()
+    work: Sequence[Work]
+    later: Sequence[Work] = ()
     tuning: Tuning | None = None
     records: dict[str, ComparedRun | DivergedRun] = field(default_factory=dict)
     seeds: int | None = None
@@ -245,6 +237,8 @@ class _Comparison:
     """Whether Spark has handed over rows already."""
     earlier: Sequence[int] = ()
     """The numbers of seeds of the finished comparisons that this comparison continues."""
+    tracker: ComparisonTracker | None = None
+    """Sends the runs to MLflow; None if MLflow does not track them."""
 
     def __post_init__(self) -> None:
         self.measured = Measured.read(self.output.folder)
@@ -252,13 +246,13 @@ class _Comparison:
         if probes:
             self.pace.rate = probes[-1].rows_per_second
 
-    def planned(self) -> Sequence[_Work]:
+    def planned(self) -> Sequence[Work]:
         """Return the runs of the seeds so far."""
         if self.seeds is None:
             return self.work
         return [one for one in self.work if one.run.is_within(self.config.seed, self.seeds)]
 
-    def pending(self, work: Sequence[_Work] | None = None) -> list[_Work]:
+    def pending(self, work: Sequence[Work] | None = None) -> list[Work]:
         """Return the runs without a record, in the order of the plan. Read the existing records. work: the runs to look
         at, instead of the runs of the seeds so far."""
         pending = []
@@ -278,6 +272,7 @@ class _Comparison:
         rows = self.data.manifest.splits["train"].rows
         with ComparisonDisplay(runs, rows, later, self.pace) as display:
             while pending := self._pending_now():
+                self._track()
                 together = list(next(itertools.groupby(pending, lambda one: one.run.cluster))[1])
                 display.begin([one.run for one in together])
                 try:
@@ -288,12 +283,18 @@ class _Comparison:
                     one = next((one for one in together if one.run.key in left), None)
                     if one is not None:
                         self._failed(one, error)
+        self._track()
 
-    def _pending_now(self) -> list[_Work]:
+    def _track(self) -> None:
+        """Send the runs that have finished to MLflow, without waiting."""
+        if self.tracker is not None:
+            self.tracker.look(self.output.folder, self.work)
+
+    def _pending_now(self) -> list[Work]:
         """Return the pending runs. Wait while the file system is unavailable."""
         return waited_out(self.pending, self.work[0].run.config.max_restarts)
 
-    def _cluster(self, spark: SparkSession, work: list[_Work], display: ComparisonDisplay) -> None:
+    def _cluster(self, spark: SparkSession, work: list[Work], display: ComparisonDisplay) -> None:
         from sparksplit.cluster import NodeCluster
 
         self.output.enclose()
@@ -343,7 +344,10 @@ class _Comparison:
     def _heard(self, rank: int, state: dict[str, Any], display: ComparisonDisplay) -> None:
         if rank == 0 and state.get("measured"):
             self._keep(NodeMeasured.from_json(state["measured"], "node 0"), display)
+        before = display.current
         display.state(rank, state)
+        if display.current != before:
+            self._track()
 
     def _keep(self, new: NodeMeasured, display: ComparisonDisplay) -> None:
         if not self.measured.add(new):
@@ -353,7 +357,7 @@ class _Comparison:
             display.say_estimate(self.pace.rate)
         self.measured.write(self.output.fence)
 
-    def _payload(self, one: _Work, sent: Mapping[str, str]) -> RunPayload:
+    def _payload(self, one: Work, sent: Mapping[str, str]) -> RunPayload:
         """sent: as from `RunInputs.sent`. All runs have the same model, which is written once."""
         own = {} if one.inputs.own is None else {"model.build": sent["model.build"]}
         common = replace(
@@ -368,7 +372,7 @@ class _Comparison:
         path = self._path(one)
         return RunPayload(**vars(common), key=one.run.key, name=one.run.name, record=path, restarts=one.restarts.tries)
 
-    def _failed(self, one: _Work, error: NodeFailed | Passing) -> None:
+    def _failed(self, one: Work, error: NodeFailed | Passing) -> None:
         """Record a diverged run. Try again after any other failure, as often as the configuration allows."""
         if isinstance(error, NotStarted) and any(each.restarts.tries for each in self.work):
             error.may_pass = True  # Spark may not have noticed yet that a host is gone
@@ -382,6 +386,7 @@ class _Comparison:
                 nodes=one.run.config.node_count,
                 virtual=one.run.config.virtual,
                 seed=one.run.config.seed,
+                config=one.run.config.model_dump(mode="json"),
             )
             self.output.fence.write_json(self._path(one), record.to_json())
         elif (pause := one.restarts.after(error, 0.0, -1)) is None:
@@ -393,8 +398,8 @@ class _Comparison:
             say(f"{one.run.key}: {error}; {what}{in_seconds(pause)}")
             time.sleep(pause)
 
-    def _path(self, one: _Work) -> str:
-        return filesystem.join(self.output.folder, RUNS, f"{one.run.key}.json")
+    def _path(self, one: Work) -> str:
+        return one.path(self.output.folder)
 
     def results(self) -> Results:
         """Return the content of results.json."""

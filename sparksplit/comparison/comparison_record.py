@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from hdfs_io import filesystem
 from hdfs_io.fence import Fence
-from sparksplit.base.records import Record
+from sparksplit.base.records import Json, Record
 from sparksplit.training.messages import Payload
 from sparksplit.training.progress_record import CurvePoint, Values
 from sparksplit.training.run_record import RunRecord
@@ -221,6 +221,8 @@ class DivergedRun(Record):
     """Whether the nodes are virtual."""
     seed: int
     """The run's seed."""
+    config: dict[str, Json] = field(default_factory=dict)
+    """The run's configuration, with every key; empty in records of earlier versions."""
 
 
 @dataclass(frozen=True, kw_only=True)

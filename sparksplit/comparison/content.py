@@ -18,7 +18,7 @@ from sparksplit.comparison.numbers import Quantity
 from sparksplit.comparison.plan import SINGLE
 from sparksplit.comparison.tuning.tuning_record import Tuning
 
-RESULTS = "results.json"
+RESULTS, REPORT = "results.json", "report.html"
 FORMAT_VERSION = 10
 """The version of results.json and of the records in runs/. Files of another version are not used."""
 

@@ -23,7 +23,6 @@ from sparksplit.strategies.sync_config import SyncConfig
 
 EQUAL_PASSES = "is for train: runs are compared at equal passes, by their last weights"
 _ALL_NODES = "is for train: a run of a comparison always has all of its nodes"
-_NO_TRACKING = "is for train: a comparison is not sent to MLflow"
 _NO_MODEL = "is for train: a comparison writes no models"
 _OWN_RUNS = "is for train: a comparison decides by its own runs"
 _NO_CHECKPOINTS = "is for train: a run of a comparison writes no checkpoints, and restarts from its beginning"
@@ -201,6 +200,11 @@ class Training(Config):
     """Encrypt the traffic between driver and nodes, and the rows that Spark sends to the nodes. Each run makes its own
     certificates. `collective: tensorflow` is never encrypted."""
 
+    mlflow: Annotated[bool | None, Mark(hashed=False, shared=True)] = None
+    """Send parameters, metrics and tags to MLflow, and the model of `train` or the report of `compare`.
+    MLFLOW_TRACKING_URI and MLflow's other environment variables apply. null: only if the calling Python program has an
+    active MLflow run. The command goes on if the server is away. Needs the extra `mlflow`."""
+
     @pydantic.field_validator("accumulate")
     @classmethod
     def _parts_have_rows(cls, parts: int, info: pydantic.ValidationInfo) -> int:
@@ -279,10 +283,6 @@ class TrainConfig(Training):
     only. All of these give the same bits. tensorflow: TensorFlow's own collectives (NCCL on GPUs). Your own:
     `package.module:function` or `path/to/file.py:function` that returns a sparksplit.collectives.Collective."""
 
-    mlflow: Annotated[bool | None, Mark(hashed=False, refused=_NO_TRACKING)] = None
-    """Send parameters, metrics, tags and the model to MLflow. MLFLOW_TRACKING_URI and MLflow's other environment
-    variables apply. null: only if the calling Python program has an active MLflow run. Training goes on if the server
-    is away. Needs the extra `mlflow`."""
     export: Annotated[Literal["onnx"] | None, Mark(hashed=False, refused=_NO_MODEL)] = None
     """Another format to write the trained model in, besides model.keras and saved_model/. onnx: the file model.onnx,
     with the fitted preprocessing. A complete run gets the file without training again. Needs the extra `onnx`."""

@@ -55,6 +55,31 @@ def test_the_exit_status_is_the_commands_though_hdfs_is_away_at_its_end() -> Non
     assert "HDFS has failed for 120 s" in said.stderr and "Fatal" not in said.stderr
 
 
+UPLOADS = """
+import sys, threading, time
+from concurrent.futures import ThreadPoolExecutor
+from sparksplit.commands.ending import end
+from sparksplit.training.tracking import tracker
+
+tracker._SILENT = 0.1
+
+def upload():
+    with ThreadPoolExecutor() as pool:  # as MLflow's stores do
+        pool.submit(time.sleep, 50).result()
+
+tracker.Sender("").send_last(upload, 0.2, "later")
+end(3)
+"""
+"""A command whose upload to MLflow never ends."""
+
+
+def test_the_command_ends_though_an_upload_to_mlflow_does_not() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", UPLOADS], cwd=ROOT, capture_output=True, text=True, check=False, timeout=30
+    )
+    assert said.returncode == 3 and "MLflow: not done after 0 s; later" in said.stderr
+
+
 STOPPED = """
 import os, signal
 import pytest

@@ -32,7 +32,7 @@ CURVE = [{"passes": 1, "updates": 8, "steps": 8, "seconds": 0.5, "train": {"loss
 FINISHED = {**RUN_JSON, "key": "batch-n2-s1", "name": "batch", "seed": 1, "history": CURVE}
 DIVERGED = {
     "key": "batch-n2-s1", "name": "batch", "config_hash": "c", "diverged": "epoch 1, step 2: the loss is nan",
-    "nodes": 2, "virtual": False, "seed": 1,
+    "nodes": 2, "virtual": False, "seed": 1, "config": {"nodes": 2},
 }  # fmt: skip
 
 

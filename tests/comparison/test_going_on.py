@@ -12,11 +12,12 @@ from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, NotStarted, Passing
 from sparksplit.comparison import compare as compare_module
 from sparksplit.comparison.checks import check
-from sparksplit.comparison.compare import _Comparison, _Work
+from sparksplit.comparison.compare import _Comparison
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.comparison_record import Measured
 from sparksplit.comparison.content import FORMAT_VERSION
 from sparksplit.comparison.plan import plan
+from sparksplit.comparison.work import Search, Work
 from sparksplit.dataset.joined import open_joined
 from sparksplit.training.recovery import restarts
 from sparksplit.training.recovery.restarts import Restarts
@@ -55,7 +56,7 @@ def tried(tmp_path, monkeypatch, failures, looks=()):
     monkeypatch.setattr(_Comparison, "_cluster", cluster)
     data = SimpleNamespace(manifest=SimpleNamespace(splits={"train": SimpleNamespace(rows=1)}))
     output = SimpleNamespace(folder=str(tmp_path), path=str(tmp_path), extending=False)
-    comparison = _Comparison(None, data, output, [_Work(one, None, "hash", Restarts(3))])
+    comparison = _Comparison(None, data, output, [Work(one, None, "hash", Restarts(3))])
     comparison.run(None)
     return len(started), pauses
 
@@ -84,8 +85,9 @@ def test_a_loss_that_is_no_number_ends_a_run_and_its_words_in_another_error_do_n
         output = SimpleNamespace(
             folder=str(tmp_path), path="", fence=SimpleNamespace(write_json=lambda _, own: written.append(own))
         )
-        one = SimpleNamespace(key="a", name="batch", config=SimpleNamespace(node_count=2, virtual=False, seed=1))
-        comparison = _Comparison(None, None, output, [_Work(one, None, "hash", Restarts(3))])
+        config = SimpleNamespace(node_count=2, virtual=False, seed=1, model_dump=lambda mode: {"nodes": 2})
+        one = SimpleNamespace(key="a", name="batch", config=config)
+        comparison = _Comparison(None, None, output, [Work(one, None, "hash", Restarts(3))])
         comparison._failed(comparison.work[0], error)
         assert written == recorded
         written.clear()
@@ -119,8 +121,8 @@ def looked(monkeypatch, seeds, most, undecided, virtual=(), recorded=()):
     monkeypatch.setattr(
         _Comparison, "results", lambda _: SimpleNamespace(runs=[], virtual=[], references=[], to_json=dict)
     )
-    work = [_Work(one, None, "hash", Restarts(3)) for one in plan(config)]
-    compare_module._fill(_Comparison(config, None, output, work), compare_module._Search())
+    work = [Work(one, None, "hash", Restarts(3)) for one in plan(config)]
+    compare_module._fill(_Comparison(config, None, output, work), Search())
     return [len([seed for seed in own if seed < 1000]) for own in ran], sessions
 
 
@@ -167,7 +169,7 @@ def test_a_run_is_made_again_if_a_key_that_changes_its_times_has_changed(digits,
         config = CompareConfig(data=str(digits), output="o", nodes=[1, 2], virtual=[4], seeds=1, tune=2,
                                strategies=["batch", "epoch"], **keys)  # fmt: skip
         runs = plan(config)
-        work = [*(_Work.of(run, data) for run in runs), *compare_module._Search.of(config, runs, data).work]
+        work = [*(Work.of(run, data) for run in runs), *Search.of(config, runs, data).work]
         by_key = {one.run.key: one for one in work}
         untimed = {key for key, one in by_key.items() if one.run.reference or one.run.tried or one.run.config.virtual}
         return {key: by_key[key].hash for key in by_key.keys() - untimed}, {key: by_key[key].hash for key in untimed}
@@ -180,7 +182,7 @@ def test_a_run_is_made_again_if_a_key_that_changes_its_times_has_changed(digits,
 def test_a_run_from_before_a_key_that_changes_times_keeps_its_hash(digits):
     """Where the key has its default value."""
     (run, *_) = plan(CompareConfig(data=str(digits), output="o", strategies=["batch"], nodes=[1], seeds=1))
-    work = _Work.of(run, open_joined(str(digits)))
+    work = Work.of(run, open_joined(str(digits)))
     assert work.hash == digest({"run": work.inputs.hash(), "format_version": FORMAT_VERSION})
     other = replace(run, config=run.config.model_copy(update={"readers": 0}))
     assert (run.timing, other.timing) == ({}, {"readers": 0})

@@ -44,8 +44,12 @@ def text(value: Any) -> str:
 def of_epoch(record: EpochRecord) -> dict[str, float]:
     """Return the metrics of a round, such as `train_loss` and `validation_accuracy`. Values that are not finite are
     left out."""
-    rates = {"rows_per_second": record.rows_per_second}
-    return _finite(**_named("train", record.train), **_named("validation", record.validation or {}), **rates)
+    return of_point(record.train, record.validation or {}) | _finite(rows_per_second=record.rows_per_second)
+
+
+def of_point(train: Values, validation: Values) -> dict[str, float]:
+    """Return the metrics of both splits at the end of a round, as `of_epoch`."""
+    return _finite(**_named("train", train), **_named("validation", validation))
 
 
 def at_end(record: RunRecord) -> dict[str, float]:

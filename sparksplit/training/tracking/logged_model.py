@@ -11,6 +11,7 @@ import json
 import platform
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
@@ -23,11 +24,10 @@ from sparksplit.dataset.feature_spec import Number
 from sparksplit.features.names import serving_names
 from sparksplit.training.progress_record import METRICS
 from sparksplit.training.run_record import RUN, RunRecord
+from sparksplit.training.tracking.session import UPLOAD, Session, limited
 
 if TYPE_CHECKING:
     from mlflow.models import Model, ModelSignature
-
-    from sparksplit.training.tracking.session import Session
 
 NAME = "model"
 """The artifact's name in the MLflow run: runs:/ID/model."""
@@ -35,7 +35,8 @@ FOLDER, RUN_ID = "sparksplit_folder", "sparksplit_run_id"
 """Names in the MLmodel file's metadata: the run's folder, and its run_id."""
 _SAVED_MODEL = "saved_model/1"
 # model.keras, saved_model and model.onnx as in sparksplit.model, which needs Keras. The driver needs no Keras.
-_FILES = (RUN, METRICS, description.FILE, "model.keras", "model.onnx", "saved_model", CONFIG, SUCCESS)
+_ONNX = "model.onnx"
+_FILES = (RUN, METRICS, description.FILE, "model.keras", _ONNX, "saved_model", CONFIG, SUCCESS)
 _PACKAGES = ("tensorflow", "keras", "numpy")
 """What the SavedModel is loaded with, in the versions of the run."""
 
@@ -51,7 +52,27 @@ def send(session: Session, folder: str, record: RunRecord) -> None:
 
     metadata = {FOLDER: filesystem.absolute(folder), RUN_ID: record.run_id}
     flavor = _Flavor(folder, record)
-    Model.log(None, flavor, name=NAME, run_id=session.run_id, metadata=metadata, flavor_name="tensorflow")
+    with limited(UPLOAD):
+        Model.log(None, flavor, name=NAME, run_id=session.run_id, metadata=metadata, flavor_name="tensorflow")
+
+
+def send_onnx(session: Session, folder: str, record: RunRecord) -> None:
+    """Send model.onnx of the complete run in `folder` to the model that `send` has sent before, if the model lacks the
+    file. Raise MLflow's errors."""
+    from mlflow.models import get_model_info
+
+    if not filesystem.exists(filesystem.join(folder, _ONNX)):
+        return
+    outputs = session.client.get_run(session.run_id).outputs
+    for model in outputs.model_outputs if outputs is not None else ():
+        metadata = get_model_info(f"models:/{model.model_id}").metadata or {}
+        files = session.client.list_logged_model_artifacts(model.model_id)
+        if metadata.get(RUN_ID) == record.run_id and not any(file.path == _ONNX for file in files):
+            source, inner = filesystem.resolve(folder)
+            with TemporaryDirectory() as local:
+                _copy(source, f"{inner}/{_ONNX}", Path(local) / _ONNX)
+                with limited(UPLOAD):
+                    session.client.log_model_artifact(model.model_id, f"{local}/{_ONNX}")
 
 
 class _Flavor:

@@ -7,18 +7,18 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 from sparksplit.base.passwords import without_passwords
 from sparksplit.training.tracking import facts
 
 _LIMITS = {
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": 10,
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": 0,
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": True,
 }
-"""Defaults of MLflow's settings while sparksplit calls it. MLflow's own wait for minutes."""
+"""Defaults of MLflow's settings while sparksplit calls it, beside the time limit. MLflow's own wait for minutes."""
+UPLOAD = 60
+"""Most seconds that a request waits while files are sent. A server may answer only once its own store has a file."""
 _SECRETS = ("MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD", "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET")
 """Environment variables whose values no message may show."""
 _REASON = 400
@@ -36,13 +36,14 @@ _theirs: dict[Any, Any] = {}
 
 
 @contextmanager
-def limited() -> Iterator[None]:
-    """Give each of MLflow's requests a short time limit while the block lasts, unless the user has set the limits."""
+def limited(seconds: int = 10) -> Iterator[None]:
+    """Give each of MLflow's requests a time limit while the block lasts, unless the user has set the limits."""
     # MLflow reads its settings at each request, also in threads of its own. `os.environ` stays as it is, because other
     # threads may copy it at this moment.
     from mlflow import environment_variables
 
-    settings = {getattr(environment_variables, name): value for name, value in _LIMITS.items()}
+    limits = {**_LIMITS, "MLFLOW_HTTP_REQUEST_TIMEOUT": seconds}
+    settings = {getattr(environment_variables, name): value for name, value in limits.items()}
     with _lock:
         if not _blocks:
             _theirs.update({setting: setting.default for setting in settings})
@@ -69,7 +70,7 @@ def reason(error: Exception) -> str:
 
 
 class Session:
-    """An MLflow run that is this thread's active run until `end`."""
+    """An MLflow run that is this thread's active run until `end`. A run that is complete and ended is left as it is."""
 
     def __init__(self, identity: str, name: str, active: str | None = None, parent: str | None = None) -> None:
         """Continue the MLflow run that has `identity` in its tag facts.ID. Without such a run, make one.
@@ -91,20 +92,21 @@ class Session:
             where = f"tags.`{facts.ID}` = '{identity}'"
             known = mlflow.search_runs(filter_string=where, output_format="list", max_results=1)
             found = next(iter(known), None)
+        self._is_new, self.complete, self._has_ended = found is None, False, False
+        self._steps = dict[str, set[int]]()
+        """The steps that the run has, by metric, as far as they are known."""
         if found is not None:
-            mlflow.start_run(run_id=found.info.run_id, nested=True)
-            self.run_id, self.params = found.info.run_id, dict(found.data.params)
             self.complete = facts.COMPLETE in found.data.tags
+            self._has_ended = self.complete and found.info.status != "RUNNING"
+            if not self._has_ended:
+                mlflow.start_run(run_id=found.info.run_id, nested=True)
+            self.run_id, self.params = found.info.run_id, dict(found.data.params)
         else:
             tags = {facts.ID: identity}
             made = mlflow.start_run(run_name=name, nested=parent is not None, parent_run_id=parent, tags=tags)
-            self.run_id, self.params, self.complete = made.info.run_id, {}, False
+            self.run_id, self.params = made.info.run_id, {}
         if self._is_callers:
             self.client.set_tag(self.run_id, facts.ID, identity)
-
-    def has(self, metric: str) -> set[int]:
-        """Return the steps at which the run has a value of `metric`."""
-        return {each.step for each in self.client.get_metric_history(self.run_id, metric)}
 
     def send_params(self, params: Mapping[str, str]) -> None:
         """Send parameters. MLflow changes no parameter: a parameter that the run has already keeps its value."""
@@ -116,13 +118,32 @@ class Session:
         self.params |= new
 
     def send_metrics(self, metrics: Mapping[int, Mapping[str, float]]) -> None:
-        """Send metrics by their step."""
+        """Send metrics by their step. A metric that the run has at a step already is not sent again."""
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        values = [Metric(key, value, now, step) for step, of_step in metrics.items() for key, value in of_step.items()]
+        values = [
+            Metric(key, value, now, step)
+            for step, of_step in metrics.items()
+            for key, value in of_step.items()
+            if step not in self._steps_of(key)
+        ]
         for part in _parts(values):
-            self.client.log_batch(self.run_id, metrics=part)
+            try:
+                self.client.log_batch(self.run_id, metrics=part)
+            except Exception:
+                self._is_new = False  # the server may have stored them nevertheless
+                self._steps.clear()
+                raise
+            for one in part:
+                self._steps[one.key].add(one.step)
+
+    def _steps_of(self, metric: str) -> set[int]:
+        """Return the steps at which the run has a value of `metric`."""
+        if metric not in self._steps:
+            history = [] if self._is_new else self.client.get_metric_history(self.run_id, metric)
+            self._steps[metric] = {each.step for each in history}
+        return self._steps[metric]
 
     def send_tags(self, tags: Mapping[str, str]) -> None:
         """Send tags."""
@@ -131,15 +152,16 @@ class Session:
         for part in _parts([RunTag(key, value) for key, value in tags.items()]):
             self.client.log_batch(self.run_id, tags=part)
 
-    def send_file(self, file: Path) -> None:
-        """Send a file as an artifact of the run."""
-        self.client.log_artifact(self.run_id, str(file))
+    def send_text(self, name: str, text: str) -> None:
+        """Send a text file as an artifact of the run."""
+        with limited(UPLOAD):
+            self.client.log_text(self.run_id, text, name)
 
     def end(self, status: str) -> None:
         """End the run with `status`: FINISHED, FAILED or KILLED. The caller's own active run goes on."""
         import mlflow
 
-        if not self._is_callers:
+        if not (self._is_callers or self._has_ended):
             mlflow.end_run(status)
 
 

@@ -1,15 +1,15 @@
 """Sends a run to MLflow while it trains, in a thread of its own. A tracking server that is away never ends a run.
 
 What could not be sent is sent at the end, from metrics.jsonl. The command waits a limited time for that. If the server
-is still away then, the same train command sends everything later: it finds the run complete and the MLflow run missing
-or incomplete.
+is still away then, the same command sends everything later: it finds the run complete and the MLflow run missing or
+incomplete.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from importlib.util import find_spec
 from queue import SimpleQueue
@@ -23,21 +23,21 @@ from sparksplit.training.progress_record import EpochRecord, read_history
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking import facts, logged_model
 from sparksplit.training.tracking.session import Session, limited, reason
-from sparksplit.training.train_config import TrainConfig
+from sparksplit.training.train_config import TrainConfig, Training
 
 _PAUSE = 60.0
 """Seconds after a failure until the next try. What comes meanwhile is sent at the end."""
 _SILENT = 3.0
 """Seconds until a line says that the command waits for MLflow."""
 _LONGEST = 120.0
-"""Most seconds that a finished run waits for MLflow, without the model's upload."""
-_BYTES_PER_SECOND = 1e6
-"""The slowest upload of a model that a finished run waits for."""
+"""Most seconds that a finished command waits for MLflow, without the upload of files."""
+BYTES_PER_SECOND = 1e6
+"""The slowest upload that a finished command waits for."""
 _LONGEST_FAILED = 20.0
 """Most seconds that a failed or interrupted run waits for MLflow."""
 
 
-def tracking(config: TrainConfig) -> tuple[bool, str | None]:
+def tracking(config: Training) -> tuple[bool, str | None]:
     """Return (whether MLflow tracks what `config` describes, the id of the caller's active MLflow run or None).
 
     Raise ConfigError if `mlflow` is true, but MLflow is not installed or has no store that it can use.
@@ -121,16 +121,45 @@ class Sender:
                 say(f"MLflow: {reason(error)}; {otherwise}")
 
 
-class Tracker:
-    """Sends one run of `train`. No method raises an error of MLflow."""
+class BaseTracker:
+    """What the trackers of `train` and `compare` share. No method raises an error of MLflow."""
+
+    def __init__(self, output: str, command: str) -> None:
+        """command: what sends."""
+        self._output, self._command = output, command
+        self._sender = Sender(f"{command} goes on, and what is missing is sent at the end")
+        self._identity = ""
+        self._session: Session | None = None
+
+    def failed(self, error: BaseException) -> None:
+        """End the MLflow run, if it has begun, with the status of a run that `error` has ended.
+
+        Wait for it at most 20 s.
+        """
+        status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
+        tags = {"sparksplit.error": facts.text(" ".join(without_passwords(str(error)).split()) or status)}
+
+        def end() -> None:
+            if self._session is not None and not self._sender.is_away:  # an interrupted command must end soon
+                self._session.send_tags(tags)
+                self._session.end(status)
+
+        open_still = f"the same {self._command} command continues this run, and sends what is missing of it"
+        self._sender.send_last(end, _LONGEST_FAILED, open_still)
+
+    def _finish(self, act: Callable[[], object], seconds: float) -> None:
+        """Send everything that is missing with `act`, and wait for it: at most two minutes, and `seconds` for files."""
+        later = f"the same {self._command} command sends what is missing of this run later"
+        self._sender.send_last(act, _LONGEST + seconds, later, alone=True)
+
+
+class Tracker(BaseTracker):
+    """Sends one run of `train`."""
 
     def __init__(self, output: str, active: str | None) -> None:
         """active: the id of the caller's active MLflow run."""
-        self._output, self._active = output, active
-        self._params: Mapping[str, str] = {}
-        self._sender = Sender("training goes on, and what is missing is sent at the end")
-        self._identity, self._sent = "", set[int]()
-        self._session: Session | None = None
+        super().__init__(output, "train")
+        self._active, self._params = active, dict[str, str]()
 
     def began(self, config_hash: str, begun: str, config: TrainConfig) -> None:
         """Start the MLflow run, or continue it. A later call does nothing.
@@ -155,42 +184,21 @@ class Tracker:
         self._params = self._params or facts.params(record.config)
         if record.attempts:
             self._identity = facts.identity(record.config_hash, record.attempts[0].begun)
-        seconds = _LONGEST
+        seconds = 0.0
         with suppress(InputError, Passing):  # what cannot be read cannot be sent either, and that is reported
-            seconds += logged_model.size(folder) / _BYTES_PER_SECOND
-        later = "the same train command sends what is missing of this run later"
-        self._sender.send_last(lambda: self._send_rest(folder, record), seconds, later, alone=True)
-
-    def failed(self, error: BaseException) -> None:
-        """End the MLflow run, if it has begun, with the status of a run that `error` has ended.
-
-        Wait for it at most 20 s.
-        """
-        status = "KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED"
-        tags = {"sparksplit.error": facts.text(" ".join(without_passwords(str(error)).split()) or status)}
-
-        def end() -> None:
-            if self._session is not None and not self._sender.is_away:  # an interrupted command must end soon
-                self._session.send_tags(tags)
-                self._session.end(status)
-
-        open_still = "the same train command continues this run, and sends what is missing of it"
-        self._sender.send_last(end, _LONGEST_FAILED, open_still)
+            seconds = logged_model.size(folder) / BYTES_PER_SECOND
+        self._finish(lambda: self._send_rest(folder, record), seconds)
 
     def _open(self) -> Session:
         if self._session is None:
             session = Session(self._identity, filesystem.name(self._output), self._active)
             if not session.complete:
                 session.send_params(self._params)
-                self._sent = session.has("train_loss")
             self._session = session
         return self._session
 
     def _send_epochs(self, *records: EpochRecord) -> None:
-        session = self._open()
-        new = {one.epoch: facts.of_epoch(one) for one in records if one.epoch not in self._sent}
-        session.send_metrics(new)
-        self._sent.update(new)
+        self._open().send_metrics({one.epoch: facts.of_epoch(one) for one in records})
 
     def _send_rest(self, folder: str, record: RunRecord) -> None:
         session = self._open()
@@ -201,4 +209,6 @@ class Tracker:
             session.send_tags(facts.tags(record))
             logged_model.send(session, folder, record)
             session.send_tags({facts.COMPLETE: "true"})
+        else:
+            logged_model.send_onnx(session, folder, record)
         session.end("FINISHED")

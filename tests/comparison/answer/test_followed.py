@@ -12,12 +12,12 @@ from sparksplit.base.config import load, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.comparison.answer.content import Answer, Gain, Note
 from sparksplit.comparison.answer.followed import followed
-from sparksplit.comparison.compare import _Work
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.content import DataFacts
 from sparksplit.comparison.content_table import Pair, TimePair
 from sparksplit.comparison.plan import plan
 from sparksplit.comparison.results import settings_of
+from sparksplit.comparison.work import Work
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.training.choice import note
@@ -65,7 +65,7 @@ def finished(folder):
         run = runs[row]
         made = {
             "name": run.name, "nodes": run.config.nodes, "seed": run.config.seed,
-            "config": run.config.model_dump(mode="json"), "config_hash": _Work.of(run, data).hash,
+            "config": run.config.model_dump(mode="json"), "config_hash": Work.of(run, data).hash,
         }  # fmt: skip
         choice = table_row(name=run.name, nodes=run.config.nodes, settings=settings_of(run.config, config))
         told = Answer(**{"decision": "use", "choice": choice, "gain": GAIN, **answer})

@@ -64,6 +64,12 @@ def test_a_server_that_dies_in_the_middle_gets_the_rest_from_the_same_command_la
     assert "the same train command sends what is missing" in told[-1]
     with serving(tmp_path / "server", port):
         tracker().finished(str(finished), record)
+        (finished / "model.onnx").write_bytes(b"onnx")
+        for _ in range(2):
+            tracker().finished(str(finished), record)
         (run,) = runs()
         assert run.info.status == "FINISHED" and steps(run) == [1, 2, 3]
         assert run.data.metrics["test_loss"] == 1.25
+        (model,) = run.outputs.model_outputs
+        files = [file.path for file in mlflow.MlflowClient().list_logged_model_artifacts(model.model_id)]
+        assert files.count("model.onnx") == 1

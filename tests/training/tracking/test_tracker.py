@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 import traceback
+from pathlib import Path
 
 import mlflow
 import pytest
@@ -14,7 +15,7 @@ from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.training.run_record import RunRecord
 from sparksplit.training.tracking import tracker as module
-from sparksplit.training.tracking.session import limited
+from sparksplit.training.tracking.session import Session, limited
 from sparksplit.training.tracking.tracker import Tracker, tracking
 from sparksplit.training.train_config import TrainConfig
 from tests.training.records import epoch
@@ -121,6 +122,40 @@ def test_a_resumed_run_goes_on_in_the_same_run_with_each_epoch_once(store, finis
     assert len(runs()) == 1 and steps(runs()[0], "test_loss") == [3]
 
 
+def test_an_onnx_file_that_a_complete_run_gets_later_is_sent_once_and_the_run_stays_ended(store, finished):
+    record = RunRecord.read(str(finished))
+    tracker().finished(str(finished), record)
+    (before,) = runs()
+    (finished / "model.onnx").write_bytes(b"onnx")
+    for _ in range(2):
+        tracker().finished(str(finished), record)
+    (after,) = runs()
+    assert (after.info.end_time, after.info.status) == (before.info.end_time, "FINISHED")
+    local = mlflow.artifacts.download_artifacts(f"runs:/{after.info.run_id}/model/model.onnx")
+    assert Path(local).read_bytes() == b"onnx"
+    assert len(after.outputs.model_outputs) == 1
+
+
+def test_a_metric_is_sent_once_at_each_step_though_a_request_fails_after_it_has_arrived(store, monkeypatch):
+    session = Session("h@t", "run")
+    real = session.client.log_batch
+    values = {step: {f"m{place}": 1.0 for place in range(70)} for step in (1, 2)}  # the second request begins within 2
+
+    def arrives(*arguments, **more):
+        real(*arguments, **more)
+        raise OSError("timed out")
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="timed out"):
+        patch.setattr(session.client, "log_batch", arrives)
+        session.send_metrics(values)
+    other = Session("h@t", "run")  # as the next command
+    for one in (session, other):
+        one.send_metrics(values)
+    for name in ("m0", "m29", "m30", "m69"):
+        history = session.client.get_metric_history(session.run_id, name)
+        assert [each.step for each in history] == [1, 2]
+
+
 def test_an_active_run_is_used_once_and_goes_on(store, finished):
     record = RunRecord.read(str(finished))
     with mlflow.start_run() as mine:
@@ -184,7 +219,7 @@ def test_a_server_that_is_away_costs_two_lines_and_little_time(hangs, silent, fi
     assert time.monotonic() - began < 15
     told = [line for line in capsys.readouterr().err.splitlines() if "MLflow:" in line]
     assert len(told) == 2
-    assert "training goes on" in told[0] and "the same train command sends" in told[1]
+    assert "train goes on" in told[0] and "the same train command sends" in told[1]
 
 
 @pytest.fixture
