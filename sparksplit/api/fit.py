@@ -16,7 +16,7 @@ from sparksplit.api.fit_frames import arrays_of, check_classes, frame_of, is_of_
 from sparksplit.api.fit_model import compiled_of, take_weights, target_of
 from sparksplit.api.fit_rows import FitRows, fit_rows
 from sparksplit.api.frames import prepare_for, to_prepare
-from sparksplit.api.functions import run_of, spark_frame, train, with_model
+from sparksplit.api.functions import check_before, spark_frame, train, with_model
 from sparksplit.base.config import digest
 from sparksplit.base.errors import ConfigError, InputError, UsageError
 from sparksplit.base.options import Options
@@ -25,7 +25,6 @@ from sparksplit.base.progress import say
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.model.keras_keys import as_keys
-from sparksplit.training import place
 
 if TYPE_CHECKING:
     import keras
@@ -123,8 +122,7 @@ def fit(
             data, values = _prepared_frame(frame, {**preparing, **values}, model, listed, folder, overwrite)
             check_classes(data.manifest, target)
         else:
-            named, _own = with_model({**values, "model": model})
-            place.check_before(run_of({**named, "data": folder}, listed, folder)[1], overwrite)
+            check_before(listed, folder, overwrite, {**values, "model": model})
             data = _prepared(folder + DATA, rows, "hash" if shuffle else "given", overwrite)
         train(data, folder, model=model, callbacks=[*listed, history], overwrite=overwrite, **values, **again)
         take_weights(model, folder)
@@ -147,8 +145,7 @@ def _prepared_frame(
     """
     named, _own = with_model({**values, "model": model})
     raw, training = to_prepare(named, None, folder)
-    _, config = run_of({**training, "data": raw.output}, callbacks, folder)
-    place.check_before(config, overwrite)
+    config = check_before(callbacks, folder, overwrite, {**training, "data": raw.output})
     data = prepare_for(raw, frame, config, Options(overwrite))
     return data, {key: value for key, value in training.items() if key != "model"}
 

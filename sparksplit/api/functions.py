@@ -143,7 +143,7 @@ def train(
         values["data"] = _paths(data)
     if frame is not None:
         values.setdefault("input_mode", "spark")
-    given, config = run_of(values, callbacks, output)
+    given, config = _run_of(values, callbacks, output)
     if resume and restart:
         raise ConfigError("resume and restart: give only one of them")
     rows = None if frame is None else spark_frame(frame, "frame")
@@ -157,6 +157,15 @@ def train(
     if raw is not None and cleanup:
         tidied(raw.output)
     return TrainedRun.open(output)
+
+
+def check_before(callbacks: Sequence[Any], output: str, overwrite: bool, keys: Mapping[str, Any]) -> TrainConfig:
+    """Return the configuration of `train` with these arguments, before there is a data set. Raise UsageError for what
+    would be in the way of the training."""
+    values, _own = with_model(keys)
+    _, config = _run_of({"data": output, **values}, callbacks, output)
+    place.check_before(config, overwrite)
+    return config
 
 
 @_seen_by_yarn
@@ -248,7 +257,7 @@ def with_model(keys: Mapping[str, Any]) -> tuple[dict[str, Any], OwnModel | None
     return values, own
 
 
-def run_of(values: Mapping[str, Any], callbacks: Sequence[Any], output: str) -> tuple[Given, TrainConfig]:
+def _run_of(values: Mapping[str, Any], callbacks: Sequence[Any], output: str) -> tuple[Given, TrainConfig]:
     """Return (the callbacks of a run, its configuration). values: its keys, except for those of callbacks."""
     given, of_callbacks = Given.of(callbacks, values, output)
     return given, parse(TrainConfig, {**values, "output": output, **of_callbacks})
