@@ -50,11 +50,6 @@ class FitRows:
     splits: dict[str, SplitArrays]
     classes: int | None
 
-    @property
-    def weighted(self) -> bool:
-        """Whether rows have weights."""
-        return WEIGHT in self.splits["train"][0]
-
 
 def fit_rows(
     x: Any,

@@ -1,9 +1,17 @@
-"""How a process ends with the process that has started it."""
+"""Processes that this process starts: what they can import, and how they end with it."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import signal
+import sys
+from pathlib import Path
+
+
+def python_path() -> str:
+    """Return this process's import path, for PYTHONPATH. So a process finds --py-files archives and a checkout, too."""
+    return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))
 
 
 def die_with_parent() -> None:

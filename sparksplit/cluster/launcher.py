@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from hdfs_io.errors import using_own
+from sparksplit.base.orphans import python_path
 from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.base.shown import ERR
@@ -165,7 +166,7 @@ class _Node:
         # Temporary files that libraries (such as TensorFlow's AutoGraph) leave behind are removed with the node's
         # folder.
         temporary = str(Path(start.local_dir).with_name(TEMPORARY))
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": _python_path(), "TMPDIR": temporary}
+        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": python_path(), "TMPDIR": temporary}
         environment.update(self._variables)
         with self._lock:
             if self._killed:
@@ -246,11 +247,6 @@ class _Node:
 def _copy(source: IO[bytes], output: collections.deque[str], show: Callable[[bytes], None] = show_in_log) -> None:
     with source:
         output.extend(short_lines(source, show))
-
-
-def _python_path() -> str:
-    """Return this process's import path. With it, --py-files archives and a source checkout also work in the node."""
-    return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))
 
 
 @contextmanager

@@ -66,20 +66,11 @@ def write(folder: str, split: str, files: Iterable[FileFacts]) -> None:
     )
     if not rows:
         return
-    ends = [[*(group for _, _, group in file.lanes[1:]), len(file.crc32)] for *_, file in rows]
-    crc32 = [
-        file.crc32[group : next(end for end in after if end > group)]
-        for (_, _, _, group, file), after in zip(rows, ends, strict=True)
-    ]
-    columns = [
-        [file.path for *_, file in rows],
-        [file.bytes for *_, file in rows],
-        [lane for lane, *_ in rows],
-        [group for *_, group, _ in rows],
-        [offset for _, offset, *_ in rows],
-        [count for _, _, count, *_ in rows],
-        crc32,
-    ]
+    values = []
+    for lane, offset, count, group, file in rows:
+        end = min(end for end in (*(first for _, _, first in file.lanes), len(file.crc32)) if end > group)
+        values.append((file.path, file.bytes, lane, group, offset, count, file.crc32[group:end]))
+    columns = zip(*values, strict=True)
     arrays = [pa.array(column, type=field.type) for column, field in zip(columns, _SCHEMA, strict=True)]
     filesystem.make_folder(filesystem.join(folder, FOLDER))
     path = path_of(folder, split)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ import pydantic
 
 from hdfs_io import filesystem
 from sparksplit.base.errors import InputError
+from sparksplit.base.later_keys import LaterKeys
 from sparksplit.dataset.feature_spec import Feature
 
 F64 = npt.NDArray[np.float64]
@@ -48,8 +49,10 @@ class Frozen(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
 
-class TensorSpec(Frozen):
+class TensorSpec(LaterKeys, Frozen):
     """One input tensor of a row: row-major, little-endian in its binary column."""
+
+    later: ClassVar[tuple[str, ...]] = ("columns", "column")
 
     name: str
     dtype: str
@@ -61,16 +64,6 @@ class TensorSpec(Frozen):
     """
     column: str | None = None
     """Name of the only column, if it holds all values as an array or a vector. Otherwise None."""
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `columns`, `column`, `offset` and `scale` at their defaults, so that files from before these keys
-        stay the same.
-        """
-        values: dict[str, Any] = dump(self)
-        later = ("columns", "column", "offset", "scale")
-        defaults = {key: type(self).model_fields[key].default for key in later if key in values}
-        return {key: value for key, value in values.items() if key not in defaults or value != defaults[key]}
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
@@ -102,6 +95,8 @@ class LabelSpec(TensorSpec):
     A class is its index in `classes` (dtype int64). A number has dtype float32, or float64 if float32 changes a label
     by 0.5 or more; see `labels.rounded`.
     """
+
+    later = (*TensorSpec.later, "offset", "scale")
 
     name: str = "label"
     shape: list[int] = []
@@ -223,12 +218,14 @@ def high_and_low(offset: F64) -> tuple[F64, F64]:
     return high, offset - high * 2.0**32
 
 
-class Description(Frozen):
+class Description(LaterKeys, Frozen):
     """A data set's description for a model: tensors, label and preprocessing.
 
     It is stored as preprocessing.json beside the data, and beside every model trained on the data, so that each can be
     used alone.
     """
+
+    later = ("features", "windows", "exif", "label_name", "keep", "nulls")
 
     format_version: int = FORMAT_VERSION
     tensors: list[TensorSpec]
@@ -248,22 +245,6 @@ class Description(Frozen):
     """The raw columns that are kept."""
     nulls: list[str] | None = None
     """Texts that stood for a missing value in the raw files; None: the default of their format."""
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the keys from `features` on at their defaults, so that files and digests from before these keys
-        stay the same.
-        """
-        values: dict[str, Any] = dump(self)
-        left_out: dict[str, Any] = {
-            "features": [],
-            "windows": None,
-            "exif": None,
-            "label_name": None,
-            "keep": [],
-            "nulls": None,
-        }
-        return {key: value for key, value in values.items() if key not in left_out or value != left_out[key]}
 
     @property
     def model_tensors(self) -> list[TensorSpec]:

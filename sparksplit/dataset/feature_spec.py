@@ -11,9 +11,11 @@ stored -> model: a part of the float input `numbers`, or an input of indices wit
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeGuard
+from typing import Annotated, Literal, TypeGuard
 
 import pydantic
+
+from sparksplit.base.later_keys import LaterKeys
 
 NUMBERS = "numbers"
 """The model's input that holds all number features, side by side in the order of the features."""
@@ -93,12 +95,14 @@ class Category(_Feature):
         return FIRST + len(self.vocabulary) if self.hash is None else 1 + self.hash
 
 
-class Date(_Feature):
+class Date(LaterKeys, _Feature):
     """A day (days since 1970), or a timestamp (microseconds since 1970 by the wall clock).
 
     Model inputs, in `numbers`: sine and cosine of each of the `parts`; with `since`, the scaled days since that day;
     and 1.0 if the value is missing, with 0 for all the others.
     """
+
+    later = ("format",)
 
     kind: Literal["date"] = "date"
     moment: bool = False
@@ -109,12 +113,6 @@ class Date(_Feature):
     since: str | None = None
     """A day, as YYYY-MM-DD."""
     scaled: Scaled = Scaled()
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_format(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `format` if it is None, so that files and digests from before this key stay the same."""
-        values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key != "format" or value is not None}
 
 
 class Text(_Feature):

@@ -123,13 +123,6 @@ class JoinedSplit(PreparedSplit):
         """Return a reader of the split's blocks, for one thread."""
         return JoinedReader(self._parts, self._name)
 
-    def _find(self, row_id: int) -> str | None:
-        for part in self._parts:
-            with BlockReader(part, self._name, columns=[]) as reader:
-                if (place := reader.find(row_id)) is not None:
-                    return place
-        return None
-
 
 @dataclass(frozen=True)
 class Piece:

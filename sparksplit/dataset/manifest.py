@@ -10,6 +10,7 @@ from typing import Any, Literal
 import pydantic
 
 from hdfs_io import filesystem
+from sparksplit.base.later_keys import LaterKeys
 from sparksplit.dataset.description import (
     FORMAT_VERSION,
     WEIGHT,
@@ -66,8 +67,10 @@ class Statistics(Frozen):
     missing: int = 0
 
 
-class SplitFacts(Frozen):
+class SplitFacts(LaterKeys, Frozen):
     """The rows of train, validation or test. An empty split has no files and no table of blocks."""
+
+    later = ("content_checksum",)
 
     rows: int
     checksum: int
@@ -90,12 +93,6 @@ class SplitFacts(Frozen):
     bytes: int
     """Bytes of the files."""
 
-    @pydantic.model_serializer(mode="wrap")
-    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `content_checksum` without a value, so that older versions read the file."""
-        values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key != "content_checksum" or value is not None}
-
     @property
     def content(self) -> list[Any]:
         """The part of the facts that differs if rows, weights or lanes differ, for the data set's digest."""
@@ -103,8 +100,10 @@ class SplitFacts(Frozen):
         return [self.checksum, self.lane_rows, *known]
 
 
-class Manifest(Frozen):
+class Manifest(LaterKeys, Frozen):
     """The content of manifest.json."""
+
+    later = ("order",)
 
     format_version: int = FORMAT_VERSION
     config_hash: str
@@ -173,12 +172,6 @@ class Manifest(Frozen):
     def blocks(self, split: str, lane: int) -> int:
         """Return the number of blocks of `lane` in `split`."""
         return -(-self.splits[split].lane_rows[lane] // self.block_rows)
-
-    @pydantic.model_serializer(mode="wrap")
-    def _without_defaults(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the order of hashes, so that older versions read the file."""
-        values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key != "order" or value != "hash"}
 
     def write(self, folder: str) -> None:
         """Write manifest.json into `folder`."""

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -165,6 +165,7 @@ class PreparedSplit:
     def __init__(self, data: PreparedDataSet, name: str) -> None:
         manifest = data.manifest
         self._data, self._name = data, name
+        self._parts: Sequence[PreparedDataSet] = [data]
         self.lane_rows, self.block_rows = manifest.splits[name].lane_rows, manifest.block_rows
         self.tensors, self.label = manifest.tensors, manifest.label
 
@@ -179,14 +180,11 @@ class PreparedSplit:
         """Return where the row with this row_id (unsigned) is, in words. Searches the row's lane."""
         place = None
         with suppress(SparksplitError):  # report the row's problem even if the row cannot be located
-            place = self._find(row_id)
+            for part in self._parts:
+                with BlockReader(part, self._name, columns=[]) as reader:
+                    place = place or reader.find(row_id)
         named = f"row_id {row_ids.signed(np.array([row_id], np.uint64))[0]}"
         return f"{self._data.path}, {self._name}: {named}" if place is None else f"{place} ({named})"
-
-    def _find(self, row_id: int) -> str | None:
-        """Return the row's file, row group and position; None if no file has it."""
-        with BlockReader(self._data, self._name, columns=[]) as reader:
-            return reader.find(row_id)
 
 
 @dataclass(frozen=True)
@@ -200,13 +198,6 @@ class Block:
     """[rows, *shape] class indices or numbers, in the stored dtype; None without a label, or if not requested."""
     keep: dict[str, pa.Array] = field(default_factory=dict)
     """The requested kept columns."""
-
-
-@dataclass(frozen=True)
-class _Arrays:
-    ids: npt.NDArray[np.int64]
-    tensors: dict[str, npt.NDArray[Any]]
-    label: npt.NDArray[Any] | None
 
 
 class BlockReader:
@@ -262,41 +253,37 @@ class BlockReader:
             for segment in self._segments.get(lane, ())
             if segment.offset < stop and start < segment.offset + segment.rows
         ]
-        joined = parts[0] if len(parts) == 1 else self._block(pa.concat_tables([table for table, _ in parts]))
-        table, arrays = joined
+        table, found = parts[0] if len(parts) == 1 else self._block(pa.concat_tables([table for table, _ in parts]))
         if table.num_rows != stop - start:
             place = block_table.path_of(self._path, self._split)
             raise damaged(place, f"{table.num_rows} of the {stop - start} rows of a block of lane {lane}")
-        keep = {name: single_chunk(table.column(name)) for name in self._keep}
-        return Block(arrays.ids.view(np.uint64), arrays.tensors, arrays.label, keep)
+        return replace(found, keep={name: single_chunk(table.column(name)) for name in self._keep})
 
     def find(self, row_id: int) -> str | None:
         """Return file, row group and position of the row with this row_id (unsigned); None if no file has it."""
         for segment in self._segments.get(row_id % len(self._lane_rows), ()):
             for group in range(segment.first_row_group, segment.first_row_group + len(segment.crc32)):
-                ids = self._read(segment.path, group)[1].ids
-                if len(row := np.flatnonzero(ids.view(np.uint64) == np.uint64(row_id))):
+                ids = self._read(segment.path, group)[1].row_ids
+                if len(row := np.flatnonzero(ids == np.uint64(row_id))):
                     return f"{filesystem.join(self._path, segment.path)}: row group {group}, row {row[0]}"
         return None
 
-    def _part(self, segment: Segment, block: int, rows: int) -> tuple[pa.Table, _Arrays]:
+    def _part(self, segment: Segment, block: int, rows: int) -> tuple[pa.Table, Block]:
         """Return the rows of a block in the segment's file, verified."""
         group = segment.first_row_group + block - segment.offset // self._block_rows
         place = f"{filesystem.join(self._path, segment.path)}: row group {group}"
-        table, arrays = self._read(segment.path, group)
+        table, found = self._read(segment.path, group)
         if table.num_rows != rows:
             raise damaged(place, f"it has {table.num_rows} rows, but {rows} were written")
         if self._verify:
-            label = [] if arrays.label is None else [arrays.label]
-            crc, known = (
-                crc32([arrays.ids, *arrays.tensors.values(), *label]),
-                segment.crc32[group - segment.first_row_group],
-            )
+            label = [] if found.label is None else [found.label]
+            crc = crc32([found.row_ids, *found.tensors.values(), *label])
+            known = segment.crc32[group - segment.first_row_group]
             if crc != known:
                 raise damaged(place, f"its checksum is {crc:08x}, but was {known:08x} when it was written")
-        return table, arrays
+        return table, found
 
-    def _read(self, path: str, group: int) -> tuple[pa.Table, _Arrays]:
+    def _read(self, path: str, group: int) -> tuple[pa.Table, Block]:
         try:
             return self._block(self._file(path).read_row_group(group, columns=self._columns, use_threads=False))
         except (OSError, pa.ArrowException, ValueError, KeyError) as error:
@@ -305,11 +292,11 @@ class BlockReader:
                 raise file_error(place, "cannot be read", error) from None
             raise damaged(place, " ".join(str(error).split())[:200]) from None
 
-    def _block(self, table: pa.Table) -> tuple[pa.Table, _Arrays]:
-        ids = values_of(table.column(ROW_ID), np.dtype(np.int64))
+    def _block(self, table: pa.Table) -> tuple[pa.Table, Block]:
+        ids = values_of(table.column(ROW_ID), np.dtype(np.uint64))
         tensors = {tensor.name: tensor_of(table.column(tensor.name), tensor) for tensor in self._tensors}
         label = None if self._label is None else label_of(table.column(LABEL), self._label)
-        return table, _Arrays(ids, tensors, label)
+        return table, Block(ids, tensors, label)
 
     def _file(self, path: str) -> pq.ParquetFile:
         if path in self._open:

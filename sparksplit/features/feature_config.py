@@ -5,10 +5,11 @@ from __future__ import annotations
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 
 from sparksplit.base.config import Config
 from sparksplit.base.keys import listed, mark_of, used_by
+from sparksplit.base.later_keys import LaterKeys
 from sparksplit.dataset.feature_spec import Encoding, Parts
 from sparksplit.features import times
 
@@ -40,8 +41,10 @@ def _tells_kinds(model: type[_Keys]) -> type[_Keys]:
 
 
 @_tells_kinds
-class FeatureConfig(Config):
+class FeatureConfig(LaterKeys, Config):
     """How one raw column becomes a feature. The kind alone may stand in place of the keys."""
+
+    later = ("format",)
 
     kind: Kind | None = None
     """Kind of the feature: number, category, date (a date or a timestamp), text (a sequence of tokens), or ignore (no
@@ -88,12 +91,6 @@ class FeatureConfig(Config):
     """Whether to convert A to Z to lower case."""
     length: Annotated[int, Field(ge=1, le=100_000), used_by("text")] = 64
     """Number of tokens that the model gets. Longer texts are cut, and shorter texts are padded."""
-
-    @model_serializer(mode="wrap")
-    def _without_format(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `format` if it is null, so that hashes of older configurations, without this key, stay equal."""
-        values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key != "format" or value is not None}
 
     @property
     def asked(self) -> Kind | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from sparksplit.base.config import digest
 from sparksplit.model.compiled import Compiled
+from sparksplit.model.metric_kinds import snake
 
 _OPTIMIZER = "optimizer"
 """The group of the optimizer's state in a file of weights. Training begins with a new optimizer."""
@@ -140,6 +141,4 @@ def _renamed(value: Any, names: Mapping[str, str], ids: dict[Any, int], within: 
 
 def _snake(kind: str) -> str:
     """Return the beginning of an automatic name, as Keras makes it from the class."""
-    name = re.sub(r"\W+", "", kind)
-    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+    return snake(re.sub(r"\W+", "", kind))

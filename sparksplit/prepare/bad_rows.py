@@ -101,12 +101,8 @@ class Limit:
         every = tally.rows + good
         allowed = [] if self.rows is None else [(self.rows, f"input.max_bad_rows: {self.rows}")]
         if self.fraction is not None:
-            allowed.append(
-                (
-                    int(Fraction(str(self.fraction)) * every),
-                    f"input.max_bad_fraction: {self.fraction} of {_rows(every)}",
-                )
-            )
+            most = int(Fraction(str(self.fraction)) * every)
+            allowed.append((most, f"input.max_bad_fraction: {self.fraction} of {_rows(every)}"))
         most, key = min(allowed, default=(0, ""))
         if tally.rows <= most:
             return

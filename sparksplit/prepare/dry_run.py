@@ -22,7 +22,6 @@ from sparksplit.dataset.lane_files import LABEL, tensor_of
 from sparksplit.features import doubts
 from sparksplit.features.encoding import missing_value
 from sparksplit.features.feature_config import FeatureConfig
-from sparksplit.features.table import Column
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.bad_rows import Limit, tally_of
 from sparksplit.prepare.passes.parse import keep_names, tensor_names, text_names
@@ -164,31 +163,17 @@ def first_rows(source: Source, good: pa.Table) -> list[str]:
     rows = good.slice(0, SHOWN_ROWS)
     names = tensor_names(len(source.tensors))
     rows = rows.filter(rows.column(names[0]).is_valid()) if names else rows
-    tensors = [tensor_of(rows.column(name), spec) for name, spec in zip(names, source.tensors, strict=True)]
-    columns = [
-        *(
-            (spec.name, [_values(values) for values in tensor])
-            for spec, tensor in zip(source.tensors, tensors, strict=True)
-        ),
-        *(
-            (column.name, rows.column(stored).to_pylist())
-            for column, stored in zip(_texts(source), text_names(source), strict=True)
-        ),
-        *(
-            ((LABEL, [_label(source, value) for value in rows.column(LABEL).to_pylist()]),)
-            if LABEL in rows.column_names
-            else ()
-        ),
-        *(
-            (name, rows.column(stored).to_pylist())
-            for name, stored in zip(source.keep, keep_names(len(source.keep)), strict=True)
-        ),
+    columns: list[tuple[str, list[Any]]] = [
+        (spec.name, list(map(_values, tensor_of(rows.column(name), spec))))
+        for name, spec in zip(names, source.tensors, strict=True)
     ]
+    texts = [] if source.table is None else [column.name for column in source.table.texts]
+    columns += [(name, rows.column(stored).to_pylist()) for name, stored in zip(texts, text_names(source), strict=True)]
+    if LABEL in rows.column_names:
+        columns.append((LABEL, [_label(source, value) for value in rows.column(LABEL).to_pylist()]))
+    kept = zip(source.keep, keep_names(len(source.keep)), strict=True)
+    columns += [(name, rows.column(stored).to_pylist()) for name, stored in kept]
     return [", ".join(f"{name} = {values[row]}" for name, values in columns) for row in range(rows.num_rows)]
-
-
-def _texts(source: Source) -> list[Column]:
-    return [] if source.table is None else source.table.texts
 
 
 def _values(values: npt.NDArray[Any]) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from hdfs_io import filesystem
 from hdfs_io.listing import expand
 from sparksplit.base.config import Config, digest
 from sparksplit.base.errors import InputError
 from sparksplit.base.keys import Mark, mark_of, unhashed, used_by
+from sparksplit.base.later_keys import LaterKeys
 from sparksplit.base.user_functions import is_own
 from sparksplit.features.feature_config import Features
 from sparksplit.prepare import characters
@@ -47,8 +48,10 @@ Paths = _Filled | Annotated[list[_Filled], Field(min_length=1)]
 
 
 @tells_formats
-class InputConfig(Config):
+class InputConfig(LaterKeys, Config):
     """Where the raw rows are, and how to read them."""
+
+    later = ("features",)
 
     format: Annotated[str, AfterValidator(known_format)] = "idx"
     """Format of the input. idx: a folder with the four standard MNIST file names. csv: files of delimited text.
@@ -176,12 +179,6 @@ class InputConfig(Config):
     max_bad_fraction: Annotated[Fraction | None, used_by("columns", "idx")] = None
     """Largest fraction of bad rows to leave out, of all rows. Replaces `input.max_bad_rows` if only this key is set. If
     both keys are set, the stricter limit holds."""
-
-    @model_serializer(mode="wrap")
-    def _without_features(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out `features` if it is null, so that hashes of older configurations, without this key, stay equal."""
-        values: dict[str, Any] = dump(self)
-        return {key: value for key, value in values.items() if key != "features" or value is not None}
 
     def uses(self, key: str) -> bool:
         """Whether the format uses `key`."""

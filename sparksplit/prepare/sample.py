@@ -141,17 +141,8 @@ class _Take:
                 head_end = kept + head if head else head_end
                 kept, valued = kept + stop, valued + head
         if kept:
-            yield pa.RecordBatch.from_pylist(
-                [
-                    {
-                        "rate": clock.rate,
-                        "ended": ended,
-                        "valued": head_end,
-                        "place": partition_id(),
-                        "rows": _stream(taken, self.schema),
-                    }
-                ]
-            )
+            row = {"rate": clock.rate, "ended": ended, "valued": head_end, "place": partition_id()}
+            yield pa.RecordBatch.from_pylist([{**row, "rows": _stream(taken, self.schema)}])
 
 
 class _Clock:

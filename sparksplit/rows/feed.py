@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -84,8 +84,8 @@ class LanesOf:
     at_hand: the rows of these lanes, if a feed already has them. None: as the source has them.
     """
 
-    def __init__(self, source: RowSource, lanes: npt.NDArray[np.int64], at_hand: AtHand | None = None) -> None:
-        own_lanes = set(lanes.tolist())
+    def __init__(self, source: RowSource, lanes: Iterable[int], at_hand: AtHand | None = None) -> None:
+        own_lanes = {*map(int, lanes)}
         self.lane_rows = [rows if lane in own_lanes else 0 for lane, rows in enumerate(source.lane_rows)]
         self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
         self.reader, self.place_of = source.reader, source.place_of

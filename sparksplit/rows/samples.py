@@ -12,7 +12,7 @@ import numpy as np
 from sparksplit.base.memory import aligned
 from sparksplit.dataset.prepared import Block
 from sparksplit.rows.assembler import Chunk
-from sparksplit.rows.feed import AtHand, RowReader, RowSource, Stops, never
+from sparksplit.rows.feed import AtHand, LanesOf, RowReader, RowSource, Stops, never
 
 MOST_BYTES = 4 << 20
 """The most bytes of a repeated mini-batch's copies, as of a feed's chunk."""
@@ -34,22 +34,13 @@ class Rows(Protocol):
         """End reading."""
 
 
-class Sample:
-    """The first `blocks` blocks of the lanes `lanes` of a source, as if it had no other rows. A RowSource.
-
-    at_hand: where these rows are in memory. If None, the source's own `at_hand` counts.
-    """
+class Sample(LanesOf):
+    """The first `blocks` blocks of the lanes `lanes` of a source, as if it had no other rows."""
 
     def __init__(self, source: RowSource, lanes: Sequence[int], blocks: int, at_hand: AtHand | None = None) -> None:
-        sampled, most = set(lanes), blocks * source.block_rows
-        self.lane_rows = [min(rows, most) if lane in sampled else 0 for lane, rows in enumerate(source.lane_rows)]
-        self.block_rows, self.tensors, self.label = source.block_rows, source.tensors, source.label
-        self.reader, self.place_of = source.reader, source.place_of
-        self._source, self._at_hand = source, at_hand
-
-    def at_hand(self) -> AtHand | None:
-        """As in RowSource."""
-        return self._at_hand or self._source.at_hand()
+        super().__init__(source, lanes, at_hand)
+        self.lane_rows = [min(rows, blocks * source.block_rows) for rows in self.lane_rows]
+        self._source = source
 
     def held(self, at_hand: AtHand) -> Sample:
         """This sample, with its rows in memory. at_hand: where they are."""

@@ -25,17 +25,17 @@ class Payload(Record):
     """The values of a TrainConfig, with the folders that `data` names and the model file that `init` names."""
     places: JsonObject
     """Where the configuration's keys were written down (Origin.to_json)."""
-    run: str
-    """The folder that the run fills."""
-    output: str
+    run: str = ""
+    """The folder that the run fills; "" where it writes nothing."""
+    output: str = ""
     """The path of the output that the folder becomes at the end."""
-    owner: str
+    owner: str = ""
     """The owner of the output."""
-    writing: str
+    writing: str = ""
     """The name of the output's fence."""
     sources: dict[str, str]
     """The text of the user's files, by the key that names the file."""
-    config_hash: str
+    config_hash: str = ""
     """The hash of the configuration."""
     threads: int
     """TensorFlow's threads per operation on each node."""

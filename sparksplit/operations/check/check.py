@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -15,11 +14,11 @@ from typing import TYPE_CHECKING
 from hdfs_io import filesystem
 from sparksplit.base.errors import ConfigError
 from sparksplit.cluster import requirements
+from sparksplit.operations.answers import answers
 from sparksplit.operations.check import judge, probe
 from sparksplit.operations.check.facts import Facts
 from sparksplit.operations.operations_config import CheckConfig
 from sparksplit.spark import executors
-from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import NO_PYTHON, spark_reason
 from sparksplit.spark.session import known_settings, spark_session
 from sparksplit.spark.settings.requirements import (
@@ -79,9 +78,7 @@ def check(config: CheckConfig, planned: Planned) -> Report:
     fatal = [one for one in start_problems(known) if one.key not in _HARMLESS_HERE or one in unreadable]
     if fatal:
         # With some of these settings Spark would not start. With the rest, no barrier stage would run.
-        own_facts = probe.own_facts(_address(known))
-        tried = probe.Tried(None) if config.path is None else probe.try_folder(config.path)
-        driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own_facts)
+        driver = _driver(_address(known), config.path)
         more = [one for one in judge.setting_findings(known, planned.nodes or 1, planned.spare) if one not in fatal]
         return Report(known, driver, [], [*fatal, *more, *judge.fact_findings(known, driver, [])])
     executors = planned.nodes + planned.spare if planned.nodes else LOCAL_EXECUTORS
@@ -110,17 +107,23 @@ def _look(spark: SparkSession, config: CheckConfig, planned: Planned, report: Re
     slots = executors.slots_of(sc)
     address = _address(report.settings)
     folder = None if config.path is None else filesystem.absolute(config.path)
-    tried = probe.Tried(None) if folder is None else probe.try_folder(folder)
-    own_facts = probe.own_facts(address)
-    report.driver = Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own_facts)
+    report.driver = _driver(address, folder)
     if slots:
-        with _left(folder if tried.wrong is None else None) as file, probe.port(address) as open_port:
-            ask = probe.Probe(open_port, folder if tried.wrong is None else None, file)
+        folder = folder if report.driver.folder is None else None
+        with _left(folder) as file, probe.port(address) as open_port:
+            ask = probe.Probe(open_port, folder, file)
             report.executors, problem = _executors(spark, slots, ask)
             report.problems += [problem] if problem else []
     report.problems += judge.fact_findings(
         report.settings, report.driver, report.executors, planned.nodes, planned.spooled
     )
+
+
+def _driver(address: str, folder: str | None) -> Facts:
+    """Return the driver's facts. folder: the output folder to try, or None."""
+    tried = probe.Tried(None) if folder is None else probe.try_folder(folder)
+    own_facts = probe.own_facts(address)
+    return Facts("driver", folder=tried.wrong, writes_as=tried.owner, clock=0.0, **own_facts)
 
 
 def _settle(sc: SparkContext, timeout: float) -> None:
@@ -137,31 +140,13 @@ def _settle(sc: SparkContext, timeout: float) -> None:
 
 def _executors(spark: SparkSession, slots: int, ask: probe.Probe) -> tuple[list[Facts], Problem | None]:
     """Return (the facts of each executor, the problem that kept the executors from answering)."""
-    sc = spark.sparkContext
-    group = f"sparksplit-check-{uuid.uuid4().hex[:8]}"
-    texts: list[str] = []
-    failures: list[str] = []
-
-    def collect() -> None:
-        try:
-            sc.setJobGroup(group, "sparksplit check", interruptOnCancel=True)
-            texts.extend(sc.parallelize(range(slots), slots).barrier().mapPartitions(ask).collect())
-        except Exception as error:
-            failures.append(str(error))
-
-    # Use a thread, because of the time limit, and because a job group belongs to a thread.
-    collecting = threading.Thread(target=collect, name="check", daemon=True)
-    collecting.start()
-    collecting.join(JOB_SECONDS)
-    if collecting.is_alive():
-        with limited(sc._gateway):
-            sc.cancelJobGroup(group)
-        return [], Problem("executors", f"they have not answered within {JOB_SECONDS:g} s; their logs may say why")
-    if failures:
-        reason = spark_reason(failures[0])
-        if NO_PYTHON.search(failures[0]):
-            return [], Problem("spark.pyspark.python", reason)
-        return [], Problem("executors", reason)
+    try:
+        texts = answers(spark.sparkContext, slots, ask, "check", JOB_SECONDS)
+    except TimeoutError as error:
+        return [], Problem("executors", f"they {error}")
+    except Exception as error:
+        key = "spark.pyspark.python" if NO_PYTHON.search(str(error)) else "executors"
+        return [], Problem(key, spark_reason(str(error)))
     by_slot: dict[str, Facts] = {}
     for text in texts:
         try:

@@ -21,6 +21,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
 
+from sparksplit.base.orphans import python_path
 from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.base.reading import short_lines
 from sparksplit.base.records import JsonObject
@@ -129,7 +130,7 @@ def _ask(order: Order, visible: str | None, seconds: float) -> Answer:
     """
     answer = Answer()
     lines: collections.deque[str] = collections.deque(maxlen=_LOG_LINES)
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": _python_path()}
+    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0", "PYTHONPATH": python_path()}
     if visible is not None:
         environment["CUDA_VISIBLE_DEVICES"] = visible
     with own_folder(_local_folder(), PREFIX) as scratch:
@@ -218,8 +219,3 @@ def _local_folder() -> Path:
     On the driver, return the system's temporary folder.
     """
     return Path((os.environ.get("SPARK_LOCAL_DIRS") or str(temporary_folder())).split(",")[0])
-
-
-def _python_path() -> str:
-    """Return this process's import path. With it, the interpreter finds --py-files archives and a source checkout."""
-    return os.pathsep.join(dict.fromkeys(str(Path(entry).absolute()) for entry in sys.path))

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,20 +14,21 @@ from hdfs_io import filesystem
 from sparksplit.base.config import load
 from sparksplit.base.errors import InputError, RunError, UsageError
 from sparksplit.base.progress import say
-from sparksplit.base.records import Json, JsonObject
+from sparksplit.base.records import JsonObject
 from sparksplit.base.version import __version__
 from sparksplit.cluster import requirements
+from sparksplit.operations.answers import answers
 from sparksplit.operations.devices.ask import look
 from sparksplit.operations.devices.devices_record import COMMAND, DEVICES, DevicesRecord
 from sparksplit.operations.devices.host import cpu
 from sparksplit.operations.operations_config import DevicesConfig
 from sparksplit.spark.executors import slots_of
-from sparksplit.spark.jvm import limited
 from sparksplit.spark.reasons import spark_reason
 from sparksplit.spark.session import spark_session
 from sparksplit.spark.settings.requirements import TENSORFLOW_MEBIBYTES, granted_cores, mebibytes, most_executors
 from sparksplit.spark.waiting import Patience
 from sparksplit.training.inputs import RunInputs, open_data
+from sparksplit.training.messages import settled
 from sparksplit.training.own_models import with_compiled
 from sparksplit.training.train_config import TrainConfig
 
@@ -75,8 +74,8 @@ def devices(config: DevicesConfig) -> DevicesRecord:
         count = _await_executors(spark, config, settings)
         began = time.monotonic()
         say(f"measuring the devices of {count} executor{'' if count == 1 else 's'}")
-        answers = _executors(spark, count, _Ask(_threads(settings), config.limit, training))
-        for answer in answers:
+        found = _executors(spark, count, _Ask(_threads(settings), config.limit, training))
+        for answer in found:
             if (mistake := answer.pop("usage")) is not None:
                 raise UsageError(str(mistake))
         say("measuring the driver's devices")
@@ -93,7 +92,7 @@ def devices(config: DevicesConfig) -> DevicesRecord:
         "application_id": application,
         "train": config.train,
         "seconds": seconds,
-        "processes": [driver, *answers],
+        "processes": [driver, *found],
     }
     return DevicesRecord.from_json(record, "what the processes answered")
 
@@ -122,13 +121,8 @@ def _training(config: DevicesConfig, file: str) -> JsonObject:
     overrides = [] if config.data is None else [f"data={json.dumps(config.data)}"]
     wanted, _own = with_compiled(load(TrainConfig, file, overrides))
     data = open_data(wanted)
-    inputs = RunInputs.of(wanted, data)
-    paths: list[Json] = [*data.paths]
-    return {
-        "config": {**wanted.model_dump(mode="json"), "data": paths if len(paths) > 1 else data.path},
-        "places": wanted.origin.to_json(),
-        "sources": {**inputs.sent(None)},
-    }
+    sources = RunInputs.of(wanted, data).sent(None)
+    return {"config": settled(wanted, data, None), "places": wanted.origin.to_json(), "sources": {**sources}}
 
 
 def _await_executors(spark: SparkSession, config: DevicesConfig, settings: dict[str, str]) -> int:
@@ -142,33 +136,13 @@ def _await_executors(spark: SparkSession, config: DevicesConfig, settings: dict[
 
 def _executors(spark: SparkSession, count: int, ask: _Ask) -> list[JsonObject]:
     """Return the answers of `count` executors. Raise RunError if they do not answer."""
-    sc = spark.sparkContext
-    group = f"sparksplit-devices-{uuid.uuid4().hex[:8]}"
-    texts: list[str] = []
-    reasons: list[str] = []
-
-    def collect() -> None:
-        try:
-            sc.setJobGroup(group, "sparksplit devices", interruptOnCancel=True)
-            texts.extend(sc.parallelize(range(count), count).barrier().mapPartitions(ask).collect())
-        except Exception as error:
-            reasons.append(spark_reason(str(error)))
-
-    # Use a thread, because of the time limit, and because a job group belongs to a thread.
     seconds = ask.seconds * (1 if ask.training is None else 2) + SPARK_SECONDS
-    collecting = threading.Thread(target=collect, name="devices", daemon=True)
-    collecting.start()
     try:
-        collecting.join(seconds)
-    finally:
-        if late := collecting.is_alive():
-            with limited(sc._gateway):
-                sc.cancelJobGroup(group)
-    if late:
-        raise RunError(f"the executors have not answered within {seconds:g} s; their logs may say why")
-    if reasons:
-        raise RunError(f"executors: {reasons[0]}")
-    return [json.loads(text) for text in texts]
+        return [json.loads(text) for text in answers(spark.sparkContext, count, ask, "devices", seconds)]
+    except TimeoutError as error:
+        raise RunError(f"the executors {error}") from None
+    except Exception as error:
+        raise RunError(f"executors: {spark_reason(str(error))}") from error
 
 
 def _threads(settings: dict[str, str]) -> int:

@@ -216,8 +216,7 @@ def to_batch(item: Item, name: str, schema: pa.Schema, wanted: bool = True) -> p
     columns += [] if item.weight is None else [binary_column(item.weight, _spec(item.weight))]
     columns += [text if wanted else pa.nulls(count, pa.string()) for text in item.texts]
     if isinstance(item.label, np.ndarray) and item.label.ndim > 1:
-        tokens = binary_column(item.label, _spec(item.label)) if wanted else pa.nulls(count, pa.binary())
-        columns.append(tokens)
+        columns.append(binary_column(item.label, _spec(item.label)) if wanted else pa.nulls(count, pa.binary()))
     elif item.label is not None:
         columns.append(pa.array(item.label, type=schema.field(LABEL).type))
     columns += [pa.array(texts, type=pa.string()) for texts in item.keep]
@@ -250,8 +249,4 @@ def _spec(tensor: np.ndarray[Any, np.dtype[Any]]) -> TensorSpec:
 
 def _bytes(array: np.ndarray[Any, np.dtype[Any]]) -> np.ndarray[Any, np.dtype[np.uint8]]:
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
-    return (
-        little.view(np.uint8).reshape(len(array), -1)
-        if array.ndim == 1
-        else little.reshape(len(array), -1).view(np.uint8)
-    )
+    return little.reshape(len(array), -1).view(np.uint8)

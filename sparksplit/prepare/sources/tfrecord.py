@@ -23,6 +23,7 @@ import pyarrow as pa
 from hdfs_io import filesystem
 from hdfs_io.listing import Found
 from sparksplit.base.errors import InputError
+from sparksplit.prepare.passes.parse import spark_schema
 from sparksplit.prepare.preprocess_config import InputConfig
 from sparksplit.prepare.source import BATCH_BYTES, GZIP_ERRORS, GZIP_MAGIC, gzip_problem
 from sparksplit.prepare.sources.examples import Feature, columns, features_of
@@ -52,21 +53,15 @@ def read(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
     """
     features = _features(spark, config, found)
     files = _files(spark, found.roots, found)
-    schema = pa.schema(
-        [
-            *((feature.name, feature.type) for feature in features),
-            (_PATH, pa.string()),
-            (_ROW, pa.int64()),
-            (_BAD, _BAD_TYPE),
-        ]
-    )
+    fields = [(feature.name, feature.type) for feature in features]
+    schema = pa.schema([*fields, (_PATH, pa.string()), (_ROW, pa.int64()), (_BAD, _BAD_TYPE)])
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in range(batch.num_rows):
                 yield from _read_file(batch.slice(row, 1), features, schema)
 
-    frame = files.mapInArrow(run, _spark_schema(schema))
+    frame = files.mapInArrow(run, spark_schema(schema))
     path, row, bad = (f"`{name}`" for name in _HIDDEN)
     return RawFrame(frame, path, row, bad, _HIDDEN)
 
@@ -106,19 +101,10 @@ def _read_file(file: pa.RecordBatch, features: Sequence[Feature], schema: pa.Sch
     number = 1
 
     def batch(made: Sequence[pa.Array], wrong: Mapping[int, str], count: int, fatal: bool = False) -> pa.RecordBatch:
-        bad = [
-            None if reason is None else {"reason": reason, "text": "", "fatal": fatal}
-            for reason in map(wrong.get, range(count))
-        ]
-        return pa.RecordBatch.from_arrays(
-            [
-                *made,
-                pa.repeat(address, count),
-                pa.array(range(number, number + count), pa.int64()),
-                pa.array(bad, _BAD_TYPE) if wrong else pa.nulls(count, _BAD_TYPE),
-            ],
-            schema=schema,
-        )
+        by_row = {row: {"reason": reason, "text": "", "fatal": fatal} for row, reason in wrong.items()}
+        bad = pa.array(map(by_row.get, range(count)), _BAD_TYPE) if wrong else pa.nulls(count, _BAD_TYPE)
+        rows = pa.array(range(number, number + count), pa.int64())
+        return pa.RecordBatch.from_arrays([*made, pa.repeat(address, count), rows, bad], schema=schema)
 
     try:
         with _opened(file) as stream:
@@ -135,12 +121,6 @@ def _opened(file: pa.RecordBatch) -> Any:
     if "content" in file.schema.names:
         return io.BytesIO(file.column("content")[0].as_buffer())
     return filesystem.open_input(hadoop_path(file.column("path")[0].as_py()))
-
-
-def _spark_schema(schema: pa.Schema) -> Any:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(schema)
 
 
 class DamagedFile(Exception):

@@ -40,6 +40,7 @@ _ORDERED = ("tinyint", "smallint", "int", "bigint", "timestamp", "timestamp_ntz"
 _TASK_BYTES = 64 * 1024 * 1024
 """Approximate bytes of the input that one task sorts."""
 _VALUES = tensor_names(1)[0]
+_LEFT_OUT = ("gaps", "nulls", "short")
 _READ = "rows"
 """Name of the number of good rows, among the counts of windows that are left out."""
 
@@ -77,8 +78,8 @@ class WindowSource(Source):
             if description is not None and trained is None:
                 raise config.error("windows", "must be left out, because the data in `fitted` has no windows")
             by, order, label = _asked(config, names, train.label)
-        columns = [*by, order, *(column_of(config, "keep", name, names, self.place) for name in config.keep)]
-        columns = list(dict.fromkeys(columns))
+        kept = (column_of(config, "keep", name, names, self.place) for name in config.keep)
+        columns = list(dict.fromkeys([*by, order, *kept]))
         if label in columns:
             raise config.error(
                 "label", f"{label!r} cannot be the label: it is in input.keep, input.windows.by or input.windows.order"
@@ -124,12 +125,8 @@ class WindowSource(Source):
 
     @property
     def left_out(self) -> dict[str, int]:
-        by_reason: dict[str, int] = {}
-        for counts in self._by_partition.values():
-            for why, count in counts.items():
-                by_reason[why] = by_reason.get(why, 0) + count
-        by_reason.pop(_READ, None)
-        return by_reason
+        counted = self._by_partition.values()
+        return {why: sum(counts[why] for counts in counted) for why in _LEFT_OUT} if counted else {}
 
     def good_rows(self, parsed: int, partitions: Collection[int] | None = None) -> int:
         """Return how many good rows the tasks have read to make windows."""
@@ -317,7 +314,7 @@ class WindowReader:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, ParsedRows | BadRow | BadRows]]:
         """Yield the windows of all batches, whose rows are sorted by series and time."""
         carry: pa.RecordBatch | None = None
-        index, counted = 0, {_READ: 0, "gaps": 0, "nulls": 0, "short": 0}
+        index, counted = 0, dict.fromkeys((_READ, *_LEFT_OUT), 0)
         try:
             for batch in batches:
                 yield from _bad(batch)
@@ -348,8 +345,7 @@ class WindowReader:
         for name in (PART, *keep_names(len(self.windows.by))):
             codes = rows.column(name).dictionary_encode(null_encoding="encode").indices.to_numpy()
             same[1:] &= codes[1:] == codes[:-1]
-        missing = np.isnan(values)
-        null = np.zeros(len(values), np.bool_) if self.gaps else missing.any(axis=1)
+        null = np.isnan(values).any(axis=1) & (not self.gaps)
         null_label = np.zeros(len(values), np.bool_)
         if self.label is not None:
             null_label = ~np.isfinite(values[:, self.label])
@@ -360,7 +356,7 @@ class WindowReader:
     ) -> Iterator[tuple[str, ParsedRows | BadRow]]:
         """Yield the windows of a piece, in small batches. counted: gets the numbers of windows that are left out"""
         found = find(self.rule, piece)
-        for why in ("gaps", "nulls", "short"):
+        for why in _LEFT_OUT:
             counted[why] += getattr(found, why)
         parts = rows.column(PART).to_numpy()
         if found.again is not None:

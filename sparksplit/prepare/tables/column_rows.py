@@ -304,7 +304,7 @@ class ColumnReader:
             cells = [batch.column(place).fill_null("") for place in self.order]
             joined: list[str] = pc.binary_join_element_wise(*cells, self.cells.delimiter).to_pylist()
             return joined
-        shown = batch.columns[self.decoder is not None : len(self.features) + (self.label is not None)]
+        shown = batch.columns[self.decoder is not None : self._weight_place]
         first = pa.repeat("", batch.num_rows)  # there may be nothing to show, for example for images without labels
         text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(first, *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
         texts: list[str] = text.to_pylist()
@@ -326,7 +326,7 @@ class ColumnReader:
         if place == _LABEL:
             shown, subject = "null" if value is None else repr(value), f"column {self.label!r}, the label"
             wanted = f"not {'an' if self.label_kind == 'integer' else 'a'} {self.label_kind}"
-            return f"{subject}: {shown} is {wanted}", f"{subject}: {wanted}"
+            return _about(subject, (f"{shown} is {wanted}", wanted))
         return self._feature_reason(place, value)
 
     def _feature_reason(self, place: int, value: Any) -> tuple[str, str]:
@@ -334,21 +334,16 @@ class ColumnReader:
         if self.table is not None:
             name = self.features[place]
             subject = f"column {name!r}" if self.cells is None else self.cells.say(name)
-            problem, kind = self.table.problem(place, value)
-            return f"{subject}: {problem}", f"{subject}: {kind}"
+            return _about(subject, self.table.problem(place, value))
         if self.decoder is not None:
             return self.decoder.problem(value)
         subject = f"column {self.features[0 if self.array else place]!r}"
-        if self.array:
-            if value is None or len(value) != self.tensor.values:
-                if value is None:
-                    problem, kind = self._problem(None)
-                    return f"{subject}: {problem}", f"{subject}: {kind}"
+        if self.array and value is not None:
+            if len(value) != self.tensor.values:
                 has = f"has {len(value)} values, {self.tensor.values} are needed"
-                return f"{subject}: {has}", f"{subject}: another length"
+                return _about(subject, (has, "another length"))
             value = value[place]
-        problem, kind = self._problem(value)
-        return f"{subject}: {problem}", f"{subject}: {kind}"
+        return _about(subject, self._problem(value))
 
     def _text_reason(self, place: int, text: str | None) -> tuple[str, str]:
         """Like `_reason`, for a cell of a file of texts."""
@@ -359,18 +354,15 @@ class ColumnReader:
             assert self.label is not None
             subject = f"{self.cells.say(self.label)}, the label"
             if self.label_kind == "text":
-                problem, kind = self._label_problem(text or "") or ("", "")
-                return f"{subject}: {problem}", f"{subject}: {kind}"
+                return _about(subject, self._label_problem(text or ""))
             if self._is_doubtful(text or ""):
                 kind = "has a point and is neither 0.0 nor 1.0"
                 keys = "set input.label_type: integer for classes, number for numbers to predict"
-                return f"{subject}: {short(text)} {kind}; {keys}", f"{subject}: {kind}"
+                return _about(subject, (f"{short(text)} {kind}; {keys}", kind))
             problem, kind = number_problem(text, self._label_dtype, self.cells.nulls, False, True) or ("", "")
-            hint = self._label_hint(text or "")
-            return f"{subject}: {problem}{hint}", f"{subject}: {kind}"
-        subject, dtype = self.cells.say(self.features[place]), self.tensor.numpy_dtype
-        problem, kind = number_problem(text, dtype, self.cells.nulls, self.gaps, self.rounds) or ("", "")
-        return f"{subject}: {problem}", f"{subject}: {kind}"
+            return _about(subject, (problem + self._label_hint(text or ""), kind))
+        dtype, nulls = self.tensor.numpy_dtype, self.cells.nulls
+        return _about(self.cells.say(self.features[place]), number_problem(text, dtype, nulls, self.gaps, self.rounds))
 
     def _is_doubtful(self, text: str) -> bool:
         """Return whether a label is a whole number with a point, although the first labels were taken for classes."""
@@ -390,7 +382,7 @@ class ColumnReader:
 
     def _problem(self, value: Any) -> tuple[str, str]:
         """Return (what is wrong with a value, the message without the value)."""
-        dtype = np.dtype(self.tensor.dtype)
+        dtype = self.tensor.numpy_dtype
         if isinstance(value, str):
             return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
         if value is None or math.isnan(value):
@@ -410,6 +402,12 @@ class ColumnReader:
             f"{value} is {stored:.0f} in float32, the default; set input.dtype (float64 keeps it, float32 rounds it)",
             "rounded by float32, the default",
         )
+
+
+def _about(subject: str, problem: tuple[str, str] | None) -> tuple[str, str]:
+    """Return a problem of `subject`, with and without the row's values."""
+    shown, kind = problem or ("", "")
+    return f"{subject}: {shown}", f"{subject}: {kind}"
 
 
 def _texts(column: pa.Array) -> pa.Array:
