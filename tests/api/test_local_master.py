@@ -37,7 +37,6 @@ def train(name, **keys):
     record = sparksplit.train(data, f"{folder}/{name}", **values).record.to_json()
     print(name, json.dumps(record))
 
-train("batch", nodes=2, strategy="batch")
 train("fed", nodes=2, strategy="batch", input_mode="spark")
 train("local", nodes=2, strategy="local", sync={"every": 2})
 
@@ -120,7 +119,7 @@ def told(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 def test_one_process_trains_on_all_cores_of_the_master(told: dict[str, Any]) -> None:
     """Also where the run was killed and interrupted."""
-    for name in ("single", "batch", "fed"):
+    for name in ("single", "fed"):
         run = told[name]
         assert (run["nodes"], run["virtual"], run["config"]["nodes"]) == (1, False, 1)
         assert run["ran"] == "beside the driver" and run["threads"] == 2 and run["hosts"] == ["127.0.0.1"]
@@ -136,8 +135,7 @@ def test_a_strategy_that_depends_on_the_nodes_has_virtual_ones(told: dict[str, A
 
 def test_each_run_says_where_it_trains(done: subprocess.CompletedProcess[str]) -> None:
     said = [line.partition("executors: ")[2] for line in done.stderr.splitlines() if "has no executors: " in line]
-    assert said[:4] == [
-        "one process on this machine trains batch, with 1 node instead of 2",
+    assert said[:3] == [
         "one process on this machine trains batch, with 1 node instead of 2",
         "one process on this machine plays the 2 nodes of local in turn (nodes: {virtual: 2})",
         "the node is a process on this machine",

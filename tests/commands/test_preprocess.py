@@ -374,7 +374,7 @@ def test_rows_are_cut_one_by_one_whatever_their_kept_columns_are_called(spark: S
 @pytest.mark.cluster
 def test_a_stopped_job_leaves_nothing(tmp_path: Path) -> None:
     lines = [",".join(["7"] * 199 + [label]) + "\n" for label in "78"]
-    (tmp_path / "rows.csv").write_text("".join(lines) * 50_000)
+    (tmp_path / "rows.csv").write_text("".join(lines) * 8_000)
     settings = [f"input.path={tmp_path}/rows.csv", "input.format=csv", "input.header=false", f"output={tmp_path}/out"]
     (tmp_path / "empty.yaml").write_text("")
     arguments = [part for setting in settings for part in ("--set", setting)]
