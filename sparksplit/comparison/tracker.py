@@ -32,8 +32,7 @@ class ComparisonTracker(BaseTracker):
 
     def __init__(self, output: str, active: str | None) -> None:
         """active: the id of the caller's active MLflow run, which a new run is a child of."""
-        super().__init__(output, "compare")
-        self._active, self._params = active, dict[str, str]()
+        super().__init__(output, "compare", parent=active)
         self._sent = set[str]()
         """The keys of the runs that have been sent."""
 
@@ -83,14 +82,6 @@ class ComparisonTracker(BaseTracker):
 
         self._finish(send_rest, seconds)
 
-    def _open(self) -> Session:
-        if self._session is None:
-            session = Session(self._identity, filesystem.name(self._output), parent=self._active)
-            if not session.complete:
-                session.send_params(self._params)
-            self._session = session
-        return self._session
-
     def _send_new(self, folder: str, work: Sequence[Work]) -> None:
         """Send the runs of `work` that have a record and have not been sent."""
         runs = filesystem.join(folder, RUNS)
@@ -107,17 +98,19 @@ class ComparisonTracker(BaseTracker):
         if record.key in self._sent:
             return
         parent = self._open()
-        session = Session(f"{self._identity}/{record.key}", record.key, parent=parent.run_id)
+        session = Session(f"{parent.run_id}/{record.key}", record.key, parent=parent.run_id)
         status = "FAILED"
         try:
             if not session.complete:
                 session.send_params(facts.params(record.config))
                 if isinstance(record, ComparedRun):
-                    session.send_metrics(points := metrics(record.history))
+                    points = metrics(record.history)
+                    session.send_metrics(points)
                     session.send_metrics({max(points, default=0): facts.at_end(record)})
                 session.send_tags({**tags_of_run(record, role), facts.COMPLETE: "true"})
-            status = "FINISHED" if isinstance(record, ComparedRun) else "FAILED"
-        finally:
+            if isinstance(record, ComparedRun):
+                status = "FINISHED"
+        finally:  # the thread's active run is the comparison's again
             session.end(status)
         self._sent.add(record.key)
 

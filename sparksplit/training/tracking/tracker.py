@@ -124,11 +124,11 @@ class Sender:
 class BaseTracker:
     """What the trackers of `train` and `compare` share. No method raises an error of MLflow."""
 
-    def __init__(self, output: str, command: str) -> None:
-        """command: what sends."""
-        self._output, self._command = output, command
+    def __init__(self, output: str, command: str, active: str | None = None, parent: str | None = None) -> None:
+        """command: what sends. active, parent: as for `Session`."""
+        self._output, self._command, self._active, self._parent = output, command, active, parent
         self._sender = Sender(f"{command} goes on, and what is missing is sent at the end")
-        self._identity = ""
+        self._identity, self._params = "", dict[str, str]()
         self._session: Session | None = None
 
     def failed(self, error: BaseException) -> None:
@@ -152,14 +152,21 @@ class BaseTracker:
         later = f"the same {self._command} command sends what is missing of this run later"
         self._sender.send_last(act, _LONGEST + seconds, later, alone=True)
 
+    def _open(self) -> Session:
+        if self._session is None:
+            session = Session(self._identity, filesystem.name(self._output), self._active, self._parent)
+            if not session.complete:
+                session.send_params(self._params)
+            self._session = session
+        return self._session
+
 
 class Tracker(BaseTracker):
     """Sends one run of `train`."""
 
     def __init__(self, output: str, active: str | None) -> None:
         """active: the id of the caller's active MLflow run."""
-        super().__init__(output, "train")
-        self._active, self._params = active, dict[str, str]()
+        super().__init__(output, "train", active=active)
 
     def began(self, config_hash: str, begun: str, config: TrainConfig) -> None:
         """Start the MLflow run, or continue it. A later call does nothing.
@@ -188,14 +195,6 @@ class Tracker(BaseTracker):
         with suppress(InputError, Passing):  # what cannot be read cannot be sent either, and that is reported
             seconds = logged_model.size(folder) / BYTES_PER_SECOND
         self._finish(lambda: self._send_rest(folder, record), seconds)
-
-    def _open(self) -> Session:
-        if self._session is None:
-            session = Session(self._identity, filesystem.name(self._output), self._active)
-            if not session.complete:
-                session.send_params(self._params)
-            self._session = session
-        return self._session
 
     def _send_epochs(self, *records: EpochRecord) -> None:
         self._open().send_metrics({one.epoch: facts.of_epoch(one) for one in records})
