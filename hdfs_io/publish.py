@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -63,7 +64,7 @@ class Output:
     folder: the folder of an output that is filled in place. Usually `path`; a folder beside it while a complete output
         must stay until the new one is complete
 
-    Raise UsageError for the root of a file system.
+    Raise UsageError for the root of a file system, and for a folder that lasts only as long as this YARN container.
     """
 
     def __init__(
@@ -80,6 +81,12 @@ class Output:
         self.path = filesystem.followed(path).rstrip("/")
         if not filesystem.name(self.path or "/"):
             raise UsageError(f"{path}: is the root of a file system; choose a folder in it")
+        container = os.environ.get("CONTAINER_ID")
+        if container and container in filesystem.parent(self.path).split("/"):
+            raise UsageError(
+                f"{path}: is in the folder of this YARN container, which YARN removes when the container ends; give an "
+                "address such as hdfs:///user/me/run, or a folder that all hosts mount"
+            )
         self.config_hash, self.command, self.inputs = config_hash, command, inputs or {}
         self.input_hash, self.keys = input_hash, keys or {}
         self._otherwise = f"; {otherwise}" if otherwise else ""

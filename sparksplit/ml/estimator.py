@@ -123,7 +123,7 @@ class TrainingEstimator(
         training, config = self.training()
         model = training.get("model")
         named = model is None or isinstance(model, dict)  # `config` stands for every other model, too
-        with settings:
+        with settings():
             prepare_for(parse(DataFramePreprocess, {**keys, "output": folder}), rows, config if named else None)
 
     def _train(self, dataset: DataFrame, data: str, folder: str) -> None:

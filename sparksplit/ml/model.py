@@ -59,7 +59,7 @@ class TrainedColumns(Model, PredictionColumns, MLReadable["TrainedColumns"], MLW
         given = self.getOrDefault("input") if self.isDefined("input") else {}
         section = {key: value for key, value in given.items() if key in _READING}
         config = parse(DataFrameInput, {**section, "label": None})
-        with settings:
+        with settings():
             return appended(dataset, self.feature_columns, self._trained, self._appended, config)
 
     def write(self) -> MLWriter:

@@ -6,14 +6,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
-from sparksplit.base.progress import say
+from sparksplit.base.progress import say, saying
 
 _LOOK_SECONDS = 1.0
 
-settings = threading.RLock()
-"""Held while a call sets and restores the session's settings, as `preprocess` does."""
+_settings = threading.RLock()
+
+
+@contextmanager
+def settings() -> Iterator[None]:
+    """Be the only thread that sets and restores the session's settings, as `preprocess` does.
+
+    A wait is said every 10 s. It ends with the other thread's preparation, whose own waits have limits.
+    """
+    with ExitStack() as waiting:
+        waiting.enter_context(saying("another fit to prepare its rows"))
+        with _settings:
+            waiting.close()
+            yield
 
 
 class Turns:

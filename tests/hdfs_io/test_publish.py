@@ -31,6 +31,20 @@ def test_a_complete_output_is_done_for_the_same_hash_only(tmp_path: Path) -> Non
     assert names(tmp_path) == ["out"]
 
 
+def test_an_output_in_a_yarn_container_would_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with a relative path in cluster mode: the driver's working folder is the container's."""
+    folder = tmp_path / "container_17_0001_01_000001"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    output("run")
+    monkeypatch.setenv("CONTAINER_ID", folder.name)
+    for path in ("run", folder / "runs" / "a"):
+        with pytest.raises(UsageError, match=r"(run|a): is in the folder of this YARN container, .*; give an address"):
+            output(path)
+    output(tmp_path / "run")
+    output("hdfs://host:8020/run")
+
+
 def test_a_pipe_beside_an_output_is_no_hindrance(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     stage(output(f"{tmp_path}/out"), "new")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 import time
 
 import pytest
 
-from sparksplit.ml.turns import Turns
+from sparksplit.ml.turns import Turns, settings
 
 
 def most_at_once(fits: int, needed: int, there: int) -> int:
@@ -53,3 +54,20 @@ def test_a_wait_is_said_once_and_a_failure_frees_the_turn(capsys: pytest.Capture
     assert not other.is_alive()
     said = [line for line in capsys.readouterr().err.splitlines() if "waits" in line]
     assert len(said) == 1 and said[0].endswith("it needs 2 executors, and the other uses 2 of 3")
+
+
+def test_a_wait_for_another_preparation_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: queue.Queue[str] = queue.Queue()
+    monkeypatch.setattr("sparksplit.base.progress.LINE_SECONDS", 0.01)
+    monkeypatch.setattr("sparksplit.base.progress.say", said.put)
+
+    def wait() -> None:
+        with settings():
+            pass
+
+    with settings(), settings():
+        other = threading.Thread(target=wait)
+        other.start()
+        assert said.get(timeout=60).startswith("waiting for another fit to prepare its rows, ")
+    other.join(60)
+    assert not other.is_alive()
