@@ -138,9 +138,11 @@ def metric_key(serialised: Any) -> str:
 def _shown(serialised: Any) -> str:
     if not _is_object(serialised):
         return str(serialised)
+    if (name := _function(serialised)) is not None:
+        return name.rpartition(">")[2]  # without the package that a registered function has
     config = serialised["config"]
     # Keras leaves the default name of some metrics out.
-    return str(config.get("name") or snake(serialised["class_name"]) if isinstance(config, dict) else config)
+    return str((isinstance(config, dict) and config.get("name")) or snake(serialised["class_name"]))
 
 
 _NONE = object()

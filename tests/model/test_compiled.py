@@ -19,6 +19,11 @@ def own_loss(labels, outputs):
     return outputs
 
 
+@keras.saving.register_keras_serializable("package")
+def own_distance(labels, outputs):
+    return outputs
+
+
 def test_a_model_that_is_not_compiled_says_nothing():
     assert Compiled.of(None) == Compiled()
 
@@ -79,6 +84,11 @@ def test_metrics(metrics, key):
 def test_metrics_are_shown_as_in_keras():
     metrics = [["acc", keras.metrics.MeanSquaredError(name="error"), own_loss, keras.metrics.AUC(name="auc")]]
     assert compiled("sgd", "mse", metrics=metrics).shown == ["acc", "error", "own_loss", "auc"]
+
+
+def test_a_registered_metric_is_shown_without_its_package():
+    made = compiled("sgd", "mse", metrics=[own_distance])
+    assert (made.metrics, made.shown) == (["package>own_distance"], ["own_distance"])
 
 
 def test_every_metric_without_arguments_has_a_key():
