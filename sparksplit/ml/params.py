@@ -90,9 +90,14 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         return found
 
     def copy(self, extra: Mapping[Param[Any], Any] | None = None) -> Self:
-        """Return a copy. extra: other values of parameters; a dotted parameter changes its key of a section alone."""
+        """Return a copy. extra: other values of parameters; a dotted parameter changes its key of a section alone.
+        Parameters of other objects are ignored, as in all of Spark ML."""
         given = dict(extra or {})
-        dotted = {param.name: value for param, value in given.items() if "." in param.name and param.parent == self.uid}
+        dotted = {
+            param.name: value
+            for param, value in given.items()
+            if "." in param.name and param.parent == self.uid and self.hasParam(param.name)
+        }
         that = super().copy({param: value for param, value in given.items() if "." not in param.name})
         return that.setParams(**dotted)
 

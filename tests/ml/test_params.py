@@ -135,6 +135,9 @@ def test_models_have_the_columns_of_their_estimator() -> None:
     estimator = SparkSplitRegressor(featuresCol=["a", "b"], predictionCol="guess", epochs=3)
     model = estimator._copyValues(SparkSplitRegressorModel("runs/none"))
     assert (model.feature_columns, model.getPredictionCol(), model.folder) == (["a", "b"], "guess", "runs/none")
+    vars(model)["_trained"] = None  # there is no such run
+    model._resetUid(estimator.uid)  # as after a fit: CrossValidator gives the estimator's parameters to the model, too
+    assert model.copy({estimator.epochs: 4, estimator.getParam("optimizer.learning_rate"): 0.5}).folder == "runs/none"
     assert not model.hasParam("epochs") and not model.hasParam("probabilityCol")
 
 
