@@ -23,7 +23,7 @@ before = signal.getsignal(signal.SIGINT)
 def slow(batches):
     for batch in batches:
         (folder / "begun").touch()
-        time.sleep(8)  # Spark does not always end the Python of a cancelled task: it then holds the slot so long
+        time.sleep(4)  # Spark does not always end the Python of a cancelled task: it then holds the slot so long
         yield batch
 
 def press():

@@ -257,10 +257,10 @@ def test_more_seeds_go_on_from_a_finished_comparison(forked, digits, tmp_path, c
 
 
 @pytest.mark.slow
-def test_rows_that_spark_hands_over_give_the_bits_of_those_that_nodes_read(done, fed, digits, tmp_path):
+def test_rows_that_spark_hands_over_give_the_bits_of_those_that_nodes_read(fed, digits, tmp_path):
     """Once for each number of nodes; whoever goes on gets what is left to run, and its rows."""
-    _, read = done
     keys = {"strategies": ["batch", "epoch-delayed"], "nodes": [2], "virtual": [4], "epochs": 4, "seeds": 1}
+    read = compared(digits, tmp_path / "read", **keys)
     keys["input_mode"] = "spark"
     output = tmp_path / "out"
     results = compared(digits, output, **keys)
