@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import sparksplit
-from sparksplit import ConfigError, InputError, RunError
+from sparksplit import ConfigError, InputError, RunError, UsageError
 from sparksplit.api import fit as fitting
 
 ROOT = Path(__file__).parent.parent.parent
@@ -136,6 +136,8 @@ def test_the_same_call_returns_the_finished_run(nodes: None, tmp_path: Path) -> 
     assert run.record.ledger.exact and run.record.epochs == 1
     assert sparksplit.PreparedDataSet.open(f"{output}-data").manifest.order == "hash"
     with pytest.raises(InputError, match="run-data: holds the rows of another call"):
+        sparksplit.fit(classifier(momentum(), metrics=None), X + 1, Y, output=output)
+    with pytest.raises(UsageError, match="run: exists, made with another configuration"):
         sparksplit.fit(classifier(momentum()), X + 1, Y, output=output)
     sparksplit.fit(classifier(momentum()), X + 1, Y, output=output, overwrite=True)
     assert sparksplit.TrainedRun.open(output).record.run_id != run.record.run_id
