@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 from hdfs_io.publish import Output
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
-from sparksplit.spark.application import called
-from sparksplit.spark.session import spark_session
 from sparksplit.training import onnx_file
 from sparksplit.training.callbacks.given import Given
 from sparksplit.training.checkpoints import checkpoint_of
 from sparksplit.training.choice import note
 from sparksplit.training.decided import Choosing, Follow, decided
+from sparksplit.training.in_session import ALONE, InSession
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.own_models import with_compiled
 from sparksplit.training.place import placed
@@ -37,6 +36,7 @@ def train(
     frame: DataFrame | None = None,
     follow: Follow | None = None,
     callbacks: Given | None = None,
+    within: InSession = ALONE,
 ) -> RunRecord:
     """Train as `config` says. Return run.json, which is an earlier identical run's if there is one.
 
@@ -46,6 +46,7 @@ def train(
         another configuration: use `options.overwrite` to train anew.
     follow: chooses by `config.comparison`, unless an earlier command has chosen.
     callbacks: what node 0 runs. Callbacks that only observe do not count as another configuration.
+    within: the session of a caller that makes several runs in one session
 
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
@@ -53,7 +54,7 @@ def train(
     is_tracked, active = tracking(config)
     tracker = Tracker(config.output, active) if is_tracked else None
     try:
-        record, output = _trained(config, options, frame, follow, callbacks, tracker)
+        record, output = _trained(config, options, frame, follow, callbacks, tracker, within)
         if config.export == "onnx":
             onnx_file.add(output, record)
     except BaseException as error:
@@ -72,6 +73,7 @@ def _trained(
     follow: Follow | None,
     callbacks: Given | None,
     tracker: Tracker | None,
+    within: InSession,
 ) -> tuple[RunRecord, Output]:
     """Return run.json and the complete output."""
     began = time.monotonic()
@@ -112,7 +114,7 @@ def _trained(
         choosing = Choosing.of(inputs, output, chosen)
         waits: list[float] = []
         executors = config.feeders + (config.processes if choosing is None else choosing.nodes)
-        with spark_session(called("train", config.output), executors, nodes=on_executors, waited=waits.append) as spark:
+        with within.session(config, executors, on_executors, waits.append) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
@@ -120,10 +122,10 @@ def _trained(
                     note(output.fence, chosen)
             # The run did not cost the seconds that it has waited for another call.
             began += sum(waits)
-            one = Run(spark, inputs, output, frame, began, earlier, choosing, tracker, beside_driver=not on_executors)
+            one = Run(spark, inputs, output, frame, began, earlier, choosing, tracker, within, not on_executors)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
-        if (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
+        if within.spark is None and (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
             say(line)
         return record, output
