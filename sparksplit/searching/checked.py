@@ -46,13 +46,13 @@ def checked(config: SearchConfig) -> Checked:
     section = config.search
     metric, higher = _goal(config)
     space.check_keys(config, metric)
+    inputs = [_inputs(config, keys) for keys in space.singles(section.keys)]
+    runs = [trial_config(config, keys, folder_of(config.output, 1)) for keys in space.corners(section.keys)]
     most = space.size(section.keys)
     if most is not None and section.trials > most:
         raise config.error(
             "search.trials", f"must be at most {most} (is {section.trials}): the keys have no more values"
         )
-    inputs = [_inputs(config, keys) for keys in space.singles(section.keys)]
-    runs = [trial_config(config, keys, folder_of(config.output, 1)) for keys in space.corners(section.keys)]
     what = {
         "keys": section.model_dump(mode="json")["keys"],
         "trials": section.trials,
