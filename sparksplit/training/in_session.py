@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sparksplit.spark.application import called
-from sparksplit.spark.session import asking, spark_session
-from sparksplit.training.train_config import TrainConfig
+from sparksplit.spark.session import asking
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +28,10 @@ class InSession:
     check: Callable[[], None] = lambda: None
 
     @contextmanager
-    def session(
-        self, config: TrainConfig, executors: int, nodes: bool, waited: Callable[[float], None]
-    ) -> Iterator[SparkSession]:
-        """Give the session. executors, nodes, waited: as for `spark_session`."""
+    def session(self, own: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[SparkSession]:
+        """Give the session. own: starts a session for a run of its own."""
         if self.spark is None:
-            with spark_session(called("train", config.output), executors, nodes=nodes, waited=waited) as spark:
+            with own() as spark:
                 yield spark
         else:
             with asking(self.spark.sparkContext):

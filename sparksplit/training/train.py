@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from hdfs_io.publish import Output
 from sparksplit.base.options import Options
 from sparksplit.base.progress import say
+from sparksplit.spark.application import called
+from sparksplit.spark.session import spark_session
 from sparksplit.training import onnx_file
 from sparksplit.training.callbacks.given import Given
 from sparksplit.training.checkpoints import checkpoint_of
@@ -27,7 +30,7 @@ from sparksplit.training.tracking.tracker import Tracker, tracking
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def train(
@@ -114,7 +117,11 @@ def _trained(
         choosing = Choosing.of(inputs, output, chosen)
         waits: list[float] = []
         executors = config.feeders + (config.processes if choosing is None else choosing.nodes)
-        with within.session(config, executors, on_executors, waits.append) as spark:
+
+        def own() -> AbstractContextManager[SparkSession]:
+            return spark_session(called("train", config.output), executors, nodes=on_executors, waited=waits.append)
+
+        with within.session(own) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
