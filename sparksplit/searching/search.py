@@ -22,7 +22,7 @@ from sparksplit.searching.search_record import BEST, SEARCH, TRIALS, SearchRecor
 from sparksplit.searching.space import trial_config
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import executors_of
-from sparksplit.spark.session import spark_session
+from sparksplit.spark.session import known_settings, spark_session
 from sparksplit.spark.settings.requirements import has_executors
 from sparksplit.training.callbacks.given import Given
 from sparksplit.training.in_session import InSession
@@ -74,7 +74,8 @@ def _filled(known: Checked, output: Output, is_resumed: bool) -> SearchRecord:
     filesystem.make_folder(filesystem.join(output.folder, TRIALS))
     if len(record.finished) < record.wanted:
         executors = known.executors * (config.search.side_by_side or 1)
-        with spark_session(called("search", config.output), executors) as spark:
+        on_executors = has_executors(known_settings())
+        with spark_session(called("search", config.output), executors, nodes=on_executors) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             record = _Search(known, output, spark, record).to_end()
     best = record.best
@@ -112,8 +113,6 @@ class _Search:
 
     def to_end(self) -> SearchRecord:
         """Do all trials. Return the record."""
-        context = self.spark.sparkContext
-        self.has_executors = has_executors(dict(context.getConf().getAll()))
         self._tidy()
         try:
             while len(self.record.finished) < self.record.wanted:
@@ -149,8 +148,8 @@ class _Search:
 
     def _has_room(self) -> bool:
         """Return whether another trial has executors, beside the running trials."""
-        needed = sum(self.used.values()) + self.known.executors
-        return self.has_executors and needed <= executors_of(self.spark.sparkContext)
+        context, needed = self.spark.sparkContext, sum(self.used.values()) + self.known.executors
+        return has_executors(dict(context.getConf().getAll())) and needed <= executors_of(context)
 
     def _begin(self, trial: Trial) -> None:
         config = trial_config(self.known.config, trial.keys, folder_of(self.output.folder, trial.number))

@@ -74,5 +74,5 @@ def test_a_killed_search_goes_on(digits: Path, tmp_path: Path, forked: None, cap
 
     assert search(config(str(digits), str(output)), Options()) == record
     assert "is up to date" in capfd.readouterr().err
-    with pytest.raises(UsageError, match="with another configuration: epochs"):
+    with pytest.raises(UsageError, match=r"with another configuration \(epochs was 2, is 3\); --overwrite replaces it"):
         search(config(str(digits), str(output), epochs=3), Options())
