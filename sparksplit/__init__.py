@@ -27,8 +27,8 @@ from sparksplit.base.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from sparksplit.api.fit import fit
-    from sparksplit.api.functions import compare, plan, predict, preprocess, train
-    from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
+    from sparksplit.api.functions import compare, plan, predict, preprocess, search, train
+    from sparksplit.api.results import Comparison, Plan, Predictions, Search, TrainedRun
     from sparksplit.base.errors import (
         ConfigError,
         InputError,
@@ -60,6 +60,7 @@ __all__ = [
     "PreparedDataSet",
     "RoundSync",
     "RunError",
+    "Search",
     "SparksplitError",
     "Split",
     "StepSync",
@@ -72,14 +73,15 @@ __all__ = [
     "plan",
     "predict",
     "preprocess",
+    "search",
     "train",
 ]
 
 _PLACES = {
     "sparksplit.dataset.prepared": ("PreparedDataSet",),
     "sparksplit.api.fit": ("fit",),
-    "sparksplit.api.functions": ("compare", "plan", "predict", "preprocess", "train"),
-    "sparksplit.api.results": ("Comparison", "Plan", "Predictions", "TrainedRun"),
+    "sparksplit.api.functions": ("compare", "plan", "predict", "preprocess", "search", "train"),
+    "sparksplit.api.results": ("Comparison", "Plan", "Predictions", "Search", "TrainedRun"),
     "sparksplit.base.errors": (
         "ConfigError",
         "InputError",

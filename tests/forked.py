@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,12 +151,16 @@ def session(*_: Any, **__: Any) -> Iterator[Any]:
 
 @contextmanager
 def nodes_of(zygote: Zygote, spark: bool = False) -> Iterator[None]:
-    """Have `train` and `compare` take nodes from `zygote` within the block. spark: whether they have Spark besides."""
+    """Have `train`, `search` and `compare` take nodes from `zygote` within the block. spark: whether they also have
+    Spark."""
     with pytest.MonkeyPatch.context() as patch:
         # A disk for each rank, as executors have their own folders.
         patch.setenv("SPARK_LOCAL_DIRS", ",".join(str(zygote.folder / f"disk-{rank}") for rank in range(8)))
         if not spark:
             patch.setattr("sparksplit.training.train.spark_session", session)
+            patch.setattr("sparksplit.training.in_session.asking", lambda _: nullcontext())
+            patch.setattr("sparksplit.searching.search.spark_session", session)
+            patch.setattr("sparksplit.searching.search.executors_of", lambda _: 4)
             patch.setattr("sparksplit.comparison.compare.spark_session", session)
             patch.setattr("sparksplit.diagnosis.diagnose.spark_session", session)
             patch.setattr("sparksplit.planning.plan.spark_session", session)

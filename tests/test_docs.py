@@ -29,6 +29,7 @@ PAGES = {
     "preprocess": "preprocess",
     "train": "train",
     "compare": "compare",
+    "search": "search",
     "plan": "plan",
     "predict": "predict",
     "check": "operations",
@@ -63,7 +64,7 @@ def test_every_shipped_configuration_is_valid():
     from sparksplit.base.config import load
     from sparksplit.comparison.plan import plan
 
-    commands = {"preprocess": 11, "train": 7, "compare": 4, "predict": 1, "quickstart": 1}
+    commands = {"preprocess": 11, "train": 7, "compare": 4, "search": 1, "predict": 1, "quickstart": 1}
     for command, count in commands.items():
         files = sorted((ROOT / "conf").glob(f"{command}*.yaml"))
         assert len(files) == count

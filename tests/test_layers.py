@@ -58,6 +58,7 @@ MAY_IMPORT = {
         "handoff",
         "training",
     },
+    "searching": {"base", "hdfs_io", "spark", "model", "training"},
     "diagnosis": {
         "base",
         "pages",
@@ -109,6 +110,7 @@ MAY_IMPORT = {
         "model",
         "training",
         "comparison",
+        "searching",
         "planning",
         "inference",
     },
@@ -121,6 +123,7 @@ MAY_IMPORT = {
         "prepare",
         "training",
         "comparison",
+        "searching",
         "diagnosis",
         "planning",
         "inference",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import sparksplit.prepare.preprocess
 from sparksplit.api.frames import in_sections, prepare_for, tidied, to_prepare, whole_section
-from sparksplit.api.results import Comparison, Plan, Predictions, TrainedRun
+from sparksplit.api.results import Comparison, Plan, Predictions, Search, TrainedRun
 from sparksplit.base.config import nested, parse
 from sparksplit.base.errors import ConfigError
 from sparksplit.base.options import Options
@@ -32,6 +32,8 @@ from sparksplit.model.own_model import OwnModel, OwnModelError, given
 from sparksplit.planning import plan as planning
 from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
+from sparksplit.searching import search as searching
+from sparksplit.searching.search_config import SearchConfig, SearchSection
 from sparksplit.spark.session import satisfy_yarn
 from sparksplit.training import place
 from sparksplit.training import train as training
@@ -183,6 +185,30 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
     config = parse(CompareConfig, {**values, "data": _paths(data), "output": output})
     comparison.compare(config, Options(overwrite))
     return Comparison.open(output)
+
+
+@_seen_by_yarn
+def search(
+    data: Data, output: str, *, keys: Mapping[str, Any], overwrite: bool = False, **training_keys: Any
+) -> Search:
+    """Search for good values of keys. Each trial trains the model with other values, and the validation rows decide.
+
+    data: as for `train`. It must have validation rows.
+    output: the search's folder. Trials that it has finished are not repeated.
+    keys: the keys to search, each with a list of values or a range, such as {"batch_size": [64, 128],
+        "optimizer.learning_rate": {"low": 0.001, "high": 1, "log": True}}.
+    overwrite: replace an earlier search in `output`, even if it is up to date.
+    training_keys: the keys of `train`, and trials=20, metric="accuracy", metric_better="higher", prune=True,
+        side_by_side=2.
+
+    Raise UsageError for wrong arguments. Raise RunError if a trial fails for any reason other than its loss or its
+    memory. The same call then continues the search.
+    """
+    of_search = {key: value for key, value in training_keys.items() if key in SearchSection.model_fields}
+    values, _own = with_model({key: value for key, value in training_keys.items() if key not in of_search})
+    values |= {"data": _paths(data), "output": output, "search": {"keys": dict(keys), **of_search}}
+    searching.search(parse(SearchConfig, values), Options(overwrite))
+    return Search.open(output)
 
 
 @_seen_by_yarn

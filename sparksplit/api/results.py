@@ -17,6 +17,7 @@ from sparksplit.comparison.content import REPORT, Results
 from sparksplit.inference.writer import places_of
 from sparksplit.planning import plan_record
 from sparksplit.planning.words import words as words_of_plan
+from sparksplit.searching.search_record import BEST, SearchRecord, Trial, folder_of
 from sparksplit.training.progress_record import Values, read_history
 from sparksplit.training.run_record import RunRecord
 
@@ -183,6 +184,66 @@ class Comparison:
     def report(self) -> str:
         """The path of the HTML page."""
         return filesystem.join(self.path, REPORT)
+
+
+@dataclass(frozen=True, repr=False)
+class Search:
+    """The result of `search`. Printed, it is the best trial.
+
+    path: the search's folder. record: the content of search.json.
+    """
+
+    path: str
+    record: SearchRecord
+
+    @classmethod
+    def open(cls, path: str) -> Search:
+        """Open the search in the folder `path`. Raise InputError if there is no search, or if it is not complete."""
+        _check_complete(path, "search")
+        return cls(filesystem.absolute(path), SearchRecord.read(path))
+
+    def __repr__(self) -> str:
+        values = ", ".join(f"{key} = {value}" for key, value in self.best.items())
+        found = f"{self._best.value:.6g} {self.record.metric} on the validation rows"
+        return f"Best of {len(self.record.trials)} trials: {values}\n{found}\nConfiguration: {self.config}"
+
+    @property
+    def best(self) -> dict[str, Any]:
+        """The values of the searched keys in the best trial. `train(data, output, **keys, **search.best)` takes
+        them."""
+        return dict(self._best.keys)
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """A dict for each trial, for `pandas.DataFrame(search.trials)`: number, state, value, the searched keys,
+        seconds, epochs."""
+        return [
+            {
+                "number": trial.number,
+                "state": trial.state,
+                "value": trial.value,
+                **trial.keys,
+                "seconds": trial.seconds,
+                "epochs": len(trial.epochs),
+            }
+            for trial in self.record.trials
+        ]
+
+    @property
+    def run(self) -> TrainedRun:
+        """The run of the best trial. It has not looked at the test rows."""
+        return TrainedRun.open(folder_of(self.path, self._best.number))
+
+    @property
+    def config(self) -> str:
+        """The path of the configuration with the best values, for `sparksplit train --config`."""
+        return filesystem.join(self.path, BEST)
+
+    @property
+    def _best(self) -> Trial:
+        best = self.record.best
+        assert best is not None  # a search without a best trial is not complete
+        return best
 
 
 @dataclass(frozen=True)

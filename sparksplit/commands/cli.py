@@ -19,6 +19,7 @@ COMMANDS = {
     "preprocess": "turn raw data into a prepared data set",
     "train": "train one Keras model on the nodes of a Spark cluster",
     "compare": "compare strategies for distributed training, and recommend one with evidence",
+    "search": "search for good values of keys, by trials that Optuna proposes",
     "plan": "predict time, cost and memory on up to 64 nodes, from half a minute on one machine",
     "predict": "run batch inference on Spark",
     "diagnose": "measure where the time of `train` or `preprocess` goes, and what would help",

@@ -26,10 +26,18 @@ class RunDisplay:
 
     epochs_said: the last epoch that needs no line any more.
     said: called with each epoch that gets a line.
+    name: the name of the run, if others train at the same time.
     """
 
-    def __init__(self, nodes: int, epochs_said: int = 0, said: Callable[[EpochRecord], None] | None = None) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        epochs_said: int = 0,
+        said: Callable[[EpochRecord], None] | None = None,
+        name: str = "",
+    ) -> None:
         self._epochs_said, self._said = epochs_said, said
+        self._title, self._prefix = name or "training", f"{name}: " if name else ""
         self.states: list[dict[str, Any]] = [{} for _ in range(nodes)]
         self._marks: list[tuple[float, float, float] | None] = [None] * nodes
         """The node's time, its rows and its seconds in exchanges at the start of the measurement of its rates."""
@@ -94,7 +102,7 @@ class RunDisplay:
                 self._show_feeding()
             if self._feeding is None:
                 what = _DOING.get(state.get("phase") or "", "load TensorFlow and the data")
-                self._lines.say(f"the nodes {what}, {now - self._began:.0f} s")
+                self._lines.say(f"{self._prefix}the nodes {what}, {now - self._began:.0f} s")
             return
         if self._feeding is not None:
             assert self.rows_to_feed is not None
@@ -102,12 +110,12 @@ class RunDisplay:
             self._feeding.__exit__(None, None, None)
             self._feeding = None
         if self._progress is None:
-            self._progress = Progress("training", state["steps"], "steps").__enter__()
+            self._progress = Progress(self._title, state["steps"], "steps").__enter__()
         for values in state.get("history", []) if rank == 0 else []:
             record = EpochRecord.from_json(values, "node 0")
             if record.epoch > self._epochs_said:
                 self._epochs_said = record.epoch
-                say(_epoch_line(record, state["epochs"]))
+                say(self._prefix + _epoch_line(record, state["epochs"]))
                 if self._said is not None:
                     self._said(record)
         if self._is_due(now):

@@ -21,6 +21,7 @@ from sparksplit.training import checkpoints, report
 from sparksplit.training.checkpoints import checkpoint_of
 from sparksplit.training.decided import Choosing, Chosen
 from sparksplit.training.display import RunDisplay
+from sparksplit.training.in_session import ALONE, InSession
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.messages import NodeResult, Payload
 from sparksplit.training.place import threads
@@ -70,12 +71,14 @@ class Run:
     """The choice of the number of nodes; None if the strategy chooses nothing."""
     tracker: Tracker | None = None
     """Sends the run to MLflow; None if MLflow does not track it."""
+    within: InSession = ALONE
+    """The caller's part, if the caller makes several runs."""
+    beside_driver: bool = False
+    """Whether the one process of the run is on the driver's machine, because Spark's master has no executors."""
     restarts: int = 0
     epochs_said: int = 0
     """The last epoch whose line has been printed, by this command or the one that it resumes."""
     story: attempts.Attempts = field(init=False)
-    beside_driver: bool = False
-    """Whether the one process of the run is on the driver's machine, because Spark's master has no executors."""
     failures: Counter[str] = field(default_factory=Counter)
     """Failures of nodes by host, as Spark names the host."""
     failed: SparksplitError | None = None
@@ -134,6 +137,7 @@ class Run:
             self.inputs.initial,
             None if self.inputs.callbacks is None else self.inputs.callbacks.sent,
         )
+        given = replace(given, untested=self.within.spark is not None)
         if config.min_nodes is not None:
             shared = self.inputs.strategy.split.shared
             sc = self.spark.sparkContext
@@ -326,6 +330,7 @@ class Run:
         go_on: what else is to be done, once the number of nodes is known. Raise Chosen if fewer nodes are to train.
         """
         self.output.check()
+        self.within.check()
         if self.missing is not None:
             self.missing.look()
         if self.choosing is not None and self.choosing.is_open:
@@ -352,7 +357,7 @@ class Run:
             if self.tracker is not None:
                 self.tracker.epoch(epoch)
 
-        with RunDisplay(self.present, self.epochs_said, said) as display:
+        with RunDisplay(self.present, self.epochs_said, said, self.within.name) as display:
             self.display = display
             if config.input_mode == "spark" and self.frame is None:
                 copies = self.present if split.every_row else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from hdfs_io.publish import Output
@@ -15,6 +16,7 @@ from sparksplit.training.callbacks.given import Given
 from sparksplit.training.checkpoints import checkpoint_of
 from sparksplit.training.choice import note
 from sparksplit.training.decided import Choosing, Follow, decided
+from sparksplit.training.in_session import ALONE, InSession
 from sparksplit.training.inputs import RunInputs, open_data
 from sparksplit.training.own_models import with_compiled
 from sparksplit.training.place import placed
@@ -28,7 +30,7 @@ from sparksplit.training.tracking.tracker import Tracker, tracking
 from sparksplit.training.train_config import TrainConfig
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def train(
@@ -37,6 +39,7 @@ def train(
     frame: DataFrame | None = None,
     follow: Follow | None = None,
     callbacks: Given | None = None,
+    within: InSession = ALONE,
 ) -> RunRecord:
     """Train as `config` says. Return run.json, which is an earlier identical run's if there is one.
 
@@ -46,6 +49,7 @@ def train(
         another configuration: use `options.overwrite` to train anew.
     follow: chooses by `config.comparison`, unless an earlier command has chosen.
     callbacks: what node 0 runs. Callbacks that only observe do not count as another configuration.
+    within: the session of a caller that makes several runs in one session
 
     Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError or a
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
@@ -53,7 +57,7 @@ def train(
     is_tracked, active = tracking(config)
     tracker = Tracker(config.output, active) if is_tracked else None
     try:
-        record, output = _trained(config, options, frame, follow, callbacks, tracker)
+        record, output = _trained(config, options, frame, follow, callbacks, tracker, within)
         if config.export == "onnx":
             onnx_file.add(output, record)
     except BaseException as error:
@@ -72,6 +76,7 @@ def _trained(
     follow: Follow | None,
     callbacks: Given | None,
     tracker: Tracker | None,
+    within: InSession,
 ) -> tuple[RunRecord, Output]:
     """Return run.json and the complete output."""
     began = time.monotonic()
@@ -112,7 +117,11 @@ def _trained(
         choosing = Choosing.of(inputs, output, chosen)
         waits: list[float] = []
         executors = config.feeders + (config.processes if choosing is None else choosing.nodes)
-        with spark_session(called("train", config.output), executors, nodes=on_executors, waited=waits.append) as spark:
+
+        def own() -> AbstractContextManager[SparkSession]:
+            return spark_session(called("train", config.output), executors, nodes=on_executors, waited=waits.append)
+
+        with within.session(own) as spark:
             output.lease.tell(spark.sparkContext.applicationId)
             if checkpoint is None:
                 output.begin()
@@ -120,10 +129,10 @@ def _trained(
                     note(output.fence, chosen)
             # The run did not cost the seconds that it has waited for another call.
             began += sum(waits)
-            one = Run(spark, inputs, output, frame, began, earlier, choosing, tracker, beside_driver=not on_executors)
+            one = Run(spark, inputs, output, frame, began, earlier, choosing, tracker, within, not on_executors)
             with told_how(output, one.reached, "updates" if inputs.strategy.sync.every_step else "steps"):
                 record = one.to_end(checkpoint)
             on_cluster = not str(spark.sparkContext.master).startswith("local")
-        if (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
+        if within.spark is None and (line := advice(record.seconds, on_cluster, config.origin.file)) is not None:
             say(line)
         return record, output

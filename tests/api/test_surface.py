@@ -19,12 +19,12 @@ from sparksplit.dataset.prepared import PreparedDataSet
 from tests.comparison import sample
 
 PARTS = {"BatchSplit", "EpochSplit", "LaneSplit", "LocalSync", "RoundSync", "Split", "StepSync", "Strategy", "Sync"}
-RESULTS = {"Comparison", "Plan", "Predictions", "PreparedDataSet", "TrainedRun"}
+RESULTS = {"Comparison", "Plan", "Predictions", "PreparedDataSet", "Search", "TrainedRun"}
 ERRORS = {"ConfigError", "InputError", "NodeFailed", "OutputInUse", "RunError", "SparksplitError", "UsageError"}
 
 
 def test_the_names_are_these() -> None:
-    functions = {"compare", "fit", "plan", "predict", "preprocess", "train"}
+    functions = {"compare", "fit", "plan", "predict", "preprocess", "search", "train"}
     assert set(sparksplit.__all__) == functions | PARTS | RESULTS | ERRORS | {"DataDescription"}
     assert sparksplit.__all__ == sorted(sparksplit.__all__)
     for name in sparksplit.__all__:
@@ -102,7 +102,9 @@ def test_a_notebook_shows_one_line_of_a_run_and_the_answer_of_a_comparison() -> 
     assert "--set compare.seeds=5" in "\n".join(shown)
 
 
-@pytest.mark.parametrize("kind", [results.TrainedRun, results.Comparison, results.Predictions, PreparedDataSet])
+@pytest.mark.parametrize(
+    "kind", [results.TrainedRun, results.Comparison, results.Search, results.Predictions, PreparedDataSet]
+)
 def test_nothing_can_be_opened_where_nothing_is(tmp_path, kind) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(InputError, match="_SUCCESS"):
         kind.open(f"{tmp_path}")

@@ -16,6 +16,7 @@ from sparksplit.diagnosis.page import PAGE
 from sparksplit.inference.writer import PARTITION, WHOLE
 from sparksplit.planning.plan_record import PLAN
 from sparksplit.prepare import bad_rows
+from sparksplit.searching.search_record import BEST, SEARCH, TRIALS
 from sparksplit.training import checkpoints, choice, initial
 from sparksplit.training.progress_record import METRICS
 from sparksplit.training.recovery import attempts, finished
@@ -28,6 +29,7 @@ WRITTEN = {
         *("tensorboard", attempts._FILE, choice._FILE),
     ],
     "compare": [RESULTS, REPORT, RUNS, Measured.FILE],
+    "search": [SEARCH, BEST, TRIALS],
     "predict": [
         *(WHOLE.predictions, WHOLE.metrics, WHOLE.bad_rows, PARTITION.metrics, PARTITION.bad_rows),
         *(final_name(0), final_name(99_999)),
