@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,23 +113,39 @@ def _pages(configured: dict[str, str]) -> dict[str, str]:
     """Return the settings that close Spark's pages, unless the user asked for the pages.
 
     The driver's page is off. The pages of the master and the worker show the executors' logs and can end the
-    application. They always listen, without a secret. So they get a filter. In Spark 4, it lets in only who has a key,
-    which nobody gets. In Spark 3, it lets in only a proxy, at an address that does not exist.
+    application. They always listen, without a secret. So they get a filter.
     """
-    off = {"spark.ui.enabled": "false"}
-    jars = packages.spark_jars(user_settings.pyspark_home())
     if configured.get("spark.ui.enabled", "").lower() == "true":
-        return off
-    if any(jar.startswith("jjwt-impl-") for jar in jars):
-        key = secrets.token_urlsafe(64)
-        return {**off, "spark.ui.filters": _TOKENS, f"spark.{_TOKENS}.param.secretKey": key}
+        return {}
+    closing = filter_settings(packages.spark_jars(user_settings.pyspark_home()))
+    if not closing:
+        say(
+            "other users of this machine can open Spark's pages: the jar of a filter is not in Spark's folder "
+            "(Spark 4: jjwt-impl, Spark 3: hadoop-yarn-server-web-proxy)"
+        )
+    return {"spark.ui.enabled": "false", **closing}
+
+
+def filter_settings(jars: Sequence[str]) -> dict[str, str]:
+    """Return the settings of a filter that lets nobody in to Spark's pages. {} if its jar is not there.
+
+    jars: the file names of Spark's jars. The filter of Spark 4 lets in who has a key, which nobody gets. The filter of
+    Spark 3 is Hadoop's. It lets in a proxy, at an address that does not exist. Spark 4 cannot load that filter.
+    """
+    core = next(filter(None, (re.match(r"spark-core_[\d.]+-(\d+)\.", jar) for jar in jars)), None)
+    if core is None:
+        return {}
+    if int(core[1]) >= 4:
+        if not any(jar.startswith("jjwt-impl-") for jar in jars):
+            return {}
+        return {"spark.ui.filters": _TOKENS, f"spark.{_TOKENS}.param.secretKey": secrets.token_urlsafe(64)}
     if not any("yarn-server-web-proxy" in jar for jar in jars):
-        return off
-    places = {
+        return {}
+    return {
+        "spark.ui.filters": _PROXY,
         f"spark.{_PROXY}.param.PROXY_HOSTS": _NOWHERE,
         f"spark.{_PROXY}.param.PROXY_URI_BASES": f"http://{_NOWHERE}",
     }
-    return {**off, "spark.ui.filters": _PROXY, **places}
 
 
 def _debugging() -> bool:
