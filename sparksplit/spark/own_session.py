@@ -31,12 +31,15 @@ from sparksplit.spark.settings.java import java_home
 from sparksplit.spark.settings.requirements import mebibytes
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
 """Seconds for Spark to stop before its processes are killed."""
 
 LOCAL = "spark.local.dir"
+API_MODE = "spark.api.mode"
+"""Spark 4 starts a session of Spark Connect if this key is `connect`, and its JVM then has no class of another one."""
 _EXECUTORS_PYTHON = "PYSPARK_PYTHON"
 
 _ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
@@ -55,6 +58,7 @@ def settings_for(
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO or key not in wanted)
     wanted.update(tagged(app_name, configured))
     if not submitted:
+        wanted[API_MODE] = "classic"
         jars = packages.spark_jars(user_settings.pyspark_home())
         if needed := packages.wanted(fetched, configured, jars):
             wanted[packages.KEY] = needed
@@ -214,7 +218,6 @@ def start(settings: dict[str, str], folder: Path | None, variables: Mapping[str,
         because processes with the session's mark end with the session.
     """
     from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
 
     from sparksplit.spark import accumulators
 
@@ -236,7 +239,7 @@ def start(settings: dict[str, str], folder: Path | None, variables: Mapping[str,
             # pyspark reads the executors' Python when it makes its context.
             python = {name: value for name, value in variables.items() if name == _EXECUTORS_PYTHON}
             with watched(SparkContext._gateway), gateway.variables(python):
-                return SparkSession.builder.config(conf=conf).getOrCreate()
+                return classic_session(conf)
     except Exception as error:
         text = str(error)
         if at_fault := setting_at_fault(text, settings):
@@ -248,6 +251,17 @@ def start(settings: dict[str, str], folder: Path | None, variables: Mapping[str,
             ) from error
         refused = f"its master {settings.get('spark.master')} {NOT_TAKEN}"
         raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
+
+
+def classic_session(conf: SparkConf | None = None) -> SparkSession:
+    """Return pyspark's session, or start it with `conf`. It is never a session of Spark Connect, also not where the
+    variables SPARK_API_MODE or SPARK_CONNECT_MODE make Spark Connect the default of Spark 4.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder if conf is None else SparkSession.builder.config(conf=conf)
+    with gateway.variables({"SPARK_API_MODE": "classic"}):
+        return builder.getOrCreate()
 
 
 def stop(spark: SparkSession) -> None:

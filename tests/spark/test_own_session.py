@@ -54,6 +54,10 @@ def test_what_the_user_has_set_for_a_local_cluster_stays() -> None:
     assert {key: found[key] for key in own} == own and "spark.ui.filters" not in found
 
 
+def test_a_session_on_spark_4_is_a_classic_one_whatever_the_default_is() -> None:
+    assert settings_for("x", 2, {}, {"spark.api.mode": "connect"}, submitted=False)["spark.api.mode"] == "classic"
+
+
 def test_the_driver_listens_where_executors_call_it() -> None:
     found = settings_for("x", 2, {}, {**LOCAL, "spark.driver.host": "10.1.2.3"}, submitted=True)
     assert found["spark.driver.host"] == "10.1.2.3" and "spark.driver.bindAddress" not in found
