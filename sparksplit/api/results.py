@@ -272,8 +272,7 @@ class Predictions:
 
         Raise RuntimeError if no session is running. Raise RunError if Spark's JVM does not answer.
         """
-        from pyspark.sql import SparkSession
-
+        from sparksplit.spark.own_session import classic_session
         from sparksplit.spark.session import asking, running_context
 
         context = running_context()
@@ -283,8 +282,7 @@ class Predictions:
                 "sparksplit runs in another thread"
             )
         with asking(context):
-            spark = SparkSession.builder.getOrCreate()
-            return spark.read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))
+            return classic_session().read.parquet(filesystem.for_spark(places_of(self.path).folder(self.path)))
 
     def pandas(self) -> pd.DataFrame:
         """Return the predictions as a pandas frame, all of them in memory. This needs no Spark."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import sysconfig
 import threading
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +31,15 @@ from sparksplit.spark.settings.java import java_home
 from sparksplit.spark.settings.requirements import mebibytes
 
 if TYPE_CHECKING:
+    from pyspark import SparkConf
     from pyspark.sql import SparkSession
 
 STOP_SECONDS = 15.0
 """Seconds for Spark to stop before its processes are killed."""
 
 LOCAL = "spark.local.dir"
+API_MODE = "spark.api.mode"
+"""Spark 4 starts a session of Spark Connect if this key is `connect`, and its JVM then has no class of another one."""
 _EXECUTORS_PYTHON = "PYSPARK_PYTHON"
 
 _ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
@@ -54,6 +58,7 @@ def settings_for(
     wanted.update((key, value) for key, value in configured.items() if key not in _ADDED_TO or key not in wanted)
     wanted.update(tagged(app_name, configured))
     if not submitted:
+        wanted[API_MODE] = "classic"
         jars = packages.spark_jars(user_settings.pyspark_home())
         if needed := packages.wanted(fetched, configured, jars):
             wanted[packages.KEY] = needed
@@ -112,23 +117,39 @@ def _pages(configured: dict[str, str]) -> dict[str, str]:
     """Return the settings that close Spark's pages, unless the user asked for the pages.
 
     The driver's page is off. The pages of the master and the worker show the executors' logs and can end the
-    application. They always listen, without a secret. So they get a filter. In Spark 4, it lets in only who has a key,
-    which nobody gets. In Spark 3, it lets in only a proxy, at an address that does not exist.
+    application. They always listen, without a secret. So they get a filter.
     """
-    off = {"spark.ui.enabled": "false"}
-    jars = packages.spark_jars(user_settings.pyspark_home())
     if configured.get("spark.ui.enabled", "").lower() == "true":
-        return off
-    if any(jar.startswith("jjwt-impl-") for jar in jars):
-        key = secrets.token_urlsafe(64)
-        return {**off, "spark.ui.filters": _TOKENS, f"spark.{_TOKENS}.param.secretKey": key}
+        return {}
+    closing = filter_settings(packages.spark_jars(user_settings.pyspark_home()))
+    if not closing:
+        say(
+            "other users of this machine can open Spark's pages: the jar of a filter is not in Spark's folder "
+            "(Spark 4: jjwt-impl, Spark 3: hadoop-yarn-server-web-proxy)"
+        )
+    return {"spark.ui.enabled": "false", **closing}
+
+
+def filter_settings(jars: Sequence[str]) -> dict[str, str]:
+    """Return the settings of a filter that lets nobody in to Spark's pages. {} if its jar is not there.
+
+    jars: the file names of Spark's jars. The filter of Spark 4 lets in who has a key, which nobody gets. The filter of
+    Spark 3 is Hadoop's. It lets in a proxy, at an address that does not exist. Spark 4 cannot load that filter.
+    """
+    core = next(filter(None, (re.match(r"spark-core_[\d.]+-(\d+)\.", jar) for jar in jars)), None)
+    if core is None:
+        return {}
+    if int(core[1]) >= 4:
+        if not any(jar.startswith("jjwt-impl-") for jar in jars):
+            return {}
+        return {"spark.ui.filters": _TOKENS, f"spark.{_TOKENS}.param.secretKey": secrets.token_urlsafe(64)}
     if not any("yarn-server-web-proxy" in jar for jar in jars):
-        return off
-    places = {
+        return {}
+    return {
+        "spark.ui.filters": _PROXY,
         f"spark.{_PROXY}.param.PROXY_HOSTS": _NOWHERE,
         f"spark.{_PROXY}.param.PROXY_URI_BASES": f"http://{_NOWHERE}",
     }
-    return {**off, "spark.ui.filters": _PROXY, **places}
 
 
 def _debugging() -> bool:
@@ -197,7 +218,6 @@ def start(settings: dict[str, str], folder: Path | None, variables: Mapping[str,
         because processes with the session's mark end with the session.
     """
     from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
 
     from sparksplit.spark import accumulators
 
@@ -219,7 +239,7 @@ def start(settings: dict[str, str], folder: Path | None, variables: Mapping[str,
             # pyspark reads the executors' Python when it makes its context.
             python = {name: value for name, value in variables.items() if name == _EXECUTORS_PYTHON}
             with watched(SparkContext._gateway), gateway.variables(python):
-                return SparkSession.builder.config(conf=conf).getOrCreate()
+                return classic_session(conf)
     except Exception as error:
         text = str(error)
         if at_fault := setting_at_fault(text, settings):
@@ -231,6 +251,17 @@ def start(settings: dict[str, str], folder: Path | None, variables: Mapping[str,
             ) from error
         refused = f"its master {settings.get('spark.master')} {NOT_TAKEN}"
         raise RunError(f"Spark did not start: {refused if STOPPED in text else spark_reason(text)}") from error
+
+
+def classic_session(conf: SparkConf | None = None) -> SparkSession:
+    """Return pyspark's session, or start it with `conf`. It is never a session of Spark Connect, also not where the
+    variables SPARK_API_MODE or SPARK_CONNECT_MODE make Spark Connect the default of Spark 4.
+    """
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder if conf is None else SparkSession.builder.config(conf=conf)
+    with gateway.variables({"SPARK_API_MODE": "classic"}):
+        return builder.getOrCreate()
 
 
 def stop(spark: SparkSession) -> None:

@@ -111,12 +111,10 @@ def spark_session(
                 finally:
                     _turn.thread = outer
                 return
-    from pyspark.sql import SparkSession
-
     atexit.unregister(_stop_at_exit)  # register only once
     atexit.register(_stop_at_exit, os.getpid())
     with interruptible_program(running), asking(running), own_python(running):
-        yield SparkSession.builder.getOrCreate()
+        yield own_session.classic_session()
 
 
 def refuse_connect() -> None:
@@ -124,12 +122,17 @@ def refuse_connect() -> None:
 
     Such a session has no SparkContext, which starts nodes. A local cluster would start beside it.
     """
-    found = next((name for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED") if name in os.environ), None)
-    if found is not None:
-        raise UsageError(
-            f"Spark Connect: {found} is set, and a Spark Connect session cannot start nodes. Use a new process without "
-            "SPARK_REMOTE and .remote(...): SparkSession.builder.master(...).getOrCreate(), or spark-submit"
-        )
+    for name in ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):
+        if name in os.environ:
+            raise _connect_refused(name)
+
+
+def _connect_refused(found: str) -> UsageError:
+    return UsageError(
+        f"Spark Connect: {found} is set, and a Spark Connect session cannot start nodes. Use a new process without "
+        "SPARK_REMOTE, spark.remote and .remote(...): spark-submit --conf spark.api.mode=classic, or "
+        'SparkSession.builder.config("spark.api.mode", "classic").getOrCreate()'
+    )
 
 
 def check_lasts(frame: DataFrame) -> None:
@@ -150,6 +153,10 @@ def check_lasts(frame: DataFrame) -> None:
 def _own_session(app_name: str, executors: int, settings: Mapping[str, str], nodes: bool) -> Iterator[SparkSession]:
     """Start a session, and stop it at the end of the block."""
     configured, submitted = user_settings.configured(), user_settings.submitted()
+    if "spark.remote" in configured:
+        raise _connect_refused("spark.remote")
+    if submitted and configured.get(own_session.API_MODE, "").lower() == "connect":
+        raise _connect_refused(f"{own_session.API_MODE} connect")
     raise_first(start_problems(configured) if nodes else standalone_problems(configured))
     wanted = own_session.settings_for(app_name, executors, settings, configured, submitted)
     await_master(wanted.get("spark.master", ""))

@@ -46,7 +46,12 @@ def test_executors_import_the_project_and_the_tests(spark: SparkSession) -> None
     assert got == [("InputError", sys.executable, row * row) for row in range(3)]
 
 
-def test_an_inner_session_is_the_outer_one(spark: SparkSession) -> None:
+@pytest.mark.parametrize("variables", [{}, {"SPARK_API_MODE": "connect"}, {"SPARK_CONNECT_MODE": "1"}])
+def test_an_inner_session_is_the_outer_one(
+    spark: SparkSession, variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
     with spark_session("inner", executors=1) as inner:
         assert inner.sparkContext is spark.sparkContext
     assert spark.range(5).count() == 5
@@ -236,6 +241,23 @@ def test_masters_in_the_environment_count(
         pass
 
 
+@pytest.mark.parametrize("argument", ["--conf spark.remote=sc://h", "--remote sc://h", ""])
+def test_no_local_cluster_starts_where_spark_is_configured_to_be_remote(
+    configured: Path, monkeypatch: pytest.MonkeyPatch, argument: str
+) -> None:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"{argument} pyspark-shell")
+    configured.write_text("" if argument else "spark.remote sc://h\n")
+    with pytest.raises(UsageError, match=r"^Spark Connect: spark\.remote is set, "), spark_session("x", executors=2):
+        pass
+
+
+def test_a_jvm_of_spark_submit_for_spark_connect_is_refused(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.user_settings, "submitted", lambda: True)
+    monkeypatch.setattr(session.user_settings, "configured", lambda: {"spark.api.mode": "Connect"})
+    with pytest.raises(UsageError, match=r"^Spark Connect: spark\.api\.mode connect is set, "), spark_session("x", 2):
+        pass
+
+
 @pytest.fixture
 def started(configured: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The settings with which the test's session, `spark_session("x", ...)`, would have been started."""
@@ -397,7 +419,8 @@ STARTING = "Starting Spark on this machine: local-cluster[2,1,1024]"
 def test_the_console_is_clean_a_failing_task_is_one_line_and_nothing_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor do other users see a secret."""
+    """Nor do other users see a secret. It is no session of Spark Connect, which may be the default of Spark 4."""
+    monkeypatch.setenv("SPARK_CONNECT_MODE", "1")
     conf = tmp_path / "conf"
     conf.mkdir()
     secrets = {
@@ -405,7 +428,7 @@ def test_the_console_is_clean_a_failing_task_is_one_line_and_nothing_is_left(
         "ssl.keyStorePassword": "saffron",
         "authenticate.secret": "cardamom-and-the-like",
     }
-    settings = {"ui.enabled": "true", "hadoop.more": "none\\\n  of all", **secrets}
+    settings = {"api.mode": "connect", "ui.enabled": "true", "hadoop.more": "none\\\n  of all", **secrets}
     text = "".join(f"spark.{key} {value}\n" for key, value in settings.items())
     (conf / "spark-defaults.conf").write_text(text)
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
@@ -515,5 +538,8 @@ def test_spark_submits_session_is_taken(tmp_path: Path) -> None:
 @pytest.mark.parametrize("variable", ["SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"])
 def test_no_local_cluster_starts_beside_spark_connect(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, "sc://h")
-    with pytest.raises(UsageError, match=f"^Spark Connect: {variable} is set, .*builder.master"), spark_session("x", 1):
+    with (
+        pytest.raises(UsageError, match=f"^Spark Connect: {variable} is set, .*SparkSession.builder"),
+        spark_session("x", 1),
+    ):
         pass

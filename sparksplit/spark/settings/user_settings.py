@@ -13,6 +13,7 @@ from sparksplit.spark.settings import properties
 
 _KEYS = {
     "--master": "spark.master",
+    "--remote": "spark.remote",
     "--deploy-mode": "spark.submit.deployMode",
     "--name": "spark.app.name",
     "--driver-memory": "spark.driver.memory",
