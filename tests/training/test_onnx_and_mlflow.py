@@ -76,7 +76,7 @@ def test_a_run_on_a_cluster_is_in_mlflow_and_has_an_onnx_file(spark, digits, tmp
 
 
 @pytest.mark.slow
-def test_the_programs_of_the_pages_run(spark, digits, tmp_path, store, images, monkeypatch):
+def test_the_programs_of_the_pages_run(fed, digits, tmp_path, store, images, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(digits, "data")
     training, last = program("mlflow.md").rsplit("\n", 2)[:2]
