@@ -10,17 +10,19 @@ from sparksplit.spark.settings import packages
 from tests.logs import without_times
 from tests.packages import AVRO, avro_jar, in_session
 
+NAME = AVRO.split(":")[1]  # with the Scala of this Spark
+
 
 @pytest.mark.parametrize(
     ("configured", "jars", "wanted"),
     [
         ({}, ["spark-core_2.12-3.5.9.jar"], AVRO),
-        ({}, ["spark-avro_2.12-3.5.1.jar"], ""),
-        ({"spark.jars": "/some/spark-avro_2.12-3.5.1.jar"}, [], ""),
+        ({}, [f"{NAME}-3.5.1.jar"], ""),
+        ({"spark.jars": f"/some/{NAME}-3.5.1.jar"}, [], ""),
         (
-            {"spark.jars.packages": "org.apache.spark:spark-avro_2.12:3.5.1"},
+            {"spark.jars.packages": f"org.apache.spark:{NAME}:3.5.1"},
             [],
-            "org.apache.spark:spark-avro_2.12:3.5.1",
+            f"org.apache.spark:{NAME}:3.5.1",
         ),
         ({"spark.jars.packages": "com.acme:roadrunner:1.0"}, [], f"com.acme:roadrunner:1.0,{AVRO}"),
     ],
