@@ -262,7 +262,7 @@ def test_the_programs_of_the_page(
     pixels, digits = load_digits(return_X_y=True)
     known = {
         "sparksplit": sparksplit,
-        "clients": vectors(churn(20_000, 1), kinds),
+        "clients": vectors(churn(100_000, 1), kinds),
         "new_clients": vectors(churn(500, 2), kinds),
         "irises": spark.createDataFrame(iris.data.assign(species=species)),
         "digits": spark.createDataFrame(
