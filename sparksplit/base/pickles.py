@@ -11,6 +11,7 @@ import sysconfig
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,8 +34,10 @@ def is_users(module: str | None) -> bool:
     return isinstance(file, str) and is_users_file(module, Path(file))
 
 
+@cache
 def is_users_file(module: str, file: Path) -> bool:
     """Return whether the file of a module is the user's own: text of Python that is not installed."""
+    # Cached, because pickling asks for each of some thousand modules.
     if module.partition(".")[0] in _OURS or file.suffix != ".py":
         return False
     path = file.resolve()
