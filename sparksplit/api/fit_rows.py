@@ -18,6 +18,7 @@ Rows = Mapping[str, Array]
 _Part = tuple[Rows, Array, Array | None]
 """Inputs, labels and weights of some rows."""
 SPARSE = "sparse_categorical_crossentropy"
+_ONE_HOT = ("categorical_crossentropy", "categorical_focal_crossentropy")
 _BINARY = ("binary_crossentropy", "binary_focal_crossentropy")
 
 
@@ -26,11 +27,13 @@ class Target:
     """What the model computes: decides whether labels are classes or numbers.
 
     loss: Keras's name of the compiled loss. shape: shape of one row's output. inputs: names of the model's inputs.
+    input_shapes: shape of one row of each input, with None for any size; empty if unknown.
     """
 
     loss: str
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     inputs: Sequence[str]
+    input_shapes: Sequence[tuple[int | None, ...]] = ()
 
     @property
     def classes(self) -> int | None:
@@ -159,7 +162,22 @@ def _inputs(where: str, x: Any, target: Target) -> dict[str, Array]:
         given = {"x": next(iter(given.values()))}
     elif WEIGHT in given:
         raise ConfigError(f"{where}: an input cannot be called {WEIGHT!r}, the name of the rows' weights; rename it")
-    return {name: _array(where if name == "x" else f"{where}[{name!r}]", array) for name, array in given.items()}
+    places = {name: where if name == "x" else f"{where}[{name!r}]" for name in given}
+    arrays = {name: _array(places[name], array) for name, array in given.items()}
+    for name, shape in zip(target.inputs if several else ["x"], target.input_shapes, strict=False):
+        if not _fits(found := arrays[name].shape[1:], shape):
+            raise ConfigError(f"{places[name]}: has rows of shape {list(found)}, but the model takes {list(shape)}")
+    return arrays
+
+
+def _fits(found: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
+    """Return whether a row's shape fits another, in which None is any size. Keras adds and removes last axes of 1."""
+    found, wanted = list(found), list(wanted)
+    for shape in (found, wanted):
+        while shape and shape[-1] == 1:
+            shape.pop()
+    pairs = zip(found, wanted, strict=False)
+    return len(found) == len(wanted) and all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def _array(where: str, values: Any) -> Array:
@@ -210,6 +228,8 @@ def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array
     """Return (labels by split, number of classes or None) as `from_arrays` takes them."""
     labels = {name: _fitted(array, target) for name, array in given.items()}
     classes, loss = target.classes, target.loss
+    for name, array in labels.items():
+        _check_kind("y" if name == "train" else f"y ({name})", array.shape[1:], target)
     if classes is None or (loss != SPARSE and not all(_are_classes(array, 2) for array in labels.values())):
         return {name: _numbers(array) for name, array in labels.items()}, None
     for name, array in labels.items():
@@ -219,6 +239,27 @@ def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array
                 f"{array.max()}): the loss is {loss}, and the model has {classes} outputs"
             )
     return {name: array.astype(np.int64) for name, array in labels.items()}, classes
+
+
+def _check_kind(where: str, shape: Sequence[int], target: Target) -> None:
+    """Raise ConfigError for one-hot rows if the loss takes class numbers, and the reverse. shape: of a row of y."""
+    numbers, one_hot = _fits(shape, target.shape[:-1]), len(target.shape) > 0 and _fits(shape, target.shape)
+    if target.loss == SPARSE and one_hot and not numbers:
+        raise ConfigError(
+            f"{where}: has one-hot rows of shape {list(shape)}, but the loss {SPARSE} takes class numbers; give "
+            "y.argmax(axis=-1), or compile the model with loss='categorical_crossentropy'"
+        )
+    if target.loss in _ONE_HOT and numbers and not one_hot:
+        raise ConfigError(
+            f"{where}: has class numbers, but the loss {target.loss} takes one-hot rows of shape {list(target.shape)}; "
+            f"give keras.utils.to_categorical(y, {target.shape[-1]}), or compile the model with loss={SPARSE!r}"
+        )
+    wanted = target.shape[:-1] if target.classes is not None else target.shape
+    if (target.classes is not None or target.loss in _ONE_HOT) and not _fits(shape, wanted):
+        raise ConfigError(
+            f"{where}: has labels of shape {list(shape)} per row, but the loss {target.loss} and the model's output of "
+            f"shape {list(target.shape)} take {list(wanted)}"
+        )
 
 
 def _fitted(labels: Array, target: Target) -> Array:
