@@ -118,7 +118,9 @@ def fit(
         "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
         **as_keys(keys),
     }
-    check_callbacks(listed, values, output=output, has_validation=validation_data is not None or bool(validation_split))
+    # `validation` is a key of `preprocess`, for a DataFrame of Spark.
+    has_validation = validation_data is not None or bool(validation_split or values.get("validation"))
+    check_callbacks(listed, values, output=output, has_validation=has_validation)
     again = {key: values.pop(key) for key in ("resume", "restart") if key in values}
     history = keras.callbacks.History()
     with _folder(output) as folder:
