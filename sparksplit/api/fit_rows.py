@@ -78,7 +78,10 @@ def fit_rows(
     """
     if class_weight is not None and sample_weight is not None:
         raise ConfigError("class_weight and sample_weight: give one of them; multiply them into sample_weight for both")
-    train: _Part = _inputs("x", x, target), _array("y", y), _weights("sample_weight", sample_weight)
+    train_inputs = _inputs("x", x, target)
+    if y is None:
+        raise ConfigError("y: is missing; give the labels, an array with one entry per row of x")
+    train: _Part = train_inputs, _array("y", y), _weights("sample_weight", sample_weight)
     count = _count("", *train)
     validation: _Part | None = None
     if validation_data is not None:
@@ -184,7 +187,8 @@ def _array(where: str, values: Any) -> Array:
     """Return `values` as an array of numbers. Raise ConfigError for other values, and for missing values."""
     kind = type(values)
     if values is None or not (hasattr(values, "__array__") or isinstance(values, list | tuple)):
-        raise ConfigError(f"{where}: must be a NumPy array or a pandas frame of numbers (is {kind.__name__})")
+        more = "; for rows that do not fit in memory, give a DataFrame of Spark" if where == "x" else ""
+        raise ConfigError(f"{where}: must be a NumPy array or a pandas frame of numbers (is {kind.__name__}){more}")
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise ConfigError(f"{where}: must hold numbers (its dtype is {array.dtype})")

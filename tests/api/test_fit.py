@@ -244,6 +244,11 @@ def test_what_is_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_rows_without_labels_are_refused_by_a_line() -> None:
+    with pytest.raises(ConfigError, match=r"^y: is missing; give the labels"):
+        sparksplit.fit(classifier("adam"), X)
+
+
 def test_a_cluster_needs_a_folder_that_all_machines_reach(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sparksplit.spark.session.known_settings", lambda: {"spark.master": "yarn"})
     with pytest.raises(ConfigError, match=r"output: give a folder that all machines can reach.*spark.master is yarn"):
