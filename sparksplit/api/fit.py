@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hdfs_io import filesystem
+from sparksplit.api.calls import api_call
+from sparksplit.api.fit_callbacks import check_callbacks
 from sparksplit.api.fit_frames import arrays_of, check_classes, frame_of, is_of_spark
 from sparksplit.api.fit_model import compiled_of, take_weights, target_of
 from sparksplit.api.fit_rows import FitRows, fit_rows
@@ -25,6 +27,7 @@ from sparksplit.base.progress import say
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.dataset.prepared import PreparedDataSet
 from sparksplit.model.keras_keys import as_keys
+from sparksplit.training.checkpoints import latest
 
 if TYPE_CHECKING:
     import keras
@@ -42,10 +45,11 @@ _REFUSED = {
 """Keras's other arguments, with what to do."""
 
 
+@api_call
 def fit(
     model: keras.Model,
     x: Any,
-    y: Any,
+    y: Any = None,
     *,
     nodes: int = 1,
     epochs: int = 1,
@@ -79,8 +83,8 @@ def fit(
         `fit(shuffle=False)` gives, up to rounding. True uses sparksplit's order, which is not Keras's.
     callbacks: as for `train`; one callback needs no list.
     output: the run's folder, which stays; the prepared rows are beside it, in OUTPUT-data. The same call again returns
-        the finished run. None: a temporary folder, removed at the end. If the run fails, the folder stays, and the log
-        names it.
+        the finished run. None: a temporary folder, removed at the end. If the run fails after a checkpoint, the folder
+        stays, and the log names it.
     overwrite: replace an earlier run in `output`.
     keys: further keys of `train`, such as strategy="local" or checkpoint={"every": "epoch"}. For a DataFrame of Spark,
         the keys of `preprocess` too, such as features=["age", "income"].
@@ -114,6 +118,9 @@ def fit(
         "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
         **as_keys(keys),
     }
+    # `validation` is a key of `preprocess`, for a DataFrame of Spark.
+    has_validation = validation_data is not None or bool(validation_split or values.get("validation"))
+    check_callbacks(listed, values, output=output, has_validation=has_validation)
     again = {key: values.pop(key) for key in ("resume", "restart") if key in values}
     history = keras.callbacks.History()
     with _folder(output) as folder:
@@ -181,7 +188,7 @@ def _digest(rows: FitRows, order: str) -> str:
 
 @contextmanager
 def _folder(output: str | None) -> Iterator[str]:
-    """Yield the run's folder: `output`, or a temporary folder that is removed unless the run fails."""
+    """Yield the run's folder: `output`, or a temporary folder, which stays only if the run fails after a checkpoint."""
     if output is not None:
         yield output.rstrip("/")
         return
@@ -190,11 +197,11 @@ def _folder(output: str | None) -> Iterator[str]:
     folder = f"{base}/run"
     try:
         yield folder
-    except UsageError:
-        shutil.rmtree(base, ignore_errors=True)
-        raise
-    except BaseException:
-        say(f"the run is kept in {folder}: the same call with output={folder!r} goes on from there")
+    except BaseException as error:
+        if isinstance(error, UsageError) or latest(folder) is None:
+            shutil.rmtree(base, ignore_errors=True)
+        else:
+            say(f"the run is kept in {folder}: the same call with output={folder!r} goes on from there")
         raise
     shutil.rmtree(base, ignore_errors=True)
 

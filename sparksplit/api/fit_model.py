@@ -41,7 +41,8 @@ def compiled_of(model: Any) -> Compiled:
 def target_of(model: Any, compiled: Compiled) -> Target:
     """Return what a compiled model computes."""
     loss = compiled.loss["name"] if isinstance(compiled.loss, dict) else str(compiled.loss)
-    return Target(snake(loss), tuple(model.output_shape[1:]), [each.name.partition(":")[0] for each in model.inputs])
+    names = [each.name.partition(":")[0] for each in model.inputs]
+    return Target(snake(loss), tuple(model.output_shape[1:]), names, [tuple(each.shape[1:]) for each in model.inputs])
 
 
 def take_weights(model: Any, run: str) -> None:

@@ -18,6 +18,7 @@ Rows = Mapping[str, Array]
 _Part = tuple[Rows, Array, Array | None]
 """Inputs, labels and weights of some rows."""
 SPARSE = "sparse_categorical_crossentropy"
+_ONE_HOT = ("categorical_crossentropy", "categorical_focal_crossentropy")
 _BINARY = ("binary_crossentropy", "binary_focal_crossentropy")
 
 
@@ -26,11 +27,13 @@ class Target:
     """What the model computes: decides whether labels are classes or numbers.
 
     loss: Keras's name of the compiled loss. shape: shape of one row's output. inputs: names of the model's inputs.
+    input_shapes: shape of one row of each input, with None for any size; empty if unknown.
     """
 
     loss: str
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
     inputs: Sequence[str]
+    input_shapes: Sequence[tuple[int | None, ...]] = ()
 
     @property
     def classes(self) -> int | None:
@@ -75,7 +78,10 @@ def fit_rows(
     """
     if class_weight is not None and sample_weight is not None:
         raise ConfigError("class_weight and sample_weight: give one of them; multiply them into sample_weight for both")
-    train: _Part = _inputs("x", x, target), _array("y", y), _weights("sample_weight", sample_weight)
+    train_inputs = _inputs("x", x, target)
+    if y is None:
+        raise ConfigError("y: is missing; give the labels, an array with one entry per row of x")
+    train: _Part = train_inputs, _array("y", y), _weights("sample_weight", sample_weight)
     count = _count("", *train)
     validation: _Part | None = None
     if validation_data is not None:
@@ -159,14 +165,30 @@ def _inputs(where: str, x: Any, target: Target) -> dict[str, Array]:
         given = {"x": next(iter(given.values()))}
     elif WEIGHT in given:
         raise ConfigError(f"{where}: an input cannot be called {WEIGHT!r}, the name of the rows' weights; rename it")
-    return {name: _array(where if name == "x" else f"{where}[{name!r}]", array) for name, array in given.items()}
+    places = {name: where if name == "x" else f"{where}[{name!r}]" for name in given}
+    arrays = {name: _array(places[name], array) for name, array in given.items()}
+    for name, shape in zip(target.inputs if several else ["x"], target.input_shapes, strict=False):
+        if not _fits(found := arrays[name].shape[1:], shape):
+            raise ConfigError(f"{places[name]}: has rows of shape {list(found)}, but the model takes {list(shape)}")
+    return arrays
+
+
+def _fits(found: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
+    """Return whether a row's shape fits another, in which None is any size. Keras adds and removes last axes of 1."""
+    found, wanted = list(found), list(wanted)
+    for shape in (found, wanted):
+        while shape and shape[-1] == 1:
+            shape.pop()
+    pairs = zip(found, wanted, strict=False)
+    return len(found) == len(wanted) and all(None in pair or pair[0] == pair[1] for pair in pairs)
 
 
 def _array(where: str, values: Any) -> Array:
     """Return `values` as an array of numbers. Raise ConfigError for other values, and for missing values."""
     kind = type(values)
     if values is None or not (hasattr(values, "__array__") or isinstance(values, list | tuple)):
-        raise ConfigError(f"{where}: must be a NumPy array or a pandas frame of numbers (is {kind.__name__})")
+        more = "; for rows that do not fit in memory, give a DataFrame of Spark" if where == "x" else ""
+        raise ConfigError(f"{where}: must be a NumPy array or a pandas frame of numbers (is {kind.__name__}){more}")
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise ConfigError(f"{where}: must hold numbers (its dtype is {array.dtype})")
@@ -210,6 +232,8 @@ def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array
     """Return (labels by split, number of classes or None) as `from_arrays` takes them."""
     labels = {name: _fitted(array, target) for name, array in given.items()}
     classes, loss = target.classes, target.loss
+    for name, array in labels.items():
+        _check_kind("y" if name == "train" else f"y ({name})", array.shape[1:], target)
     if classes is None or (loss != SPARSE and not all(_are_classes(array, 2) for array in labels.values())):
         return {name: _numbers(array) for name, array in labels.items()}, None
     for name, array in labels.items():
@@ -219,6 +243,27 @@ def _labels(given: Mapping[str, Array], target: Target) -> tuple[dict[str, Array
                 f"{array.max()}): the loss is {loss}, and the model has {classes} outputs"
             )
     return {name: array.astype(np.int64) for name, array in labels.items()}, classes
+
+
+def _check_kind(where: str, shape: Sequence[int], target: Target) -> None:
+    """Raise ConfigError for one-hot rows if the loss takes class numbers, and the reverse. shape: of a row of y."""
+    numbers, one_hot = _fits(shape, target.shape[:-1]), len(target.shape) > 0 and _fits(shape, target.shape)
+    if target.loss == SPARSE and one_hot and not numbers:
+        raise ConfigError(
+            f"{where}: has one-hot rows of shape {list(shape)}, but the loss {SPARSE} takes class numbers; give "
+            "y.argmax(axis=-1), or compile the model with loss='categorical_crossentropy'"
+        )
+    if target.loss in _ONE_HOT and numbers and not one_hot:
+        raise ConfigError(
+            f"{where}: has class numbers, but the loss {target.loss} takes one-hot rows of shape {list(target.shape)}; "
+            f"give keras.utils.to_categorical(y, {target.shape[-1]}), or compile the model with loss={SPARSE!r}"
+        )
+    wanted = target.shape[:-1] if target.classes is not None else target.shape
+    if (target.classes is not None or target.loss in _ONE_HOT) and not _fits(shape, wanted):
+        raise ConfigError(
+            f"{where}: has labels of shape {list(shape)} per row, but the loss {target.loss} and the model's output of "
+            f"shape {list(target.shape)} take {list(wanted)}"
+        )
 
 
 def _fitted(labels: Array, target: Target) -> Array:

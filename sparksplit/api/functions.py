@@ -9,11 +9,11 @@ go to stderr.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import sparksplit.prepare.preprocess
+from sparksplit.api.calls import api_call
 from sparksplit.api.frames import in_sections, prepare_for, tidied, to_prepare, whole_section
 from sparksplit.api.results import Comparison, Plan, Predictions, Search, TrainedRun
 from sparksplit.base.config import nested, parse
@@ -34,7 +34,6 @@ from sparksplit.planning.plan_config import PlanConfig
 from sparksplit.prepare.preprocess_config import DataFramePreprocess, PreprocessConfig
 from sparksplit.searching import search as searching
 from sparksplit.searching.search_config import SearchConfig, SearchSection
-from sparksplit.spark.session import satisfy_yarn
 from sparksplit.training import place
 from sparksplit.training import train as training
 from sparksplit.training.callbacks.given import Given
@@ -45,25 +44,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from typing_extensions import TypeIs
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
 Data = str | PreparedDataSet | Sequence[str | PreparedDataSet]
 """One or several prepared data sets, or their folders."""
 
 
-def _seen_by_yarn(call: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return a function that also starts Spark in YARN's cluster mode, if `call` did not need Spark."""
-
-    @functools.wraps(call)
-    def called(*args: _P.args, **keys: _P.kwargs) -> _R:
-        result = call(*args, **keys)
-        satisfy_yarn()
-        return result
-
-    return called
-
-
-@_seen_by_yarn
+@api_call
 def preprocess(
     rows: str | DataFrame,
     output: str,
@@ -96,7 +81,7 @@ def preprocess(
     return sparksplit.prepare.preprocess.preprocess(config, Options(overwrite), frame)
 
 
-@_seen_by_yarn
+@api_call
 def train(
     data: Data | DataFrame,
     output: str,
@@ -170,7 +155,7 @@ def check_before(callbacks: Sequence[Any], output: str, overwrite: bool, keys: M
     return config
 
 
-@_seen_by_yarn
+@api_call
 def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) -> Comparison:
     """Run several strategies side by side, and recommend one of them with evidence.
 
@@ -187,7 +172,7 @@ def compare(data: Data, output: str, *, overwrite: bool = False, **keys: Any) ->
     return Comparison.open(output)
 
 
-@_seen_by_yarn
+@api_call
 def search(
     data: Data, output: str, *, keys: Mapping[str, Any], overwrite: bool = False, **training_keys: Any
 ) -> Search:
@@ -211,7 +196,7 @@ def search(
     return Search.open(output)
 
 
-@_seen_by_yarn
+@api_call
 def plan(data: Data, output: str, **keys: Any) -> Plan:
     """Predict the training time, the cost and the memory of each strategy on up to 64 nodes, from half a minute of
     measurements. Also find the useful mini-batch. Nothing is written.
@@ -226,7 +211,7 @@ def plan(data: Data, output: str, **keys: Any) -> Plan:
     return Plan(planning.plan(parse(PlanConfig, {**values, "data": _paths(data), "output": output})))
 
 
-@_seen_by_yarn
+@api_call
 def predict(
     model: str | TrainedRun,
     rows: str | PreparedDataSet | DataFrame,

@@ -5,6 +5,7 @@ SparksplitError
  |   |- ConfigError     a key of the configuration, or a command-line argument
  |   |- InputError      a file or a folder that is read or written
  |- RunError        exit 1: the run failed
+ |   |- CallbackFailed  a callback of the user raised an error, or changed what it may not change
  |   |- NodeFailed      a node, or its executor, ended or hung
  |   |   |- NotStarted      the node did not start in time
  |   |   |- Cancelled       someone cancelled the Spark job of the nodes
@@ -28,6 +29,7 @@ from collections.abc import Iterable
 from hdfs_io.errors import InputError, OutputInUse, Passing, RunError, SparksplitError, UsageError
 
 __all__ = [
+    "CallbackFailed",
     "Cancelled",
     "ConfigError",
     "Diverged",
@@ -56,6 +58,18 @@ def exit_status(error: SparksplitError) -> int:
 
 class ConfigError(UsageError):
     """A key of the configuration is unknown, has a wrong type or range, or contradicts another."""
+
+
+class CallbackFailed(RunError):
+    """On a node: a callback of the user raised an error, or changed what it may not change. The driver raises
+    NodeFailed.
+
+    told: the traceback in the user's code; None if the callback raised no error.
+    """
+
+    def __init__(self, message: str, told: str | None = None) -> None:
+        super().__init__(message)
+        self.told = told
 
 
 class NodeFailed(RunError):

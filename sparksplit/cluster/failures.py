@@ -21,6 +21,8 @@ class Failure(StrEnum):
     """The user's mistake."""
     DIVERGED = "diverged"
     """The loss is no longer a finite number."""
+    CALLBACK = "callback"
+    """A callback of the user raised an error, or changed what it may not change."""
     OWN = "own"
     """An error in the code of the node, or in the user's code."""
     PASSING = "passing"
@@ -68,6 +70,7 @@ FOLLOWS = {
     Failure.SILENT: Follows(2),
     Failure.USAGE: Follows(3, may_pass=False),  # the bad row comes before the loss that it has spoilt
     Failure.DIVERGED: Follows(4, may_pass=False),
+    Failure.CALLBACK: Follows(4, may_pass=False),
     Failure.OWN: Follows(4, may_pass=False),
     Failure.PASSING: Follows(4),
     Failure.MEMORY: Follows(4, memory=True),

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hdfs_io.errors import errno_of, may_pass
-from sparksplit.base.errors import Diverged, NodeFailed, PeerLost, SparksplitError, UsageError
+from sparksplit.base.errors import CallbackFailed, Diverged, NodeFailed, PeerLost, SparksplitError, UsageError
 from sparksplit.cluster import memory
 from sparksplit.cluster.channel.limits import BEAT, DEAD, ORPHAN, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging
@@ -62,7 +62,9 @@ class Fault:
         if self.failure is Failure.USAGE:
             return UsageError(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
-        text, host = where + self.text + bracketed(self.place), self.host or None
+        # The driver has shown the user's traceback already, and the log has nothing else about it.
+        text = where + self.text + bracketed("" if self.failure is Failure.CALLBACK else self.place)
+        host = self.host or None
         if self.failure is Failure.DIVERGED:
             return Diverged(text, self.rank, host=host)
         return NodeFailed(
@@ -86,6 +88,8 @@ def kind_and_text(error: BaseException) -> tuple[Failure, str]:
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):
         return Failure.USAGE, text
+    if isinstance(error, CallbackFailed):
+        return Failure.CALLBACK, text
     link: BaseException | None = error
     kind = Failure.DIVERGED if isinstance(error, Diverged) else Failure.OWN
     while link is not None and kind is Failure.OWN:

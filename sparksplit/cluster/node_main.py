@@ -18,7 +18,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from sparksplit.base.errors import Diverged, UsageError
+from sparksplit.base.errors import CallbackFailed, Diverged, UsageError
 from sparksplit.base.orphans import die_with_parent
 from sparksplit.base.shown import ERR, OUT
 from sparksplit.cluster.channel.limits import ORPHANED
@@ -56,7 +56,7 @@ def main() -> int:
         # Inside `try`, so that a result that cannot be sent is this node's error.
         heard = member.report_result(result)
     except BaseException as error:
-        if not isinstance(error, UsageError | Diverged):
+        if not isinstance(error, UsageError | Diverged | CallbackFailed):
             traceback.print_exc(file=ERR)
         member.report_error(*kind_and_text(error))
         return 1

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from sparksplit.spark.left import MARK
+
 _CONTAINER = re.compile(r"container_(?:e\d+_)?(\d+_\d+)_\d+_\d+")
 _EXECUTOR = re.compile(r"(?:^|\0)--executor-id\0([^\0]+)")
 
@@ -31,6 +33,8 @@ def place(executor: str | None, folder: Path, environment: Mapping[str, str]) ->
     container = environment.get("CONTAINER_ID", "")
     if known := _CONTAINER.fullmatch(container):
         return f"executor {executor}, yarn logs -applicationId application_{known[1]} -containerId {container}"
+    if MARK in environment:  # of a local cluster that sparksplit has started, and removes with its logs
+        return f"executor {executor}"
     if (folder / "stderr").is_file():  # a standalone worker's, or a local cluster's
         return f"executor {executor}, {folder / 'stderr'}"
     page = environment.get("SPARK_LOG_URL_STDERR")

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from sparksplit.base.progress import Lines, Progress, say
+from sparksplit.base.progress import Lines, Progress, say, show
 from sparksplit.training import report
+from sparksplit.training.callbacks.prints import new_lines
 from sparksplit.training.progress_record import METRICS, EpochRecord
 from sparksplit.training.run_record import RUN
 
@@ -27,6 +28,7 @@ class RunDisplay:
     epochs_said: the last epoch that needs no line any more.
     said: called with each epoch that gets a line.
     name: the name of the run, if others train at the same time.
+    prints: whether to show what callbacks print. False where stderr shows the stdout of the nodes anyway.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class RunDisplay:
         epochs_said: int = 0,
         said: Callable[[EpochRecord], None] | None = None,
         name: str = "",
+        prints: bool = True,
     ) -> None:
         self._epochs_said, self._said = epochs_said, said
         self._title, self._prefix = name or "training", f"{name}: " if name else ""
@@ -45,7 +48,8 @@ class RunDisplay:
         self._progress: Progress | None = None
         self._feeding: Progress | None = None
         self.rows_to_feed: int | None = None
-        self._init_said = False
+        self._init_said = self._traceback_shown = False
+        self._prints, self._printed = prints, 0
         self._shown = float("-inf")
         self._began, self._lines = time.monotonic(), Lines()
 
@@ -97,6 +101,8 @@ class RunDisplay:
         if rank == 0 and "init" in state and not self._init_said:
             self._init_said = True
             say(state["init"])
+        if rank == 0:
+            self._show_callbacks(state)
         if "steps" not in state:
             if self._is_due(now):
                 self._show_feeding()
@@ -120,6 +126,16 @@ class RunDisplay:
                     self._said(record)
         if self._is_due(now):
             self._show()
+
+    def _show_callbacks(self, state: dict[str, Any]) -> None:
+        """Show what callbacks have printed on node 0 since its last report, and the error of a callback."""
+        if self._prints and "printed" in state:
+            for line in new_lines(state["printed"], self._printed):
+                show(line)
+            self._printed = state["printed"][0]
+        if state.get("traceback") and not self._traceback_shown:
+            self._traceback_shown = True
+            show(state["traceback"].rstrip())
 
     def _rate(self, rank: int, at: float, rows: float, waited: float) -> None:
         """Take in how far a node was at the time `at` of its own clock. Heartbeats may come late, several at once."""

@@ -357,7 +357,8 @@ class Run:
             if self.tracker is not None:
                 self.tracker.epoch(epoch)
 
-        with RunDisplay(self.present, self.epochs_said, said, self.within.name) as display:
+        prints = not self.beside_driver
+        with RunDisplay(self.present, self.epochs_said, said, self.within.name, prints) as display:
             self.display = display
             if config.input_mode == "spark" and self.frame is None:
                 copies = self.present if split.every_row else 1

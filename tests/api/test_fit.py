@@ -15,6 +15,7 @@ import pytest
 import sparksplit
 from sparksplit import ConfigError, InputError, RunError, UsageError
 from sparksplit.api import fit as fitting
+from sparksplit.training.checkpoints import FOLDER
 
 ROOT = Path(__file__).parent.parent.parent
 ROWS, CLASSES = 203, 3
@@ -172,16 +173,22 @@ def test_the_pages_scripts_end_with_the_same_weights(nodes: None) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=5e-6)
 
 
-def test_a_failed_run_stays_and_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_run_that_fails_after_a_checkpoint_stays_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], checkpoint: bool
 ) -> None:
-    def fails(*_: object, **__: object) -> None:
+    def fails(_data: object, folder: str, **__: object) -> None:
+        if checkpoint:
+            (Path(folder) / FOLDER / "update-000000001").mkdir(parents=True)
         raise RunError("a node is gone")
 
     monkeypatch.setattr(fitting, "temporary_folder", lambda: tmp_path)
     monkeypatch.setattr(fitting, "train", fails)
     with pytest.raises(RunError, match="a node is gone"):
         sparksplit.fit(classifier(momentum()), X, Y, shuffle=False)
+    if not checkpoint:
+        assert list(tmp_path.iterdir()) == [] and "is kept" not in capsys.readouterr().err
+        return
     (folder,) = tmp_path.iterdir()
     assert f"the same call with output='{folder}/run' goes on from there" in capsys.readouterr().err
     data = sparksplit.PreparedDataSet.open(f"{folder}/run-data")
@@ -212,8 +219,19 @@ def both() -> Any:
         (
             lambda: classifier("adam"),
             {"callbacks": keras.callbacks.CSVLogger("log.csv")},
-            r"callbacks\[0\] \(CSVLogger\): remove it",
+            r"callbacks\[0\] \(CSVLogger\): remove it; the History that fit returns",
         ),
+        (
+            lambda: classifier("adam"),
+            {"callbacks": keras.callbacks.ModelCheckpoint("m.keras")},
+            r"\(ModelCheckpoint\): remove it; after the call, the model has the last weights",
+        ),
+        (
+            lambda: classifier("adam"),
+            {"callbacks": keras.callbacks.EarlyStopping()},
+            r"\(EarlyStopping\): watches val_loss, so give validation_split or validation_data$",
+        ),
+        (lambda: classifier("adam"), {"keep_best": True}, "keep_best: needs validation rows, so give validation_split"),
         (lambda: classifier("adam"), {"sample_weight": -WEIGHT}, "x, y: train: tensor weight: row 0"),
     ],
 )
@@ -224,6 +242,11 @@ def test_what_is_refused(
     with pytest.raises(ConfigError, match=problem):
         sparksplit.fit(model(), X, Y, **more)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_rows_without_labels_are_refused_by_a_line() -> None:
+    with pytest.raises(ConfigError, match=r"^y: is missing; give the labels"):
+        sparksplit.fit(classifier("adam"), X)
 
 
 def test_a_cluster_needs_a_folder_that_all_machines_reach(monkeypatch: pytest.MonkeyPatch) -> None:

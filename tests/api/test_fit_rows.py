@@ -110,7 +110,13 @@ GAP = np.where(X == 6, np.nan, X)
         (X, Y + 1, {}, "y: the train labels must be whole numbers from 0 to 2 (they are 1 to 3)"),
         (X.astype(str), Y, {}, "x: must hold numbers (its dtype is <U"),
         (iter(()), Y, {}, "x: must be a NumPy array or a pandas frame of numbers (is tuple_iterator)"),
-        (X, None, {}, "y: must be a NumPy array or a pandas frame of numbers (is NoneType)"),
+        (X, None, {}, "y: is missing; give the labels, an array with one entry per row of x"),
+        (
+            iter(()),
+            None,
+            {},
+            "x: must be a NumPy array or a pandas frame of numbers (is tuple_iterator); for rows",
+        ),
         ({"a": X, "b": X}, Y, {}, "x: the model has one input; give one array"),
         (X[:0], Y[:0], {}, "x: has no rows"),
     ],
@@ -119,6 +125,45 @@ def test_what_is_refused(x: Any, y: Any, more: dict[str, Any], problem: str) -> 
     with pytest.raises(ConfigError) as caught:
         fit_rows(x, y, SPARSE, **more)
     assert problem in str(caught.value)
+
+
+IMAGES = Target(SPARSE.loss, (28, 28, 3), ["image"], [(28, 28, 1)])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "target", "problem"),
+    [
+        (
+            X,
+            np.eye(3)[Y],
+            SPARSE,
+            "y: has one-hot rows of shape [3], but the loss sparse_categorical_crossentropy",
+        ),
+        (X, Y, ONE_HOT, "y: has class numbers, but the loss categorical_crossentropy takes one-hot rows of shape [3]"),
+        (
+            X,
+            np.eye(4)[Y],
+            SPARSE,
+            "y: has labels of shape [4] per row, but the loss sparse_categorical_cross",
+        ),
+        (X, np.eye(4)[Y], ONE_HOT, "output of shape [3] take [3]"),
+        (X, np.eye(2)[Y % 2], BINARY, "y: has labels of shape [2] per row, but the loss binary_crossentropy"),
+        (np.ones((10, 8, 8)), Y, IMAGES, "x: has rows of shape [8, 8], but the model takes [28, 28, 1]"),
+        (X, Y, Target(SPARSE.loss, (3,), ["in"], [(6,)]), "x: has rows of shape [2], but the model takes [6]"),
+    ],
+)
+def test_shapes_that_do_not_fit_the_model_are_refused(x: Any, y: Any, target: Target, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        fit_rows(x, y, target)
+    assert problem in str(caught.value)
+
+
+def test_shapes_that_keras_takes_are_taken() -> None:
+    pixels = np.ones((2, 28, 28), np.float32)
+    assert fit_rows(pixels, np.ones((2, 28, 28, 1)), IMAGES).classes == 3
+    assert fit_rows(Y, Y, Target(SPARSE.loss, (3,), ["in"], [(1,)])).classes == 3
+    assert fit_rows(X, Y, Target(SPARSE.loss, (3,), ["in"], [(None,)])).classes == 3
+    assert fit_rows(X, np.ones((10, 2, 3)), Target("categorical_crossentropy", (None, 3), ["in"])).classes is None
 
 
 def test_several_inputs_are_named() -> None:

@@ -97,7 +97,7 @@ def test_a_dataframe_is_prepared_as_the_csv_file_of_its_rows(
     sparksplit.preprocess(rows.orderBy("name"), f"{tmp_path}/frame", input=section, **keys)
     assert Path(data.path, "manifest.json").stat().st_mtime_ns == before
     changed = spark.createDataFrame(few.assign(name=[f"m{place}" for place in range(300)]))
-    with pytest.raises(UsageError, match="its input has changed since it was made; --overwrite replaces it"):
+    with pytest.raises(UsageError, match="its input has changed since it was made; overwrite=True replaces it"):
         sparksplit.preprocess(changed, f"{tmp_path}/frame", input=section, **keys)
     assert sparksplit.preprocess(changed, data.path, input=section, overwrite=True, **keys).manifest.keep == ["name"]
 

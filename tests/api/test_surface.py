@@ -12,7 +12,7 @@ import pytest
 
 import sparksplit
 from sparksplit import ConfigError, InputError
-from sparksplit.api import functions, results
+from sparksplit.api import calls, functions, results
 from sparksplit.comparison.answer.words import words
 from sparksplit.comparison.content import Results
 from sparksplit.dataset.prepared import PreparedDataSet
@@ -50,15 +50,15 @@ def _depth(line: str) -> int:
 
 
 def test_yarn_is_shown_each_call_that_has_succeeded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also a call that needs no Spark, as when it finds a finished run; `fit` calls `train`."""
+    """Also a call that needs no Spark, as when it finds a finished run."""
     done: list[str] = []
-    monkeypatch.setattr(functions, "satisfy_yarn", lambda: done.append("seen"))
+    monkeypatch.setattr(calls, "satisfy_yarn", lambda: done.append("seen"))
     monkeypatch.setattr(functions.planning, "plan", lambda config: done.append("planned"))
     sparksplit.plan("data", "run")
     with pytest.raises(ConfigError):
         sparksplit.plan("data", "run", epoch=3)
     assert done == ["planned", "seen"]
-    for name in ("compare", "predict", "preprocess", "train"):
+    for name in ("compare", "fit", "plan", "predict", "preprocess", "search", "train"):
         assert getattr(sparksplit, name).__wrapped__.__name__ == name
 
 

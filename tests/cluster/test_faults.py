@@ -306,7 +306,7 @@ def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None
 
 def test_the_table_says_what_follows_from_every_kind() -> None:
     assert set(FOLLOWS) == set(Failure)
-    final = {Failure.USAGE, Failure.DIVERGED, Failure.OWN, Failure.PIPE}
+    final = {Failure.USAGE, Failure.CALLBACK, Failure.DIVERGED, Failure.OWN, Failure.PIPE}
     assert {failure for failure in Failure if not FOLLOWS[failure].may_pass} == final
     memory = {Failure.MEMORY, Failure.KILLED_FOR_MEMORY}
     assert {failure for failure in Failure if FOLLOWS[failure].memory} == memory

@@ -33,6 +33,7 @@ def test_elsewhere_it_is_the_file_or_else_its_page(tmp_path: Path) -> None:
     (tmp_path / "stderr").touch()
     assert place("3", tmp_path, variables) == f"executor 3, {tmp_path}/stderr"
     assert place("3", tmp_path / "other", {}) == "executor 3"
+    assert place("3", tmp_path, {"SPARKSPLIT_SESSION": "a folder that is gone soon"}) == "executor 3"
     assert place(None, tmp_path, variables) == ""
 
 

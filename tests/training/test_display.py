@@ -41,6 +41,24 @@ def lines(capsys):
     return without_times(capsys.readouterr().err).splitlines()
 
 
+def test_what_callbacks_print_is_shown_once(capsys):
+    with RunDisplay(1) as display:
+        display.state(0, {"printed": [1, ["one"]]})
+        display.state(0, {"printed": [1, ["one"]], "steps": 40})
+        display.state(0, beat(1, printed=[3, ["one", "two", "three"]]))
+        display.state(0, beat(1, printed=[9, ["eight", "nine"]], traceback="File mine.py\nKeyError: 'rate'\n"))
+        display.state(0, beat(1, printed=[9, ["eight", "nine"]], traceback="File mine.py\nKeyError: 'rate'\n"))
+    shown = [line for line in lines(capsys) if not line.startswith(("epoch", "training"))]
+    left_out = "... 4 lines of callbacks are left out here; the log of node 0 has them"
+    assert shown == ["one", "two", "three", left_out, "eight", "nine", "File mine.py", "KeyError: 'rate'"]
+
+
+def test_prints_that_stderr_shows_anyway_are_not_repeated(capsys):
+    with RunDisplay(1, prints=False) as display:
+        display.state(0, {"printed": [1, ["one"]], "traceback": "KeyError: 'rate'"})
+    assert lines(capsys) == ["KeyError: 'rate'"]
+
+
 def test_each_epoch_has_one_line_over_all_attempts(capsys):
     """The second attempt begins at an earlier checkpoint, and reports the epochs before it, too."""
     said = []

@@ -11,14 +11,16 @@ import logging
 import math
 import traceback
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import CallbackFailed
 from sparksplit.training.callbacks.given import logs_of
 from sparksplit.training.callbacks.own import BEGINS, ENDS, EPOCH_BEGINS, EPOCH_ENDS, STATES, keras_name
+from sparksplit.training.callbacks.prints import Prints
 from sparksplit.training.callbacks.sent import Sent
 from sparksplit.training.progress_record import Changed, EpochRecord, Progress
 
@@ -31,6 +33,9 @@ log = logging.getLogger(__name__)
 _WITHOUT_STATE = (
     "but it has no get_state() and set_state(state). With both, all nodes follow, and checkpoints keep the state"
 )
+
+_LONGEST = 10_000
+"""Characters of a traceback that the driver shows, from its end."""
 
 
 class Running:
@@ -57,6 +62,7 @@ class Running:
         self._seen = SeenOptimizer(optimizer, rate)
         self._variables = [each for each in (*model.variables, *optimizer.variables) if each is not rate]
         self._callbacks: list[Any] = []
+        self._prints = Prints()
         self.changed: Changed | None = None
         """What the callbacks have changed so far; None if they only observe."""
 
@@ -72,7 +78,7 @@ class Running:
         """
         self.changed = progress.changed
         if self._member.rank == 0:
-            with self._member.phase("callbacks"):
+            with self._user_code():
                 self._load()
                 self._call(BEGINS, {})
                 if self.changed is not None:
@@ -89,7 +95,7 @@ class Running:
         """Take in the end of a round, before its checkpoint. has_ended: whether the run stops early here."""
         stopper = 0
         if self._member.rank == 0:
-            with self._member.phase("callbacks"):
+            with self._user_code():
                 stopper = self._call(EPOCH_ENDS, record.epoch - 1, logs_of(record))
                 if not (stopper or has_ended) and record.epoch < self._epochs:
                     self._call(EPOCH_BEGINS, record.epoch, {})
@@ -98,9 +104,22 @@ class Running:
     def end(self) -> None:
         """End the training. The model has the weights that the run ends with."""
         if self._member.rank == 0:
-            with self._member.phase("callbacks"):
+            with self._user_code():
                 self._call(ENDS, {})
             del self._model.optimizer, self._model.stop_training
+
+    @contextmanager
+    def _user_code(self) -> Iterator[None]:
+        """Call the user's code in the block. What it prints goes to the driver with the node's next report."""
+        with self._member.phase("callbacks"):
+            try:
+                with self._prints.taken():
+                    yield
+            except CallbackFailed as error:
+                # This node ends before its next heartbeat.
+                self._member.announce(printed=self._prints.reported, traceback=(error.told or "")[-_LONGEST:])
+                raise
+        self._member.state(printed=self._prints.reported)
 
     def _load(self) -> None:
         self._callbacks = self._sent.load()
@@ -112,7 +131,7 @@ class Running:
     def _call(self, hook: str, *arguments: Any, only_observers: bool = False) -> int:
         """Call a hook of all callbacks. Return 1 + the place of the callback that ends the run; 0 if none does.
 
-        Raise RunError if a callback fails, or changes what it may not change.
+        Raise CallbackFailed if a callback fails, or changes what it may not change.
         """
         stopper = 0
         before = self._digests() if any(keras_name(each) not in STATES for each in self._callbacks) else []
@@ -124,13 +143,13 @@ class Running:
             _tried(name, hook, getattr(callback, hook), *arguments)
             after = before if keras_name(callback) in STATES else self._digests()
             if after != before:
-                raise RunError(f"{name}: {hook} changes weights or the optimizer's state; only updates may")
+                raise CallbackFailed(f"{name}: {hook} changes weights or the optimizer's state; only updates may")
             stops = bool(self._model.stop_training)
             for what, has in (("the learning rate", self._value() != rate), ("model.stop_training", stops != stopped)):
                 if has and not self._sent.changing[place]:
-                    raise RunError(f"{name}: {hook} changes {what}, {_WITHOUT_STATE}")
+                    raise CallbackFailed(f"{name}: {hook} changes {what}, {_WITHOUT_STATE}")
             if stops and not stopped and hook != EPOCH_ENDS:
-                raise RunError(f"{name}: {hook} sets model.stop_training; only {EPOCH_ENDS} can end a run")
+                raise CallbackFailed(f"{name}: {hook} sets model.stop_training; only {EPOCH_ENDS} can end a run")
             # As in Keras, a later callback may take back the end.
             stopper = (stopper if stopped else place + 1) if stops else 0
         return stopper
@@ -150,7 +169,11 @@ class Running:
         (shared,) = self._collective.sum([own])  # zeros keep the bits of node 0's numbers
         rate, by = None if self._rate is None else float(shared[0]), int(shared[1])
         self._take(rate)
-        self.changed = Changed(rate, self._sent.names[by - 1] if by else None, self._states() if first else [])
+        states: list[str] = []
+        if first:
+            with self._user_code():
+                states = self._states()
+        self.changed = Changed(rate, self._sent.names[by - 1] if by else None, states)
 
     def _take(self, rate: float | None) -> None:
         if self._rate is not None and rate is not None:
@@ -213,9 +236,9 @@ class SeenOptimizer:
 
 
 def _tried(name: str, hook: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what the user's function returns. Raise RunError with its error, and where it was raised.
+    """Return what the user's function returns. Raise CallbackFailed with its error, and where it was raised.
 
-    The traceback goes to the node's log, whose end the driver shows if the node fails.
+    The traceback in the user's code goes to the node's log and, with the error, to the driver.
     """
     try:
         return function(*arguments)
@@ -226,7 +249,7 @@ def _tried(name: str, hook: str, function: Callable[..., Any], *arguments: Any) 
         told += "".join(traceback.format_exception_only(error))
         log.error("%s: %s failed\n%s", name, hook, told)
         # Without the error as its cause: a callback's broken connection is not that of another node.
-        raise RunError(f"{name}: {hook} failed{where}: {type(error).__name__}: {error}") from None
+        raise CallbackFailed(f"{name}: {hook} failed{where}: {type(error).__name__}: {error}", told) from None
 
 
 def _plain(value: Any) -> Any:
@@ -235,7 +258,7 @@ def _plain(value: Any) -> Any:
 
 
 def _written(name: str, state: Any) -> str:
-    """Return a state as JSON. Raise RunError if JSON would change it."""
+    """Return a state as JSON. Raise CallbackFailed if JSON would change it."""
     try:
         text = json.dumps(state)
         if _same(json.loads(text), state):
@@ -243,7 +266,7 @@ def _written(name: str, state: Any) -> str:
         found = "JSON has no tuples, and only texts as keys"
     except (TypeError, ValueError) as error:
         found = str(error)
-    raise RunError(f"{name}: get_state must return numbers, texts, lists and dicts with texts as keys ({found})")
+    raise CallbackFailed(f"{name}: get_state must return numbers, texts, lists and dicts with texts as keys ({found})")
 
 
 def _same(read: Any, state: Any) -> bool:

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from sparksplit.base.errors import RunError
+from sparksplit.base.errors import CallbackFailed, RunError
 from sparksplit.training.callbacks.running import Running, SeenOptimizer
 from sparksplit.training.callbacks.sent import Sent
 from sparksplit.training.progress_record import Changed, Progress
@@ -136,6 +136,27 @@ class CallsWithState(Calls):
 
     def set_state(self, state):
         self.seen = [*state, "restored"]
+
+
+class Printing(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        print(f"the loss of epoch {epoch} is {logs['loss']}")
+        if epoch == 1:
+            raise KeyError("rate")
+
+
+def test_what_a_hook_prints_and_its_error_go_to_the_driver_and_into_the_log(capsys, caplog):
+    one, _ = running([Printing()], [False])
+    one.begin(Progress("hash", 1), False, False)
+    one.epoch_done(Record(1), False)
+    assert one._member.states[-1] == {"printed": [1, ["the loss of epoch 0 is 1.0"]]}
+    with pytest.raises(CallbackFailed, match=r"on_epoch_end failed \(.*test_running.py:\d+\): KeyError: 'rate'$"):
+        one.epoch_done(Record(2), False)
+    last = one._member.states[-1]
+    assert last["printed"][1][-1] == "the loss of epoch 1 is 1.0"
+    assert last["traceback"].startswith("Traceback (most recent call last):\n") and 'running.py"' in last["traceback"]
+    assert last["traceback"].count("File ") == 1 and last["traceback"].endswith("KeyError: 'rate'\n")
+    assert "KeyError" in caplog.text and capsys.readouterr().out.count("the loss of epoch") == 2
 
 
 def test_hooks_are_called_in_keras_order():

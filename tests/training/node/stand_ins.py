@@ -96,6 +96,8 @@ class Member:
     def state(self, **fields):
         self.states.append(fields)
 
+    announce = state
+
     @contextmanager
     def phase(self, name):
         self.phases.append(name)
