@@ -117,7 +117,7 @@ def finished(folder: Path, **keys: Any) -> TrainConfig:
             {"spark.master": "local-cluster[2,1,1024]"},
             r"nodes: 2 nodes need 3 executors \(1 to feed them\)",
         ),
-        ({"nodes": 2}, {"spark.master": "local-cluster[2,2,1024]"}, r"spark\.task\.cpus: .* one task slot"),
+        ({"nodes": 2}, {"spark.master": "local-cluster[2,2,1024]"}, r"spark\.master: .* one task slot"),
         (
             {"nodes": 2},
             {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},
