@@ -13,6 +13,7 @@ from sparksplit.api import functions
 from sparksplit.api.frames import prepare_for, tidied
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.progress import say
 from sparksplit.ml.folders import folder_for
 from sparksplit.ml.model import TrainedColumns
 from sparksplit.ml.params import PredictionColumns, TrainingKeys, in_python
@@ -76,6 +77,8 @@ class TrainingEstimator(
     @in_python()
     def _fit(self, dataset: DataFrame) -> TrainedColumns:
         self.check()
+        if self._varied:
+            say("fit with " + ", ".join(f"{name} {str(value)[:60]}" for name, value in self._varied.items()))
         check_lasts(dataset)
         rows, section = self._selected(dataset)
         work_dir = self.getOrDefault("workDir") if self.isDefined("workDir") else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, Self
 
 from pyspark.ml.param import Param, Params, TypeConverters
@@ -100,6 +101,9 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         Params._dummy(), "input", "how feature columns are read: a mapping of the keys `input` of preprocess"
     )
 
+    _varied: Mapping[str, Any] = MappingProxyType({})
+    """The parameters in which a copy differs from the object that the user made, as in a grid."""
+
     @property
     def feature_columns(self) -> list[str]:
         """The columns of features."""
@@ -168,6 +172,8 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
             if "." in param.name and param.parent == self.uid and self.hasParam(param.name)
         }
         that = super().copy({param: value for param, value in given.items() if "." not in param.name})
+        own = {param.name: value for param, value in given.items() if param.parent == self.uid}
+        that._varied = {**self._varied, **own}
         return that.setParams(**dotted)
 
     def setFeaturesCol(self, value: str | list[str]) -> Self:

@@ -168,6 +168,12 @@ def test_objects_of_keras_become_plain_keys() -> None:
     assert copied.training()[0]["optimizer"] == {**one.training()[0]["optimizer"], "learning_rate": 0.25}
 
 
+def test_a_copy_knows_how_it_differs_from_the_users_estimator() -> None:
+    one = SparkSplitClassifier(epochs=3)
+    other = one.copy({one.getParam("optimizer.learning_rate"): 0.1, one.epochs: 4, SparkSplitClassifier().epochs: 5})
+    assert other.copy()._varied == {"optimizer.learning_rate": 0.1, "epochs": 4} and not one._varied
+
+
 def test_setters_of_columns() -> None:
     one = SparkSplitClassifier().setFeaturesCol(["a", "b"]).setLabelCol("y").setPredictionCol("p").setWeightCol("w")
     one.setProbabilityCol("q").setRawPredictionCol("r").setValidationIndicatorCol("v")
