@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from statistics import median
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sparksplit.base.yaml_edits import as_yaml
+from sparksplit.dataset.feature_spec import Category, Feature
 from sparksplit.features import times
 
 LEAST = 20
@@ -56,6 +57,19 @@ def doubt(name: str, values: pa.Array) -> str | None:
     if different >= 0.5 and median(len(text.split()) for text in some.to_pylist()) >= _TEXT_WORDS:
         return f"looks like free text: {_feature(name, 'text')} reads its words"
     return _id(name) if different >= 0.9 else None
+
+
+def unknown_texts(features: Iterable[Feature], rows: int) -> Iterator[str]:
+    """Yield a line for each fitted category of texts of which a model learns nothing, because its vocabulary is empty.
+
+    rows: number of training rows. Under LEAST rows, there is no line.
+    """
+    for feature in features if rows >= LEAST else ():
+        if isinstance(feature, Category) and feature.hash is None and not feature.vocabulary:
+            yield (
+                f"{feature.column}: each text is in fewer training rows than `min_count` (default: 2), so all are "
+                "one unknown category. For free text, set its kind in `features` to text, which reads its words"
+            )
 
 
 def _of_whole_numbers(name: str, numbers: pa.Array) -> str | None:

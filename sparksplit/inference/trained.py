@@ -21,6 +21,7 @@ from sparksplit.base.config import digest
 from sparksplit.base.errors import InputError, Passing, RunError
 from sparksplit.base.own_folders import own_folder, temporary_folder
 from sparksplit.dataset.description import Description
+from sparksplit.model.tensorflow import be_quiet
 from sparksplit.training.run_record import RunRecord, check_complete
 
 Array = npt.NDArray[Any]
@@ -132,7 +133,7 @@ def in_twos(model: Model) -> Model:
 
 
 def _tensorflow(threads: int) -> Any:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    be_quiet()
     import tensorflow as tf
 
     try:

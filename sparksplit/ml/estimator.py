@@ -13,9 +13,10 @@ from sparksplit.api import functions
 from sparksplit.api.frames import prepare_for, tidied
 from sparksplit.base.config import parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.progress import say
 from sparksplit.ml.folders import folder_for
 from sparksplit.ml.model import TrainedColumns
-from sparksplit.ml.params import PredictionColumns, TrainingKeys
+from sparksplit.ml.params import PredictionColumns, TrainingKeys, in_python
 from sparksplit.ml.selection import Selection
 from sparksplit.ml.turns import settings, turns
 from sparksplit.prepare.preprocess_config import DataFramePreprocess
@@ -57,8 +58,9 @@ class TrainingEstimator(
 
     def check(self) -> None:
         """Raise ConfigError if a key has a wrong value."""
-        self.training()
-        self.preparing()
+        with in_python():
+            self.training()
+            self.preparing()
 
     def write(self) -> MLWriter:
         """Return what saves the parameters. Raise ConfigError if the model to train is an object, not a name."""
@@ -72,8 +74,11 @@ class TrainingEstimator(
                 ) from None
         return super().write()
 
+    @in_python()
     def _fit(self, dataset: DataFrame) -> TrainedColumns:
         self.check()
+        if self._varied:
+            say("fit with " + ", ".join(f"{name} {str(value)[:60]}" for name, value in self._varied.items()))
         check_lasts(dataset)
         rows, section = self._selected(dataset)
         work_dir = self.getOrDefault("workDir") if self.isDefined("workDir") else None

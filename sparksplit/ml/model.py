@@ -12,7 +12,7 @@ from hdfs_io import filesystem
 from hdfs_io.marks import SUCCESS
 from sparksplit.api.results import TrainedRun
 from sparksplit.base.config import parse
-from sparksplit.base.errors import InputError
+from sparksplit.base.errors import InputError, SparksplitError
 from sparksplit.inference.appending import Appended, appended
 from sparksplit.inference.trained import TrainedModel
 from sparksplit.ml.folders import qualified
@@ -40,6 +40,14 @@ class TrainedColumns(Model, PredictionColumns, MLReadable["TrainedColumns"], MLW
     def __init__(self, folder: str) -> None:
         super().__init__()
         self.folder = folder
+
+    def __repr__(self) -> str:
+        try:
+            record = self.run.record
+            how = f"strategy={record.strategy!r}, nodes={record.nodes}, "
+        except (SparksplitError, OSError):  # the folder is gone
+            how = ""
+        return f"{type(self).__name__}({how}featuresCol={self.getOrDefault('featuresCol')!r}, folder={self.folder!r})"
 
     @cached_property
     def _trained(self) -> TrainedModel:

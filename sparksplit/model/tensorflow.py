@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 _NOT_NEEDED = ("matplotlib", "pandas", "scipy", "sklearn")
+_GPUS = ("/dev/nvidiactl", "/dev/dxg")
+"""Devices that a machine with a GPU has: of Linux, and of Linux in Windows."""
+
+
+def be_quiet(gpus: Sequence[str] = _GPUS) -> None:
+    """Make TensorFlow's C++ code log errors alone, before its first import. The user's own setting stays.
+
+    Without a GPU, it logs fatal errors alone, because it would log an error about CUDA in each process. Python still
+    raises all errors.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2" if any(map(os.path.exists, gpus)) else "3")
 
 
 def import_tensorflow() -> Any:
@@ -19,7 +31,7 @@ def import_tensorflow() -> Any:
 
     Do not call this function in the user's own process: during the call, no thread can import the libraries.
     """
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    be_quiet()
     barred = [name for name in _NOT_NEEDED if name not in sys.modules]
     sys.modules.update(dict.fromkeys(barred))  # type: ignore[arg-type]  # None is Python's mark of "cannot be imported"
     try:

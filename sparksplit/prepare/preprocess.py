@@ -15,6 +15,7 @@ from sparksplit.base.user_functions import FunctionError, is_own, load, pickled_
 from sparksplit.dataset.description import Description
 from sparksplit.dataset.fitted import Fitted, read_fitted
 from sparksplit.dataset.prepared import PreparedDataSet
+from sparksplit.features.doubts import unknown_texts
 from sparksplit.prepare import config_checks
 from sparksplit.prepare.awaited import await_input
 from sparksplit.prepare.formats import format_of
@@ -91,6 +92,8 @@ def preprocess(
                         manifest, rows_hash = prepare(spark, config, source, folder, fitted)
                     if rows_hash is not None:
                         output.made_of(folder, rows_hash)
+            for line in unknown_texts(manifest.description.features, manifest.splits["train"].rows):
+                say(f"feature {line}")
         return PreparedDataSet(output.path, manifest)
 
 

@@ -19,6 +19,9 @@ from sparksplit.training.train_config import TrainConfig, VirtualNodes
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_said: dict[str, str] = {}
+"""By application: the last line of `placed`."""
+
 
 def for_one_process(config: TrainConfig, strategy: Strategy) -> TrainConfig:
     """Return `config` with nodes that one process can play.
@@ -37,7 +40,8 @@ def for_one_process(config: TrainConfig, strategy: Strategy) -> TrainConfig:
 def placed(inputs: RunInputs) -> tuple[RunInputs, bool]:
     """Return (the run's inputs as they can run, whether its nodes are on executors).
 
-    Without executors, the inputs are those of one process beside the driver, and a line says what it does. The run
+    Without executors, the inputs are those of one process beside the driver, and a line says what it does. A
+    session does not repeat its last such line. The run
     counts as a run with these nodes. So a strategy that depends on the number of nodes has another configuration hash
     than on a cluster, with the same arithmetic.
 
@@ -47,7 +51,11 @@ def placed(inputs: RunInputs) -> tuple[RunInputs, bool]:
     if has_executors(settings):
         return inputs, True
     alone = beside_driver(config, inputs.strategy, settings)
-    say(f"spark.master {settings['spark.master']} has no executors: {told(config, alone)}")
+    line = f"spark.master {settings['spark.master']} has no executors: {told(config, alone)}"
+    if _said.get(application := settings.get("spark.app.id", "")) != line:  # a search has many runs in one session
+        say(line)
+    if application:
+        _said[application] = line
     return inputs.changed(alone), False
 
 

@@ -78,10 +78,14 @@ def advice(seconds: RunSeconds, on_cluster: bool, config: str | None = None) -> 
     """Return one line on what took more than a third of the time and need not have; None if nothing did.
 
     on_cluster: whether the run waited for executors.
-    config: the configuration's file.
+    config: the configuration's file; None if the run's keys are from Python or the command line.
     """
     spent = vars(seconds)
-    diagnose = f"`sparksplit diagnose --config {config or 'FILE'}` finds what would help"
+    diagnose = (
+        f"`sparksplit diagnose --config {config}` finds what would help"
+        if config
+        else "`sparksplit diagnose`, with the data's folder and this run's keys in a file, finds what would help"
+    )
     waited = f", {spent['waiting'] / spent['sync']:.0%} of that for slower ones" if spent["sync"] else ""
     rounds = {
         "feed": ("nodes waited {share} of the time for rows", diagnose),

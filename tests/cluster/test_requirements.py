@@ -31,7 +31,10 @@ from sparksplit.training.train_config import TrainConfig
             {"spark.master": "yarn", "spark.executor.instances": "3", "spark.executor.cores": "4"},
             r"spark\.task\.cpus: .* one task slot \(has 4\); set it to 4",
         ),
-        ({"spark.master": "local-cluster[3,2,1024]"}, r"spark\.task\.cpus: .*\(has 2\); set it to 2"),
+        (
+            {"spark.master": "local-cluster[1,2,1024]"},
+            r"spark\.master: local-cluster\[1,2,1024\] is 1 executor of 2 cores.* use local-cluster\[2,1,1024\]: 2 ex",
+        ),
         (
             {"spark.master": "local-cluster[2,1,900]"},
             r"nodes: 3 nodes need 3 executors, and the settings allow 2; .*spark\.master to local-cluster\[3,1,900\]",

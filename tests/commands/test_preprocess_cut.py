@@ -192,7 +192,7 @@ def test_by_column_rows_are_where_they_were_put_and_bad_rows_are_counted_and_kep
     kept = pq.read_table(f"{found.data.path}/bad_rows").to_pylist()
     assert len(kept) == 26 and all(row["path"] == f"{tmp_path}/raw/0.parquet" for row in kept)
     reasons = {row["reason"] for row in kept}
-    assert reasons > {"column 'x': is null (input.missing: mean fills missing values)", "column 'x': inf is not finite"}
+    assert reasons > {"column 'x': is null; input.missing: mean fills missing values", "column 'x': inf is not finite"}
     with pytest.raises(
         InputError,
         match=r"0\.parquet: a row: .*first of 26 bad rows, most often: .*is null, 20 rows; .*0\.021 of 1,200 rows\)$",

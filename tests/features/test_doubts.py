@@ -5,8 +5,9 @@ import pytest
 import yaml
 
 from sparksplit.base.yaml_edits import as_yaml
+from sparksplit.dataset.feature_spec import Category, Text
 from sparksplit.features import times
-from sparksplit.features.doubts import _DAYS, _TIMES, doubt, shown
+from sparksplit.features.doubts import _DAYS, _TIMES, doubt, shown, unknown_texts
 
 DAYS = [f"{day % 12 + 1:02}/{day % 28 + 1:02}/2024" for day in range(60)]
 IDS = [f"client-{number}" for number in range(60)]
@@ -72,3 +73,18 @@ def test_a_name_that_set_would_split_is_for_the_file(name: str) -> None:
 def test_a_name_of_two_words_is_one_kept_column() -> None:
     said = doubt("Customer, ID", pa.array(IDS))
     assert said is not None and """--set 'input.keep=["Customer, ID"]'""" in said
+
+
+@pytest.mark.parametrize(
+    ("feature", "rows", "said"),
+    [
+        (Category(column="c", type="string", tensor="t", place=0), 20, True),
+        (Category(column="c", type="string", tensor="t", place=0), 19, False),
+        (Category(column="c", type="string", tensor="t", place=0, vocabulary=["paid"]), 20, False),
+        (Category(column="c", type="string", tensor="t", place=0, hash=8), 20, False),
+        (Text(column="c", type="string", tensor="t", place=0), 20, False),
+    ],
+)
+def test_texts_that_are_all_unknown_are_told(feature, rows, said):
+    start = "c: each text is in fewer training rows than `min_count`"
+    assert [line.startswith(start) for line in unknown_texts([feature], rows)] == [True] * said

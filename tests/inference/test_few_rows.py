@@ -120,7 +120,7 @@ def test_numbers_of_a_single_tensor_come_in_its_order():
     found = stored(frame, numbers(impute=0.0))
     assert found["x"].dtype == np.float32 and np.array_equal(found["x"], [[0.5, 1], [np.nan, 2]], equal_nan=True)
     with pytest.raises(
-        InputError, match=r"^the frame: row 1: column 'a': is null \(input.missing: mean fills missing values\)$"
+        InputError, match=r"^the frame: row 1: column 'a': is null; input.missing: mean fills missing values$"
     ):
         stored(frame, numbers())
     with pytest.raises(InputError, match=r"row 0: column 'a': 0\.5 is not a whole number from 0 to 255"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from sparksplit import ConfigError, UsageError
 from sparksplit.ml import SparkSplitClassifier, SparkSplitRegressor, SparkSplitRegressorModel
-from sparksplit.ml.params import NOT_KEYS, PREPARING, TRAINING
+from sparksplit.ml.params import NOT_KEYS, PREPARING, TRAINING, in_python
 from sparksplit.prepare.preprocess_config import PreprocessConfig
 from sparksplit.training.train_config import TrainConfig
 
@@ -62,10 +63,15 @@ def test_a_model_may_be_an_object_or_a_function() -> None:
         ({"featureCol": "x"}, r"unknown parameter; did you mean 'featuresCol'\?"),
         ({"nodes": 2}, "nodes: is no parameter: numNodes sets it"),
         ({"output": "x"}, "output: is no parameter: workDir sets the folder"),
+        ({"maxIter": 9, "epocs": 2}, r"maxIter: unknown parameter; use epochs; epocs: .*; did you mean 'epochs'\?$"),
+        ({"stepSize": 0.1}, "stepSize: unknown parameter; use optimizer.learning_rate$"),
+        ({"optimizer.lr": 0.1}, r"optimizer\.lr: unknown parameter; use optimizer\.learning_rate$"),
+        ({"numNodes": "two"}, "^numNodes: must be a whole number"),
+        ({"min_nodes": 2}, r"^min_nodes must be at most nodes.* \(numNodes is 1\)"),
         ({"epochs": 0}, "epochs: must be above 0"),
         ({"optimizer": {"learning_rat": 1}, "strategy": "bach"}, "strategy: must be one of"),
         ({"scaling": "unitt"}, "scaling: "),
-        ({"numNodes": 2}, "nodes must be 1 with strategy: single"),
+        ({"numNodes": 2}, '^numNodes must be 1 with strategy="single" .is 2.; strategy="batch" uses several$'),
         ({"input": {"label": "y"}}, "input.label: is no key here: labelCol names it"),
         ({"input": {"label_type": "number"}}, "input.label_type: is no key here: a classifier's labels are whole"),
         ({"input": {"mising": "mean"}}, "input.mising: unknown key; did you mean 'missing'"),
@@ -108,10 +114,48 @@ def test_a_dotted_parameter_changes_one_key_of_a_section() -> None:
     assert one.getOrDefault("optimizer") == {"name": "adam", "learning_rate": 0.1}
     one.setParams(**{"optimizer.momentum": 0.5})
     assert one.getOrDefault("optimizer") == {"name": "adam", "learning_rate": 0.1, "momentum": 0.5}
-    with pytest.raises(AttributeError, match="optimiser"):
-        one.getParam("optimiser.learning_rate")
+    assert one.explainParam("optimizer.learning_rate").startswith("optimizer.learning_rate: Learning rate: a number")
+    assert one.explainParam(rate).endswith("(current: 0.1)")
+    assert one.explainParam("early_stop.patience").endswith("(undefined)")
     with pytest.raises(ConfigError, match=r"early_stop\.patients: unknown key; did you mean 'patience'"):
         one.copy({one.getParam("early_stop.patients"): 3}).check()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("learning_rate", "SparkSplitClassifier: learning_rate: unknown parameter; use optimizer.learning_rate"),
+        ("epoch", "SparkSplitClassifier: epoch: unknown parameter; did you mean 'epochs'?"),
+        ("optimizer.lr", "SparkSplitClassifier: optimizer.lr: unknown parameter; use optimizer.learning_rate"),
+        ("optimiser.name", "SparkSplitClassifier: optimiser.name: unknown parameter; did you mean 'optimizer.name'?"),
+    ],
+)
+def test_a_name_that_is_no_parameter_has_a_hint(name: str, said: str) -> None:
+    with pytest.raises(AttributeError, match=f"^{re.escape(said)}$"):
+        SparkSplitClassifier().getParam(name)
+
+
+def test_an_estimator_and_its_model_say_what_they_are() -> None:
+    assert repr(SparkSplitClassifier(epochs=5, labelCol="y")) == "SparkSplitClassifier(epochs=5, labelCol='y')"
+    gone = "SparkSplitRegressorModel(featuresCol='features', folder='runs/none')"
+    assert repr(SparkSplitRegressorModel("runs/none")) == gone
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("nodes: 5 nodes need 5 executors", "numNodes: 5 nodes need 5 executors"),
+        ("'a': is null (input.missing: mean fills)", """'a': is null (input={"missing": "mean"} fills)"""),
+        ("20 bad rows; input.max_bad_rows: 0)", """20 bad rows; input={"max_bad_rows": 0})"""),
+        ("[]; use model.build: tabular", '[]; use model="tabular"'),
+        ("strategy: must be one of single", "strategy: must be one of single"),
+        ("model.build: mlp needs one tensor", "model.build: mlp needs one tensor"),
+    ],
+)
+def test_errors_spell_keys_as_a_call_does(text: str, spelled: str) -> None:
+    with pytest.raises(UsageError) as raised, in_python():
+        raise UsageError(text)
+    assert str(raised.value) == spelled
 
 
 def test_objects_of_keras_become_plain_keys() -> None:
@@ -122,6 +166,12 @@ def test_objects_of_keras_become_plain_keys() -> None:
     copied = copied.copy({copied.optimizer: adam, copied.getParam("optimizer.learning_rate"): 0.25})
     assert one.training()[1].optimizer.learning_rate == 0.5
     assert copied.training()[0]["optimizer"] == {**one.training()[0]["optimizer"], "learning_rate": 0.25}
+
+
+def test_a_copy_knows_how_it_differs_from_the_users_estimator() -> None:
+    one = SparkSplitClassifier(epochs=3)
+    other = one.copy({one.getParam("optimizer.learning_rate"): 0.1, one.epochs: 4, SparkSplitClassifier().epochs: 5})
+    assert other.copy()._varied == {"optimizer.learning_rate": 0.1, "epochs": 4} and not one._varied
 
 
 def test_setters_of_columns() -> None:
@@ -163,7 +213,7 @@ def test_a_grid_of_dotted_parameters_is_saved_and_loaded(spark: SparkSession, tm
 def test_nodes_without_executors_are_refused_before_rows_are_prepared(spark: SparkSession, tmp_path: Path) -> None:
     rows = spark.createDataFrame([([1.0], 2.0)], "features array<double>, label double")
     estimator = SparkSplitRegressor(numNodes=5, strategy="batch", workDir=f"{tmp_path}/work")
-    with pytest.raises(ConfigError, match="nodes: 5 nodes need 5 executors, and the settings allow 4"):
+    with pytest.raises(ConfigError, match=r"^numNodes: 5 nodes need 5 executors, and the settings allow 4"):
         estimator.fit(rows)
     assert list(tmp_path.iterdir()) == []
 

@@ -77,6 +77,16 @@ def test_the_hash_is_that_of_the_nodes_that_train(
     assert "spark.master local[*] has no executors: one process on this machine" in capsys.readouterr().err
 
 
+def test_a_session_says_the_same_line_once(
+    monkeypatch: pytest.MonkeyPatch, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for application, times in (("once-1", 1), ("once-1", 0), ("once-2", 1)):
+        found = {"spark.master": "local[*]", "spark.app.id": application}
+        monkeypatch.setattr(place, "known_settings", lambda found=found: found)
+        placed(inputs(digits, strategy="batch"))
+        assert capsys.readouterr().err.count("has no executors") == times
+
+
 def inputs_of(asked: RunInputs, nodes: Any) -> RunInputs:
     return replace(asked, config=parse(TrainConfig, {**asked.config.model_dump(mode="json"), "nodes": nodes}))
 
@@ -117,7 +127,7 @@ def finished(folder: Path, **keys: Any) -> TrainConfig:
             {"spark.master": "local-cluster[2,1,1024]"},
             r"nodes: 2 nodes need 3 executors \(1 to feed them\)",
         ),
-        ({"nodes": 2}, {"spark.master": "local-cluster[2,2,1024]"}, r"spark\.task\.cpus: .* one task slot"),
+        ({"nodes": 2}, {"spark.master": "local-cluster[2,2,1024]"}, r"spark\.master: .* one task slot"),
         (
             {"nodes": 2},
             {"spark.master": "yarn", "spark.dynamicAllocation.enabled": "true"},

@@ -108,5 +108,11 @@ def test_there_is_advice_on_what_takes_most_of_the_time_and_need_not(values, say
     assert (line is None) == (says is None) and (line is None or line.startswith(says))
 
 
+def test_a_run_without_a_configuration_file_has_advice_without_a_file():
+    line = advice(taken(feed=90.0), True)
+    assert line is not None and "--config" not in line
+    assert "--config a.yaml" in (advice(taken(feed=90.0), True, "a.yaml") or "")
+
+
 def test_what_started_on_this_machine_waited_for_no_cluster():
     assert advice(taken(start=160.0, total=400.0), False) is None

@@ -211,7 +211,7 @@ def number_problem(
     if not stripped and "" not in nulls:
         return ("is empty, which input.nulls does not list",) * 2
     if not stripped or stripped in nulls or (dtype.kind == "f" and stripped.lower().lstrip("+-") == "nan"):
-        hint = " (input.missing: mean fills missing values)" if dtype.kind == "f" else ""
+        hint = "; input.missing: mean fills missing values" if dtype.kind == "f" else ""
         kind = "is empty" if not stripped else f"is {short(stripped)}"
         return None if gaps else (kind + hint, kind)
     if dtype.kind in "iu":

@@ -299,14 +299,19 @@ class ColumnReader:
         )
 
     def _shown(self, batch: pa.RecordBatch) -> list[str]:
-        """Return the text of each row: the cells of a file of texts, or the values."""
+        """Return the text of each row: the cells of a file of texts, or the values with their columns' names."""
         if self.cells is not None:
             cells = [batch.column(place).fill_null("") for place in self.order]
             joined: list[str] = pc.binary_join_element_wise(*cells, self.cells.delimiter).to_pylist()
             return joined
-        shown = batch.columns[self.decoder is not None : self._weight_place]
+        chosen = slice(self.decoder is not None, self._weight_place)
+        names = [*self.features, self.label][chosen]
+        shown = [
+            pc.binary_join_element_wise(f"{name}: ", _texts(column), "")
+            for name, column in zip(names, batch.columns[chosen], strict=True)
+        ]
         first = pa.repeat("", batch.num_rows)  # there may be nothing to show, for example for images without labels
-        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(first, *map(_texts, shown), ", "), 2, ROW_TEXT + 2)
+        text = pc.utf8_slice_codeunits(pc.binary_join_element_wise(first, *shown, ", "), 2, ROW_TEXT + 2)
         texts: list[str] = text.to_pylist()
         return texts
 
@@ -386,7 +391,7 @@ class ColumnReader:
         if isinstance(value, str):
             return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
         if value is None or math.isnan(value):
-            hint = " (input.missing: mean fills missing values)" if dtype.kind == "f" else ""
+            hint = "; input.missing: mean fills missing values" if dtype.kind == "f" else ""
             kind = "is null" if value is None else "is NaN"
             return kind + hint, kind
         if math.isinf(value):

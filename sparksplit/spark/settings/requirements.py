@@ -167,9 +167,21 @@ def start_problems(settings: Mapping[str, str]) -> Iterator[Problem]:
     master = settings.get("spark.master", "")
     local = _LOCAL_CLUSTER.fullmatch(master)
     cores = settings.get("spark.executor.cores") or (local[2] if local else "1" if master == "yarn" else None)
-    if cores is not None:
+    own_cores = "spark.executor.cores" in settings or "spark.task.cpus" in settings
+    if local and not own_cores and int(local[2]) > 1:
+        wanted = int(local[1]) * int(local[2])
+        text = (
+            f"{master} is {_counted(local[1], 'executor')} of {local[2]} cores, so {local[2]} task slots each, and an "
+            f"executor must have one task slot; use local-cluster[{wanted},1,{local[3]}]: {wanted} executors of 1 core"
+        )
+        yield Problem("spark.master", text)
+    elif cores is not None:
         yield from slot_problems(int(cores) // int(settings.get("spark.task.cpus", "1")), int(cores))
     yield from gpu_problems(settings)
+
+
+def _counted(number: str, what: str) -> str:
+    return f"{number} {what}" if number == "1" else f"{number} {what}s"
 
 
 def standalone_problems(settings: Mapping[str, str]) -> Iterator[Problem]:

@@ -69,7 +69,7 @@ def test_wrong_settings(found):
         "spark.dynamicAllocation.enabled: must be false (is true)",
         "spark.speculation: must be false (is true)",
         "spark.executor.pyspark.memory: must not be set (is 2g)",
-        "spark.task.cpus: an executor must have one task slot",
+        "spark.master: local-cluster[2,2,1024] is 2 executors of 2 cores",
         "nodes: 3 nodes need 3 executors, and the settings allow",
     ):
         assert any(line.startswith(start) for line in lines), (start, lines, errors)

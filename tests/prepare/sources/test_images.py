@@ -145,7 +145,7 @@ def test_folders_by_class(spark, tmp_path, elsewhere):
         ([40] * 3, "dog", "1.png"),
     ]  # fmt: skip
     (bad,) = bad_of(spark, opened, 1)
-    assert str(bad) == f"{raw}/cat/notes.txt: a row: is not a PNG or JPEG image (cat)"
+    assert str(bad) == f"{raw}/cat/notes.txt: a row: is not a PNG or JPEG image (class: cat)"
     far = source(spark, **keys, path=elsewhere(tmp_path, "held"), channels=1)
     assert pixels_of(spark, far) == [([40], "dog")]
     picture(raw / "3.png", 50)
@@ -169,7 +169,7 @@ def test_a_column_of_encoded_images(spark, tmp_path):
     opened = source(spark, **keys, column="picture", keep=["more"], max_bad_rows=1)
     assert pixels_of(spark, opened) == [(COLOURS[0, 0].tolist(), 3, "a")]
     (bad,) = bad_of(spark, opened, 1)
-    assert str(bad) == f"{tmp_path}/a.parquet: a row: is null (4)"
+    assert str(bad) == f"{tmp_path}/a.parquet: a row: is null (kind: 4)"
     with pytest.raises(ConfigError, match=r"^column: must hold the bytes of PNG or JPEG files \(is bigint\)"):
         source(spark, **keys, column="kind")
     (tmp_path / "unlike").mkdir()

@@ -151,7 +151,7 @@ def test_files_of_examples_are_rows(spark, tmp_path):
         (2, 4, 5, 0, "held", "3"),
     ]  # fmt: skip
     assert [str(bad) for bad in bad_of(spark, opened, 2)] == [
-        f"{raw}/day=2/c.tfrecord: row 1: column 'f10': is null (input.missing: mean fills missing values)",
+        f"{raw}/day=2/c.tfrecord: row 1: column 'f10': is null; input.missing: mean fills missing values",
         f"{raw}/day=2/c.tfrecord: row 2: is not a tf.train.Example",
     ]
 

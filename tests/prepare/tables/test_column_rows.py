@@ -119,10 +119,10 @@ def test_good_rows_stay_together_with_their_label_and_kept_texts() -> None:
     assert rows is not None and isinstance(rows.label, np.ndarray)
     assert (rows.tensors[0].tolist(), rows.label.tolist(), rows.keep) == ([[1.5, 1.0]], [0], [["p"]])
     assert bad == [
-        "the DataFrame: a row: column 'a': is null (input.missing: mean fills missing values) (null, 2, 1)",
-        "the DataFrame: a row: column 'y', the label: null is not an integer (3.5, 3, null)",
+        "the DataFrame: a row: column 'a': is null; input.missing: mean fills missing values (a: null, b: 2, y: 1)",
+        "the DataFrame: a row: column 'y', the label: null is not an integer (a: 3.5, b: 3, y: null)",
         "the DataFrame: a row: column 'b': 16777217 is 16777216 in float32, the default; set input.dtype "
-        "(float64 keeps it, float32 rounds it) (4.5, 16777217, 3)",
+        "(float64 keeps it, float32 rounds it) (a: 4.5, b: 16777217, y: 3)",
     ]
 
 
@@ -130,7 +130,7 @@ def test_labels_that_are_texts() -> None:
     batch = pa.RecordBatch.from_pydict({"0": [1.0, 2.0], "1": [1.0, 2.0], "2": ["cat", ""]})
     rows, bad = read(batch, label_kind="text")
     assert rows is not None and rows.label == ["cat"]
-    assert bad == ["the DataFrame: a row: column 'y', the label: '' is not a text (2, 2, )"]
+    assert bad == ["the DataFrame: a row: column 'y', the label: '' is not a text (a: 2, b: 2, y: )"]
 
 
 def test_arrays_of_the_tensors_length() -> None:
@@ -140,11 +140,11 @@ def test_arrays_of_the_tensors_length() -> None:
     rows, bad = read(batch, features=["pixels"], array=True, tensor=tensor, label=None, label_kind=None, rounds=True)
     assert rows is not None and rows.tensors[0].tolist() == [[[1], [2]]] and rows.label is None
     assert bad == [
-        "the DataFrame: a row: column 'pixels': is null (None)",
-        "the DataFrame: a row: column 'pixels': has 1 values, 2 are needed ([3])",
-        "the DataFrame: a row: column 'pixels': is null ([4, None])",
-        "the DataFrame: a row: column 'pixels': 300 is not a whole number from 0 to 255 (uint8) ([5, 300])",
-        "the DataFrame: a row: column 'pixels': has 0 values, 2 are needed ([])",
+        "the DataFrame: a row: column 'pixels': is null (pixels: None)",
+        "the DataFrame: a row: column 'pixels': has 1 values, 2 are needed (pixels: [3])",
+        "the DataFrame: a row: column 'pixels': is null (pixels: [4, None])",
+        "the DataFrame: a row: column 'pixels': 300 is not a whole number from 0 to 255 (uint8) (pixels: [5, 300])",
+        "the DataFrame: a row: column 'pixels': has 0 values, 2 are needed (pixels: [])",
     ]
 
 
@@ -155,9 +155,9 @@ def test_a_null_array_is_missing_values_where_these_are_filled() -> None:
     rows, bad = read(batch, features=["v"], array=True, tensor=tensor, label=None, label_kind=None, gaps=True)
     assert rows is not None
     np.testing.assert_array_equal(rows.tensors[0], [[1, np.nan], [np.nan, np.nan]])
-    assert bad == ["the DataFrame: a row: column 'v': has 1 values, 2 are needed ([3.0])"]
+    assert bad == ["the DataFrame: a row: column 'v': has 1 values, 2 are needed (v: [3.0])"]
     _, bad = read(batch, features=["v"], array=True, tensor=tensor, label=None, label_kind=None)
-    assert bad[1] == "the DataFrame: a row: column 'v': is null (input.missing: mean fills missing values) (None)"
+    assert bad[1] == "the DataFrame: a row: column 'v': is null; input.missing: mean fills missing values (v: None)"
 
 
 @pytest.mark.parametrize("value", [math.inf, 1e39])
@@ -253,7 +253,7 @@ def test_rows_of_a_file_of_texts_and_the_marks_of_bad_ones() -> None:
     assert isinstance(good, ParsedRows) and isinstance(bad, BadRows)
     assert (good.tensors[0].tolist(), good.label, good.keep) == ([[1.5, 2], [3, 4]], ["cat", "dog"], [[None, ""]])
     assert [(row.path, row.offset, row.reason, row.text) for row in bad] == [
-        ("/my a.csv", 12, "column 'a': is empty (input.missing: mean fills missing values)", "r2,,2,cat"),
+        ("/my a.csv", 12, "column 'a': is empty; input.missing: mean fills missing values", "r2,,2,cat"),
         ("/my a.csv", 13, "column 'b': 'x' is not a number", "r3,1,x,cat"),
         ("/my a.csv", 14, "column 'y', the label: is 'NA'", "r4,1,2,NA"),
         ("/my a.csv", 15, "column 'y', the label: is not UTF-8 text (input.encoding)", "r5,1,2,c\ufffd"),
@@ -341,8 +341,8 @@ def test_weights_are_none_of_the_features_and_not_below_zero() -> None:
     assert rows.weight is not None and rows.weight.tolist() == [0.5] and rows.weight.dtype == np.float32
     assert rows.keep == [["p"]]
     assert bad == [
-        "the DataFrame: a row: column 'w', the weight: -1.0 is not a number of 0 or more (2, 5, 1)",
-        "the DataFrame: a row: column 'w', the weight: null is not a number of 0 or more (3, 6, 2)",
+        "the DataFrame: a row: column 'w', the weight: -1.0 is not a number of 0 or more (a: 2, b: 5, y: 1)",
+        "the DataFrame: a row: column 'w', the weight: null is not a number of 0 or more (a: 3, b: 6, y: 2)",
     ]
 
 

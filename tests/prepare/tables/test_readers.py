@@ -49,7 +49,7 @@ def test_folders_of_partition_columns_parts_and_bad_rows(spark: SparkSession, tm
         (2, 4.5, 1, "t", "3"),
     ]  # fmt: skip
     tally = bad_rows.tally(bad_rows.of(parse(spark, opened)))
-    reason = "a row: column 'x': is null (input.missing: mean fills missing values) (null, 1)"
+    reason = "a row: column 'x': is null; input.missing: mean fills missing values (x: null, y: 1)"
     assert str(tally.first) == f"{raw}/day=1/b c.parquet: {reason}" and tally.counts == {"column 'x': is null": 1}
 
 

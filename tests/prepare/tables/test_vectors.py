@@ -102,7 +102,7 @@ def test_a_vector_alone_is_one_tensor_and_files_may_hold_it(spark: SparkSession,
     fitted = np.array(filled.manifest.preprocessing.tensors["x"].impute)
     np.testing.assert_allclose(fitted, np.mean([[p, 0, p / 7] for p in range(60) if p % 10 != 3], axis=0), rtol=1e-6)
     frame.coalesce(1).write.parquet(f"{tmp_path}/bad")
-    with pytest.raises(UsageError, match=r"bad/part-\S+: a row: column 'v': is null \(input\.missing: mean fills"):
+    with pytest.raises(UsageError, match=r"bad/part-\S+: a row: column 'v': is null; input\.missing: mean fills"):
         sparksplit.preprocess(f"{tmp_path}/bad", f"{tmp_path}/no", input=parquet, **keys)
 
 
@@ -114,7 +114,7 @@ def test_vectors_and_arrays_that_will_not_do(spark: SparkSession, tmp_path: Path
         return str(caught.value)
 
     unlike = spark.createDataFrame([(1.0, Vectors.dense(1, 2), 0), (2.0, Vectors.dense(7.5), 1)], ["x", "v", "y"])
-    wanted = r"the DataFrame: a row: column 'v': has 1 values, 2 are needed (2, [7.5], 1)"
+    wanted = r"the DataFrame: a row: column 'v': has 1 values, 2 are needed (x: 2, v: [7.5], y: 1)"
     assert message(unlike.coalesce(1)).startswith(wanted)
     nested = spark.createDataFrame([(1.0, [[1.0]], 0)], "x double, v array<array<double>>, y int")
     wanted = "the DataFrame: column 'v' is array<array<double>>, which cannot be a feature. Convert it to numbers"
