@@ -82,7 +82,7 @@ class Output:
         if not filesystem.name(self.path or "/"):
             raise UsageError(f"{path}: is the root of a file system; choose a folder in it")
         container = os.environ.get("CONTAINER_ID")
-        if container and container in filesystem.parent(self.path).split("/"):
+        if container and self.path.startswith("/") and container in filesystem.parent(self.path).split("/"):
             raise UsageError(
                 f"{path}: is in the folder of this YARN container, which YARN removes when the container ends; give an "
                 "address such as hdfs:///user/me/run, or a folder that all hosts mount"

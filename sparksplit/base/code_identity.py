@@ -168,7 +168,10 @@ class _Description:
         defaults = self.of([function.__defaults__, function.__kwdefaults__], f"a default of {name}")
         own = {key: value for key, value in vars(function).items() if key != "__wrapped__"}
         text = _text_of(function)
-        modules = imported(text, function.__globals__.get("__package__"))
+        try:
+            modules = imported(text, function.__globals__.get("__package__"))
+        except OSError as error:
+            raise UnknownValueError(f"{name} imports a module whose text cannot be read: {error}") from error
         return ["function", text, defaults, used, self.of(own, name), *([modules] if modules else [])]
 
     def _class(self, kind: type) -> Any:

@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import resolve_name
 from pathlib import Path
+from typing import Any
 
 from sparksplit.base.pickles import is_users_file
 
 
 def imported(text: str, package: str | None) -> list[list[str]]:
     """Return [module, hash of its text] of each of the user's own modules that code imports, directly or through other
-    modules, in order of name.
+    modules, in order of name. Raise OSError if a text cannot be read.
 
     text: the code. package: the package that its relative imports begin from; None without one.
     """
@@ -33,10 +34,10 @@ def _follow(text: str, package: str | None, found: dict[str, str]) -> None:
     except SyntaxError:  # it says so when it runs
         return
     for name in sorted(names - found.keys()):
-        file = _file(name)
+        file, loader = _found(name)
         if file is None or not is_users_file(name, file):
             continue
-        content = file.read_bytes()
+        content = loader.get_data(str(file))
         found[name] = hashlib.sha256(content).hexdigest()
         _follow(
             content.decode(errors="replace"),
@@ -64,17 +65,19 @@ def _names(tree: ast.AST, package: str | None) -> Iterator[str]:
             yield from (".".join(parts[:end]) for end in range(1, len(parts) + 1))
 
 
-def _file(name: str) -> Path | None:
-    """Return the file of a module's text; None if there is none."""
-    known = getattr(sys.modules.get(name), "__file__", None)
-    if isinstance(known, str):
-        return Path(known)
+def _found(name: str) -> tuple[Path | None, Any]:
+    """Return (the file of a module's text, the loader that reads it, also from a zip archive); None without a text."""
+    module = sys.modules.get(name)
+    known, loader = (getattr(module, key, None) for key in ("__file__", "__loader__"))
+    if isinstance(known, str) and hasattr(loader, "get_data"):
+        return Path(known), loader
     spec: ModuleSpec | None = None
     place: list[str] | None = None
     for end in range(1, name.count(".") + 2):
         spec = PathFinder.find_spec(".".join(name.split(".")[:end]), place)
         if spec is None:
-            return None
+            return None, None
         place = [*(spec.submodule_search_locations or [])]
-    origin = None if spec is None else spec.origin
-    return Path(origin) if origin is not None and origin.endswith(".py") else None
+    if spec is None or spec.origin is None or not hasattr(spec.loader, "get_data"):
+        return None, None
+    return (Path(spec.origin) if spec.origin.endswith(".py") else None), spec.loader

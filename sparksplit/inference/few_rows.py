@@ -19,6 +19,7 @@ from sparksplit.inference.tasks import SplitRows, predict, tensors_of
 from sparksplit.inference.trained import Array, TrainedModel, load
 from sparksplit.inference.writer import Columns
 from sparksplit.prepare.source import BadRow
+from sparksplit.prepare.tables.cells import FILLS
 from sparksplit.prepare.tables.column_rows import ColumnReader
 from sparksplit.prepare.tables.table_rows import TableReader
 
@@ -52,7 +53,8 @@ def stored(frame: pd.DataFrame, description: Description) -> dict[str, Array]:
     reader, encoder, columns = (_of_table if description.features else _of_tensor)(frame, description)
     found = tensors_of(reader, encoder, columns, len(frame))
     if isinstance(found, BadRow):
-        raise InputError(f"{_PLACE}: row {frame.index[found.row - 1]}: {found.reason}")
+        reason = found.reason.replace(FILLS, "; the model has no value to fill it with")
+        raise InputError(f"{_PLACE}: row {frame.index[found.row - 1]}: {reason}")
     return found
 
 
@@ -63,7 +65,9 @@ def _of_table(frame: pd.DataFrame, description: Description) -> tuple[ColumnRead
     types = {feature.column: _type(feature, column) for feature, column in zip(features, given, strict=True)}
     table = table_like(description, types, _PLACE)
     names = [feature.column for feature in features]
-    reader = _reader(names, False, table.tensors[0], True, TableReader(table, ("",), typed=True))
+    reader = _reader(
+        names, False, (table.tensors or description.tensors)[0], True, TableReader(table, ("",), typed=True)
+    )
     columns = [_as_taken(feature, column) for feature, column in zip(features, given, strict=True)]
     return reader, encoder_of(table, table.tensors, {}), columns
 

@@ -6,13 +6,14 @@ It imports Keras only if a call gives an object. An object becomes the keys that
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Number
 from typing import Any
 
 from sparksplit.base.config import nested
 from sparksplit.base.errors import ConfigError
 from sparksplit.model.compiled import NotAKeyError, loss_key, metric_key, optimizer_keys, rate_key, reduction_key
 
-_PLAIN = (str, int, float, Mapping, list, tuple, type(None))
+_PLAIN = (str, Number, Mapping, list, tuple, type(None))
 
 
 def as_keys(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,8 +70,9 @@ def _written(value: Any, key: str) -> Any:
     place = str(getattr(value if function else type(value), "__module__", ""))
     if isinstance(value, type) or place.partition(".")[0] != "keras":
         name = getattr(value, "__name__", type(value).__name__)
+        plain = {"metrics": "a name", "optimizer.learning_rate": "a number, a mapping"}.get(key, "a name, a mapping")
         raise ConfigError(
-            f"{key}: must be a name, a mapping or an object of Keras (is {name}); to train with an object of your own, "
+            f"{key}: must be {plain} or an object of Keras (is {name}); to train with an object of your own, "
             "compile a keras.Model with it, and give the model"
         )
     if key == "loss":

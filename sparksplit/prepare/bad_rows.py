@@ -181,7 +181,7 @@ def write(bad: DataFrame, counted: Tally, folder: str) -> None:
     ordered = placed.sortWithinPartitions(*_ORDER).select(*_WRITTEN.names, "offset")
 
     def task(batches: Iterable[pa.RecordBatch]) -> Iterator[_Written]:
-        with PartFile(place, attempt_name(*task_ids())) as file:
+        with PartFile(place, attempt_name(*task_ids()), ("path", "reason")) as file:
             for batch in batches:
                 file.write(pa.table(_numbered(batch, lines)))
         if file.rows:

@@ -42,6 +42,8 @@ API_MODE = "spark.api.mode"
 """Spark 4 starts a session of Spark Connect if this key is `connect`, and its JVM then has no class of another one."""
 _EXECUTORS_PYTHON = "PYSPARK_PYTHON"
 
+_LOCK = threading.Lock()
+"""Held while a session is taken with other environment variables."""
 _ADDED_TO = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions", "spark.executorEnv.PYTHONPATH")
 
 
@@ -260,7 +262,7 @@ def classic_session(conf: SparkConf | None = None) -> SparkSession:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder if conf is None else SparkSession.builder.config(conf=conf)
-    with gateway.variables({"SPARK_API_MODE": "classic"}):
+    with _LOCK, gateway.variables({"SPARK_API_MODE": "classic"}):
         return builder.getOrCreate()
 
 

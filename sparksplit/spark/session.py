@@ -240,6 +240,8 @@ def satisfy_yarn() -> None:
             own_session.start(own_session.settings_for("sparksplit", 1, {}, configured, True), None, {})
         except RunError as error:  # the program has started Spark before, and stopped it
             log.debug("YARN knows this driver already: %s", error)
+        except UsageError as error:  # the call itself has succeeded
+            say(f"YARN may call this program failed: {error}")
 
 
 def known_settings() -> dict[str, str]:

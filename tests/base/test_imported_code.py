@@ -1,10 +1,12 @@
 """The user's own modules that a function imports when it runs."""
 
+import importlib
 import sys
+import zipfile
 
 import pytest
 
-from sparksplit.base.code_identity import identity_of
+from sparksplit.base.code_identity import UnknownValueError, identity_of
 from sparksplit.base.imported_code import imported
 
 FUNCTIONS = """
@@ -62,6 +64,35 @@ def test_modules_with_their_packages_are_found_without_importing_them(written):
     assert [name for name, _ in found] == expected
     assert not any(name.startswith("own_") for name in sys.modules)
     assert [name for name, _ in imported("from . import sub", "own_pack.deep")] == expected[2:]
+
+
+def test_a_module_in_an_archive_counts_with_its_text(tmp_path, monkeypatch):
+    contents = []
+    for factor in (2, 3):
+        archive = tmp_path / f"{factor}.zip"
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("own_zipped.py", f"def decay(): return {factor}")
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(str(archive))
+            contents.append(imported("import own_zipped", None))
+            assert importlib.import_module("own_zipped").decay() == factor
+            assert imported("import own_zipped", None) == contents[-1]
+            del sys.modules["own_zipped"]
+    assert contents[0] != contents[1] and [name for name, _ in contents[0]] == ["own_zipped"]
+
+
+def test_a_module_whose_text_is_gone_is_named(tmp_path, monkeypatch):
+    (tmp_path / "own_gone.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.import_module("own_gone")
+    (tmp_path / "own_gone.py").unlink()
+
+    def function():
+        import own_gone  # noqa: F401
+
+    with pytest.raises(UnknownValueError, match=r"^function imports a module whose text cannot be read: .*own_gone.py"):
+        identity_of(function)
+    del sys.modules["own_gone"]
 
 
 @pytest.mark.parametrize(

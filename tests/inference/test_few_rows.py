@@ -68,6 +68,16 @@ def test_a_tables_columns_are_parsed_and_encoded_as_predict_does():
     assert [tensors[spec.name].dtype for spec in TABLE.tensors] == [spec.dtype for spec in TABLE.tensors]
 
 
+def test_a_table_of_texts_alone_has_no_numbers():
+    words = Text(column="words", type="string", tensor="indices_uint8", place=0, values=2, vocabulary=["good"])
+    table = TABLE.model_copy(
+        update={"tensors": [TensorSpec(name="indices_uint8", dtype="uint8", shape=[2])], "features": [words]}
+    )
+    assert as_lists(stored(pd.DataFrame({"words": ROWS["words"]}), table)) == {
+        "indices_uint8": [[2, 1], [0, 0], [1, 2]]
+    }
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -120,7 +130,7 @@ def test_numbers_of_a_single_tensor_come_in_its_order():
     found = stored(frame, numbers(impute=0.0))
     assert found["x"].dtype == np.float32 and np.array_equal(found["x"], [[0.5, 1], [np.nan, 2]], equal_nan=True)
     with pytest.raises(
-        InputError, match=r"^the frame: row 1: column 'a': is null; input.missing: mean fills missing values$"
+        InputError, match=r"^the frame: row 1: column 'a': is null; the model has no value to fill it with$"
     ):
         stored(frame, numbers())
     with pytest.raises(InputError, match=r"row 0: column 'a': 0\.5 is not a whole number from 0 to 255"):

@@ -1,6 +1,7 @@
 """Objects of Keras in a call, as keys."""
 
 import keras
+import numpy as np
 import pytest
 
 from sparksplit.base.errors import ConfigError
@@ -42,6 +43,8 @@ def test_a_function_of_keras_has_its_name():
 def test_plain_values_stay_as_they_are():
     plain = {"optimizer": {"name": "sgd", "learning_rate": 0.1}, "loss": None, "metrics": ["mae"], "model": own}
     assert as_keys(plain) == plain
+    for rate in (np.float32(0.5), np.int64(1)):
+        assert as_keys({"optimizer.learning_rate": rate}) == {"optimizer": {"learning_rate": rate}}
 
 
 def test_a_dotted_key_changes_an_object():
@@ -56,9 +59,9 @@ def test_a_dotted_key_changes_an_object():
     [
         ({"loss": own}, r"loss: must be a name, a mapping or an object of Keras \(is own\)"),
         ({"loss": Mine()}, r"loss: must be a name, .* \(is Mine\); .* compile a keras.Model with it"),
-        ({"metrics": [own]}, r"metrics: must be a name"),
+        ({"metrics": [own]}, r"metrics: must be a name or an object of Keras"),
         ({"optimizer": keras.optimizers.Adam}, r"optimizer: must be a name, .* \(is Adam\)"),
-        ({"optimizer": {"learning_rate": own}}, r"optimizer.learning_rate: must be a name"),
+        ({"optimizer": {"learning_rate": own}}, r"optimizer.learning_rate: must be a number, a mapping or"),
         ({"metrics": [keras.metrics.BinaryAccuracy(threshold=0.7)]}, r"metrics: BinaryAccuracy\(threshold=0.7\)"),
         ({"loss": keras.losses.Huber(reduction="sum")}, r"loss: Huber with reduction 'sum' is not supported"),
         (

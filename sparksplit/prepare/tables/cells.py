@@ -37,6 +37,9 @@ _FLOAT = rf"{_NUMBER}|[+-]?(?i:nan|inf|infinity)"
 _WHOLE_FLOAT = f"^({_FLOAT})$"
 _SHOWN = 40
 
+FILLS = "; input.missing: mean fills missing values"
+"""What to do about a missing number, behind the problem."""
+
 
 @dataclass(frozen=True)
 class Cells:
@@ -211,7 +214,7 @@ def number_problem(
     if not stripped and "" not in nulls:
         return ("is empty, which input.nulls does not list",) * 2
     if not stripped or stripped in nulls or (dtype.kind == "f" and stripped.lower().lstrip("+-") == "nan"):
-        hint = "; input.missing: mean fills missing values" if dtype.kind == "f" else ""
+        hint = FILLS if dtype.kind == "f" else ""
         kind = "is empty" if not stripped else f"is {short(stripped)}"
         return None if gaps else (kind + hint, kind)
     if dtype.kind in "iu":

@@ -17,7 +17,16 @@ from sparksplit.dataset.description import TensorSpec
 from sparksplit.dataset.labels import rounded
 from sparksplit.dataset.manifest import SPLITS
 from sparksplit.prepare.source import BadRows, ParsedRows
-from sparksplit.prepare.tables.cells import UNDECODED, Bools, Cells, number_problem, numbers_of, round_to, short
+from sparksplit.prepare.tables.cells import (
+    FILLS,
+    UNDECODED,
+    Bools,
+    Cells,
+    number_problem,
+    numbers_of,
+    round_to,
+    short,
+)
 from sparksplit.prepare.tables.cut_columns import CutColumns
 from sparksplit.prepare.tables.line_numbers import ROW_TEXT, line_mark
 from sparksplit.prepare.tables.numbers import numbers
@@ -391,7 +400,7 @@ class ColumnReader:
         if isinstance(value, str):
             return number_problem(value, dtype, (), self.gaps, self.rounds) or ("", "")
         if value is None or math.isnan(value):
-            hint = "; input.missing: mean fills missing values" if dtype.kind == "f" else ""
+            hint = FILLS if dtype.kind == "f" else ""
             kind = "is null" if value is None else "is NaN"
             return kind + hint, kind
         if math.isinf(value):
