@@ -41,14 +41,16 @@ def check_keys(config: SearchConfig) -> None:
             raise error(config, key, f"cannot be searched: {why}")
         is_0_to_1 = isinstance(values, Range) and is_whole(values) and (values.low, values.high) == (0, 1)
         if is_0_to_1 and key.startswith("model.params."):
-            raise error(config, key, "must be written with a decimal point, as {low: 0.0, high: 1.0}, or be a list, [0, 1]")
+            raise error(
+                config, key, "must be written with a decimal point, as {low: 0.0, high: 1.0}, or be a list, [0, 1]"
+            )
         within = next((other for other in config.search.keys if key.startswith(f"{other}.")), None)
         if within is not None:
             raise error(config, key, f"belongs to {within}, which is searched too; leave out one of them")
 
 
 def check_loss(config: SearchConfig, metric: str) -> None:
-    """Raise ConfigError for a key that changes what the loss is, if the loss decides. metric: the metric that decides."""
+    """Raise ConfigError for a key that changes what the loss is, if the loss decides. metric: which decides."""
     for key in config.search.keys:
         if key.partition(".")[0] in ("loss", "reduction") and metric == LOSS:
             why = "the losses of the trials could not be compared; set search.metric"

@@ -184,6 +184,7 @@ def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_pa
     monkeypatch.setattr(
         run_module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
     )
+    replaced(monkeypatch, in_session, "time", sleep=lambda _: None)
     monkeypatch.setattr(Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 4
 
