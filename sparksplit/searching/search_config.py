@@ -72,7 +72,8 @@ class SearchSection(Config):
     at this epoch. The first five finished trials are never ended early."""
     side_by_side: Annotated[pydantic.PositiveInt | None, Mark(hashed=False)] = None
     """Largest number of trials that train at the same time. Each trial needs executors for its own nodes. null: as many
-    as the executors of the Spark application allow, and one on a cluster that `search` starts on this machine."""
+    as the executors of the Spark application allow. With `min_nodes`, and on a cluster that `search` starts on this
+    machine, null means 1."""
 
 
 class SearchConfig(TrainConfig):
@@ -85,4 +86,8 @@ class SearchConfig(TrainConfig):
 
     output: Annotated[str, Mark(hashed=False, shared=True)]
     """Output folder of the search: search.json, best.yaml, and trials/ with the run of the best trial."""
+    mlflow: Annotated[bool | None, Mark(hashed=False, shared=True)] = None
+    """Send each trial to MLflow as a run of its own. The run's name is the search's folder and the trial's number.
+    MLFLOW_TRACKING_URI and MLflow's other environment variables apply. null: no. The search goes on if the server is
+    away. Needs the extra `mlflow`."""
     search: SearchSection

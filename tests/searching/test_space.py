@@ -13,6 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparksplit
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import UsageError
 from sparksplit.dataset.arrays import from_arrays
@@ -103,6 +104,16 @@ def test_the_loss_of_another_reduction_cannot_decide(data: Path, tmp_path: Path)
     assert checked(config(data, tmp_path, keys)).metric == "accuracy"
     with pytest.raises(UsageError, match="reduction: cannot be searched: the losses of the trials could not be comp"):
         checked(config(data, tmp_path, keys, search={"metric": "loss"}))
+
+
+def test_a_key_of_the_other_command_says_where_it_belongs(data: Path, tmp_path: Path) -> None:
+    found = config(data, tmp_path, "batch_size: [1, 2]").origin.file
+    with pytest.raises(UsageError, match=r"search.yaml:3: search: is for `sparksplit search`, which reads this file"):
+        load(TrainConfig, found)
+    with pytest.raises(UsageError, match="callbacks: is for train: the trials of a search have no callbacks of yours"):
+        sparksplit.search(str(data), f"{tmp_path}/out", keys={"batch_size": [1, 2]}, callbacks=[])
+    with pytest.raises(UsageError, match="search: give its keys as arguments, such as trials=20"):
+        sparksplit.search(str(data), f"{tmp_path}/out", keys={"batch_size": [1, 2]}, search={"trials": 2})
 
 
 def test_choices_are_as_json_gives_them_back() -> None:
