@@ -157,15 +157,18 @@ class NodeCluster:
         finally:
             self.close()
 
-    def start(self, check: Callable[[], None] = lambda: None) -> None:
+    def start(self, check: Callable[[], None] = lambda: None, beside: Callable[[], int] = lambda: 0) -> None:
         """Return when every node's interpreter is running and has connected. `run` calls this if nobody has called it
         before.
 
         check: called meanwhile. An error of `check` ends the start.
+        beside: returns how many executors the caller's other nodes use now.
         """
         begin, limit = time.monotonic(), self.limits.start_timeout
         patience, needs = self.limits.patience, not self._beside_driver
-        granted = requirements.await_executors(self._sc, self._nodes, patience, self._spare, check) if needs else 0.0
+        granted = 0.0
+        if needs:
+            granted = requirements.await_executors(self._sc, self._nodes, patience, self._spare, check, beside)
         executors = time.monotonic()
         deadline, lines = executors + limit - granted, Lines()
         bind, known_as = driver_addresses(dict(self._sc.getConf().getAll()), self._network, self._beside_driver)

@@ -46,21 +46,28 @@ def check_descriptors(nodes: int) -> None:
 
 
 def await_executors(
-    sc: SparkContext, nodes: int, patience: Patience, spare: int = 0, check: Callable[[], None] = lambda: None
+    sc: SparkContext,
+    nodes: int,
+    patience: Patience,
+    spare: int = 0,
+    check: Callable[[], None] = lambda: None,
+    beside: Callable[[], int] = lambda: 0,
 ) -> float:
     """Wait until `nodes + spare` executors have registered, each with one task slot. Return the seconds since all
     executors were granted.
 
-    check: called meanwhile. An error of `check` ends the wait.
+    check, beside: as for `executors.await_executors`.
 
     Raise NoExecutors like `executors.await_executors`, and SettingError if executors have several slots.
     """
     needed, settings = nodes + spare, dict(sc.getConf().getAll())
     while True:
-        granted = executors.await_executors(sc, needed, Problem("nodes", need(nodes, spare)), patience, check=check)
+        granted = executors.await_executors(
+            sc, needed, Problem("nodes", need(nodes, spare)), patience, check=check, beside=beside
+        )
         there, slots = executors.executors_of(sc), executors.slots_of(sc)
         # The slots belong to these executors only if none came or went while they were counted.
-        if there >= needed and there == executors.executors_of(sc):
+        if there - beside() >= needed and there == executors.executors_of(sc):
             cores = int(settings.get("spark.executor.cores", 0)) or None
             raise_first(slot_problems(-(-slots // there), cores))
             return granted

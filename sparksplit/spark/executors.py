@@ -176,6 +176,7 @@ def await_executors(
     patience: Patience,
     since: float | None = None,
     check: Callable[[], None] = lambda: None,
+    beside: Callable[[], int] = lambda: 0,
 ) -> float:
     """Wait until `needed` executors have registered. Log a line every ten seconds. Return for how many seconds all of
     them have been granted.
@@ -183,6 +184,7 @@ def await_executors(
     what: the key that asks for the executors, and the need, such as `2 nodes need 3 executors`.
     since: executors lost before this time are not named. In seconds since 1970; None: LATELY_SECONDS before the wait.
     check: called meanwhile. An error of `check` ends the wait.
+    beside: returns how many executors the caller's other work uses now. They do not count.
 
     Raise NoExecutors once a limit of `patience` has passed, with the numbers and the executors lost so far. Raise it
     at once if Spark's master has ended the application.
@@ -193,7 +195,7 @@ def await_executors(
     with Manager(sc) as manager:
         while True:
             check()
-            seen = Seen(executors_of(sc), manager.granted)
+            seen = Seen(executors_of(sc), manager.granted).without(beside())
             wait.look(seen, time.monotonic())
             if seen.executors >= needed:
                 return wait.seconds["start"]

@@ -370,13 +370,13 @@ class Run:
                 limits=config.limits,
                 network=config.network,
                 on_state=display.state,
-                spare=config.feeders + self.within.beside(),
+                spare=config.feeders,
                 grace=config.checkpoint.grace,
                 avoid=failing(self.failures),
                 prefer=self.choosing.executors if self.choosing is not None else (),
                 beside_driver=self.beside_driver,
             ) as cluster:
-                cluster.start(self.within.check)
+                cluster.start(self.within.check, self.within.beside)
                 launched, self.failed = time.monotonic() - self.begun, None
                 rows = data.manifest.splits["train"]
                 trained_on = Entry(rows.rows, rows.checksum)

@@ -14,6 +14,7 @@ import pytest
 from sparksplit.base.config import parse
 from sparksplit.base.errors import RunError, UsageError
 from sparksplit.base.options import Options
+from sparksplit.base.progress import say
 from sparksplit.searching import search as module
 from sparksplit.searching.search import search
 from sparksplit.searching.search_config import SearchConfig
@@ -107,6 +108,24 @@ def test_a_trial_counts_the_executors_of_the_others() -> None:
     one = module._Search(None, None, None, SearchRecord(metric="loss", higher=False, wanted=3))  # type: ignore[arg-type]
     one.used.update({1: 2, 2: 3, 3: 4})
     assert one._beside(2) == 6
+
+
+def test_the_lines_of_a_trial_and_its_mlflow_run_name_it(
+    digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    played(monkeypatch, set())
+    names = []
+
+    def train(config: Any, options: Options, callbacks: Any, within: InSession) -> int:
+        say("restart 1 of 3")
+        names.append(within.run_name)
+        return int(config.batch_size)
+
+    monkeypatch.setattr(module, "train", train)
+    search(config(digits, tmp_path, trials=2), Options())
+    assert names == ["out trial 1", "out trial 2"]
+    lines = capfd.readouterr().err
+    assert "trial 2: restart 1 of 3" in lines and "trial 1: trial" not in lines
 
 
 def test_a_run_that_sleeps_ends_soon() -> None:
