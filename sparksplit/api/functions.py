@@ -189,6 +189,8 @@ def search(
     Raise UsageError for wrong arguments. Raise RunError if a trial fails for any reason other than its loss or its
     memory. The same call then continues the search.
     """
+    if "search" in training_keys:
+        raise ConfigError("search: give its keys as arguments, such as trials=20")
     of_search = {key: value for key, value in training_keys.items() if key in SearchSection.model_fields}
     values, _own = with_model({key: value for key, value in training_keys.items() if key not in of_search})
     values |= {"data": _paths(data), "output": output, "search": {"keys": dict(keys), **of_search}}

@@ -72,12 +72,26 @@ class _Terminal:
 _terminal = _Terminal()
 
 
+_beginning = threading.local()
+
+
+@contextmanager
+def begun_with(name: str) -> Iterator[None]:
+    """Begin the lines that `say` prints with `name`, in this thread, while the block lasts."""
+    _beginning.text = f"{name}: "
+    try:
+        yield
+    finally:
+        del _beginning.text
+
+
 def say(text: str) -> None:
     """Print one line on stderr: above the bar if there is a bar, with a timestamp if stderr is not a terminal.
 
     Thread-safe.
     """
     line = text.lstrip("\n")
+    text = text[: len(text) - len(line)] + (line := getattr(_beginning, "text", "") + line)
     blank = text[: len(text) - len(line)]
     show(text if ERR.isatty() else f"{blank}{time.strftime(STAMP)} {line}")
 

@@ -157,12 +157,18 @@ class NodeCluster:
         finally:
             self.close()
 
-    def start(self) -> None:
+    def start(self, check: Callable[[], None] = lambda: None, beside: Callable[[], int] = lambda: 0) -> None:
         """Return when every node's interpreter is running and has connected. `run` calls this if nobody has called it
-        before."""
+        before.
+
+        check: called meanwhile. An error of `check` ends the start.
+        beside: returns how many executors the caller's other nodes use now.
+        """
         begin, limit = time.monotonic(), self.limits.start_timeout
         patience, needs = self.limits.patience, not self._beside_driver
-        granted = requirements.await_executors(self._sc, self._nodes, patience, self._spare) if needs else 0.0
+        granted = 0.0
+        if needs:
+            granted = requirements.await_executors(self._sc, self._nodes, patience, self._spare, check, beside)
         executors = time.monotonic()
         deadline, lines = executors + limit - granted, Lines()
         bind, known_as = driver_addresses(dict(self._sc.getConf().getAll()), self._network, self._beside_driver)
@@ -172,6 +178,7 @@ class NodeCluster:
         starting = Starting(self._sc, job, channel)
 
         def watch(registered: int) -> None:
+            check()
             self._look()
             starting.look()
             if (now := time.monotonic()) > deadline:
@@ -185,7 +192,7 @@ class NodeCluster:
             starting.close()
             reserved = time.monotonic()
             for kind in ("launcher", "node"):
-                self._await_all(kind, deadline, lines)
+                self._await_all(kind, deadline, lines, check)
         except BaseException:
             starting.close()
             self.close()
@@ -258,9 +265,10 @@ class NodeCluster:
             raise RuntimeError("the cluster is closed")
         return self._channel
 
-    def _await_all(self, kind: str, deadline: float, lines: Lines) -> None:
+    def _await_all(self, kind: str, deadline: float, lines: Lines, check: Callable[[], None]) -> None:
         channel, limit = self._open_channel(), self.limits.start_timeout
         while missing := [record for record in channel.records if getattr(record, kind) is None]:
+            check()
             self._look()
             first, now = missing[0], time.monotonic()
             if now > deadline:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sparksplit.base import descriptors
@@ -44,25 +45,45 @@ def check_descriptors(nodes: int) -> None:
         )
 
 
-def await_executors(sc: SparkContext, nodes: int, patience: Patience, spare: int = 0) -> float:
+def await_executors(
+    sc: SparkContext,
+    nodes: int,
+    patience: Patience,
+    spare: int = 0,
+    check: Callable[[], None] = lambda: None,
+    beside: Callable[[], int] = lambda: 0,
+) -> float:
     """Wait until `nodes + spare` executors have registered, each with one task slot. Return the seconds since all
     executors were granted.
+
+    check, beside: as for `executors.await_executors`.
 
     Raise NoExecutors like `executors.await_executors`, and SettingError if executors have several slots.
     """
     needed, settings = nodes + spare, dict(sc.getConf().getAll())
     while True:
-        granted = executors.await_executors(sc, needed, Problem("nodes", need(nodes, spare)), patience)
+        granted = executors.await_executors(
+            sc, needed, Problem("nodes", need(nodes, spare)), patience, check=check, beside=beside
+        )
         there, slots = executors.executors_of(sc), executors.slots_of(sc)
         # The slots belong to these executors only if none came or went while they were counted.
-        if there >= needed and there == executors.executors_of(sc):
+        if there - beside() >= needed and there == executors.executors_of(sc):
             cores = int(settings.get("spark.executor.cores", 0)) or None
             raise_first(slot_problems(-(-slots // there), cores))
             return granted
 
 
-def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spare: int = 0) -> int:
+def await_some(
+    sc: SparkContext,
+    nodes: int,
+    least: int,
+    patience: Patience,
+    spare: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> int:
     """Wait for executors, and return how many of `nodes` nodes have one, not counting `spare` executors.
+
+    check: called meanwhile. An error of `check` ends the wait.
 
     Return when all nodes have an executor. After `patience.start` seconds, return when at least `least` nodes have one.
 
@@ -72,6 +93,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
     check_settings(dict(sc.getConf().getAll()), nodes, spare)
     begin, lines, since = time.monotonic(), Lines(), time.time() - executors.LATELY_SECONDS
     while (ready := executors.executors_of(sc) - spare) < nodes:
+        check()
         if (passed := time.monotonic() - begin) >= patience.start:
             break
         text = (
@@ -81,7 +103,7 @@ def await_some(sc: SparkContext, nodes: int, least: int, patience: Patience, spa
         lines.say(text)
         time.sleep(0.1)
     if ready < least:
-        executors.await_executors(sc, least + spare, Problem("min_nodes", need(least, spare)), patience, since)
+        executors.await_executors(sc, least + spare, Problem("min_nodes", need(least, spare)), patience, since, check)
         ready = executors.executors_of(sc) - spare
     return min(ready, nodes)
 

@@ -95,11 +95,12 @@ class ComparisonTracker(BaseTracker):
 
     def _send_run(self, record: ComparedRun | DivergedRun, role: Role) -> None:
         """Send a run as a child of the comparison's MLflow run. Send nothing of what MLflow has."""
-        if record.key in self._sent:
+        is_judged = isinstance(record, ComparedRun) and record.diverged is not None  # only results.json says so
+        if record.key in self._sent and not is_judged:
             return
         parent = self._open()
         session = Session(f"{parent.run_id}/{record.key}", record.key, parent=parent.run_id)
-        status = "FAILED"
+        status = "FINISHED" if record.diverged is None else "FAILED"
         try:
             if not session.complete:
                 session.send_params(facts.params(record.config))
@@ -108,8 +109,11 @@ class ComparisonTracker(BaseTracker):
                     session.send_metrics(points)
                     session.send_metrics({max(points, default=0): facts.at_end(record)})
                 session.send_tags({**tags_of_run(record, role), facts.COMPLETE: "true"})
-            if isinstance(record, ComparedRun):
-                status = "FINISHED"
+            elif is_judged:
+                session.send_tags(tags_of_run(record, role))
+        except BaseException:
+            status = "FAILED"
+            raise
         finally:  # the thread's active run is the comparison's again
             session.end(status)
         self._sent.add(record.key)
@@ -130,9 +134,10 @@ def tags_of_run(record: ComparedRun | DivergedRun, role: Role) -> dict[str, str]
     """Return the facts of a run of a comparison that are neither a parameter nor a metric."""
     own = {"name": record.name, "key": record.key, "seed": str(record.seed), "role": role}
     found = {f"sparksplit.{key}": facts.text(value) for key, value in own.items()}
+    found |= {} if record.diverged is None else {"sparksplit.error": facts.text(record.diverged)}
     if isinstance(record, ComparedRun):
         return {**facts.tags(record), **found}
-    return {**found, "sparksplit.nodes": str(record.nodes), "sparksplit.error": facts.text(record.diverged)}
+    return {**found, "sparksplit.nodes": str(record.nodes)}
 
 
 def tags(results: Results) -> Mapping[str, str]:

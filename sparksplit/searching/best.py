@@ -26,7 +26,5 @@ def best_yaml(config: SearchConfig, record: SearchRecord, best: Trial) -> str:
         f"#   sparksplit train --config {filesystem.join(config.output, BEST)}",
     ]
     if is_object(str(values.get("model", {}).get("build"))):
-        lines.append(
-            "# model.build stands for an object of a Python program. Give the object: sparksplit.train(model=...)"
-        )
+        lines[1] = "#   sparksplit.train(..., model=...): model.build stands for an object of your Python program."
     return "\n".join([*lines, yaml.safe_dump(values, sort_keys=False, allow_unicode=True)])

@@ -12,9 +12,9 @@ from hdfs_io import filesystem
 from hdfs_io.publish import OtherUnfinished, Output
 from sparksplit.base.errors import Diverged, NodeFailed, RunError, UsageError
 from sparksplit.base.options import Options
-from sparksplit.base.progress import say
+from sparksplit.base.progress import begun_with, say
 from sparksplit.searching.best import best_yaml
-from sparksplit.searching.checked import Checked, checked
+from sparksplit.searching.checked import Checked, check_around, checked
 from sparksplit.searching.proposals import check_installed, proposal
 from sparksplit.searching.pruning import NAME, Prune, bars
 from sparksplit.searching.search_config import SearchConfig
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 1.0
 """Seconds between two looks at the executors that have become free."""
+_REFUSED = 3
+"""Trials that nodes may refuse, before any other trial has trained, until the search ends."""
 _LEAVE_SECONDS = 30.0
 """Seconds for trials to end after an error or a signal, besides `checkpoint.grace`."""
 
@@ -43,9 +45,10 @@ _LEAVE_SECONDS = 30.0
 def search(config: SearchConfig, options: Options) -> SearchRecord:
     """Do the trials of `config` that are not finished. Return the content of search.json.
 
-    Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Raise RunError if a
-    trial fails for any reason other than a diverged loss or too little memory, or if all trials fail. The next call
-    goes on from the finished trials.
+    Raise UsageError for the user's mistakes, before Spark starts if they can be known by then. Values that only nodes
+    can refuse, such as an argument of a layer, make a failed trial. Raise UsageError if nodes refuse the first trials.
+    Raise RunError if a trial fails for any reason other than its values, a diverged loss or too little memory, or if
+    all trials fail. The next call goes on from the finished trials.
     """
     check_installed()
     known = checked(config)
@@ -73,6 +76,7 @@ def _filled(known: Checked, output: Output, is_resumed: bool) -> SearchRecord:
             say(f"{len(record.finished)} of {record.wanted} trials are there already")
     filesystem.make_folder(filesystem.join(output.folder, TRIALS))
     if len(record.finished) < record.wanted:
+        check_around(known)
         executors = known.executors * (config.search.side_by_side or 1)
         on_executors = has_executors(known_settings())
         with spark_session(called("search", config.output), executors, nodes=on_executors) as spark:
@@ -81,7 +85,8 @@ def _filled(known: Checked, output: Output, is_resumed: bool) -> SearchRecord:
     best = record.best
     if best is None:
         told = next((f"; trial {each.number}: {each.error}" for each in record.trials if each.error), "")
-        raise RunError(f"none of the {record.wanted} trials has a value of {record.metric}{told}")
+        todo = "search other values with --overwrite"
+        raise RunError(f"none of the {record.wanted} trials has a value of {record.metric}{told}; {todo}")
     output.fence.write_bytes(filesystem.join(output.folder, BEST), best_yaml(config, record, best).encode())
     output.complete()
     return record
@@ -106,6 +111,8 @@ class _Search:
     record: SearchRecord
     threads: dict[int, threading.Thread] = field(default_factory=dict)
     """The running trials by number."""
+    refused: list[Trial] = field(default_factory=list)
+    """The trials of this call that nodes have refused."""
     used: dict[int, int] = field(default_factory=dict)
     """The executors of the running trials by number."""
     ended: SimpleQueue[_Ended] = field(default_factory=SimpleQueue)
@@ -130,7 +137,9 @@ class _Search:
     def _next(self) -> Trial | None:
         """Return the next trial if there is room for it: one that an earlier call has begun, or a new one."""
         section, record = self.known.config.search, self.record
-        if len(self.threads) >= (section.side_by_side or record.wanted):
+        # A run that goes on with fewer nodes would count the executors of the other trials as its own.
+        most = 1 if self.known.config.min_nodes is not None else section.side_by_side or record.wanted
+        if len(self.threads) >= most:
             return None
         left = [each for each in record.trials if each.state == "running" and each.number not in self.threads]
         if not left and len(record.trials) >= record.wanted:
@@ -152,9 +161,9 @@ class _Search:
         return has_executors(dict(context.getConf().getAll())) and needed <= executors_of(context)
 
     def _begin(self, trial: Trial) -> None:
+        self.known.check_unchanged()
         config = trial_config(self.known.config, trial.keys, folder_of(self.output.folder, trial.number))
-        values = ", ".join(f"{key} = {value}" for key, value in trial.keys.items())
-        say(f"trial {trial.number} of {self.record.wanted}: {values}")
+        say(f"trial {trial.number} of {self.record.wanted}: {values_of(trial)}")
         self.used[trial.number] = config.processes + config.feeders
         thread = threading.Thread(target=self._train, args=(trial, config), name=f"trial {trial.number}", daemon=True)
         self.threads[trial.number] = thread
@@ -165,12 +174,19 @@ class _Search:
         section, limits = self.known.config.search, {int(epoch): bar for epoch, bar in trial.bars.items()}
         prune = Prune(self.known.metric, self.known.higher, limits)
         callbacks = Given([(NAME, prune)]) if section.prune else None
-        within = InSession(self.spark, f"trial {trial.number}", self._check)
+        name = f"trial {trial.number}"
+        run_name = f"{filesystem.name(self.output.path)} {name}"
+        within = InSession(self.spark, name, self._check, lambda: self._beside(trial.number), run_name)
         try:
-            record = train(config, Options(), callbacks=callbacks, within=within)
+            with begun_with(name):
+                record = train(config, Options(), callbacks=callbacks, within=within)
             self.ended.put(_Ended(trial.number, record))
         except BaseException as error:
             self.ended.put(_Ended(trial.number, error=error))
+
+    def _beside(self, number: int) -> int:
+        """Return the number of executors that the trials beside trial `number` use."""
+        return sum(count for other, count in dict(self.used).items() if other != number)
 
     def _check(self) -> None:
         """End the trial whose thread calls this, once the search ends."""
@@ -185,6 +201,8 @@ class _Search:
         trial = next(each for each in self.record.trials if each.number == ended.number)
         if isinstance(error, Diverged) or (isinstance(error, NodeFailed) and error.memory):
             trial = replace(trial, state="failed", error=str(error))
+        elif isinstance(error, UsageError):
+            trial = self._refused(trial, error)
         elif error is not None:
             raise error
         else:
@@ -194,6 +212,18 @@ class _Search:
         say(told(trial, self.record))
         for number in {trial.number, *([] if before is None else [before.number])}:
             self._remove_unless_best(number)
+
+    def _refused(self, trial: Trial, error: UsageError) -> Trial:
+        """Return the failed trial whose values the nodes have refused. Raise UsageError if its values are not to blame:
+        the files have changed, or nodes refuse every trial."""
+        self.known.check_unchanged()
+        self.refused.append(trial)
+        has_trained = any(each.state in ("complete", "pruned") for each in self.record.trials)
+        if not has_trained and len(self.refused) >= min(_REFUSED, self.record.wanted):
+            for each in self.refused:  # the next call tries them again
+                self._note(replace(each, state="running"))
+            raise UsageError(f"trial {trial.number} ({values_of(trial)}): {error}") from error
+        return replace(trial, state="failed", error=str(error))
 
     def _measured(self, trial: Trial, record: RunRecord) -> Trial:
         """Return a trial with the values of its run."""
@@ -229,6 +259,11 @@ class _Search:
         until = time.monotonic() + self.known.config.checkpoint.grace + _LEAVE_SECONDS
         for thread in self.threads.values():
             thread.join(max(0.0, until - time.monotonic()))
+
+
+def values_of(trial: Trial) -> str:
+    """Return the values of a trial's keys in words."""
+    return ", ".join(f"{key} = {value}" for key, value in trial.keys.items())
 
 
 def told(trial: Trial, record: SearchRecord) -> str:

@@ -24,8 +24,8 @@ class Trial:
     """The values of the searched keys."""
     state: State
     """running: not finished; the next call of the search goes on with it. complete: trained to its end. pruned: ended
-    early, because it was worse than the median trial. failed: the loss was no longer finite, or a node ran out of
-    memory."""
+    early, because it was worse than the median trial. failed: the loss was no longer finite, a node ran out of memory,
+    or a node refused the values."""
     value: float | None = None
     """The metric of the validation rows, with the weights that the run kept; None if there is none."""
     epochs: Mapping[str, float | None] = field(default_factory=dict)

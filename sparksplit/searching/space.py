@@ -10,8 +10,10 @@ from typing import Any
 
 from sparksplit.base.config import Origin, parse
 from sparksplit.base.errors import ConfigError
+from sparksplit.base.keys import unhashed
 from sparksplit.base.records import Json, JsonObject
 from sparksplit.searching.search_config import Range, SearchConfig
+from sparksplit.training.metric_facts import LOSS
 from sparksplit.training.train_config import TrainConfig
 
 Space = Mapping[str, Range | Sequence[Json]]
@@ -22,28 +24,37 @@ _NOT_SEARCHED = {
     "output": "each trial has a folder of its own",
     "search": "it is the search itself",
     "metrics": "all trials must be measured alike",
+    "metric_weights": "all trials must be measured alike",
     "comparison": "a comparison decides on keys itself",
-    "mlflow": "it does not change the training",
-    "export": "it does not change the training",
+    **dict.fromkeys(unhashed(TrainConfig) - {"data", "output", "comparison", "init"}, "it does not change the model"),
 }
 _DIGITS = 4
 """Significant digits of a number from a range, so that it is short in best.yaml."""
 _MOST_CHECKED = 256
-"""Most combinations of extreme values that are checked before Spark starts."""
+"""Most combinations of extreme values that are all checked before Spark starts."""
 
 
-def check_keys(config: SearchConfig, metric: str) -> None:
-    """Raise ConfigError for a key that cannot be searched. metric: the metric that decides."""
-    for key in config.search.keys:
-        top = key.partition(".")[0]
-        why = _NOT_SEARCHED.get(top)
-        if top == "loss" and metric == "loss":
-            why = "the losses of the trials could not be compared; set search.metric"
-        if why is not None:
+def check_keys(config: SearchConfig) -> None:
+    """Raise ConfigError for a key that cannot be searched."""
+    for key, values in config.search.keys.items():
+        if (why := _NOT_SEARCHED.get(key.partition(".")[0])) is not None:
             raise error(config, key, f"cannot be searched: {why}")
+        is_0_to_1 = isinstance(values, Range) and is_whole(values) and (values.low, values.high) == (0, 1)
+        if is_0_to_1 and key.startswith("model.params."):
+            raise error(
+                config, key, "must be written with a decimal point, as {low: 0.0, high: 1.0}, or be a list, [0, 1]"
+            )
         within = next((other for other in config.search.keys if key.startswith(f"{other}.")), None)
         if within is not None:
             raise error(config, key, f"belongs to {within}, which is searched too; leave out one of them")
+
+
+def check_loss(config: SearchConfig, metric: str) -> None:
+    """Raise ConfigError for a key that changes what the loss is, if the loss decides. metric: which decides."""
+    for key in config.search.keys:
+        if key.partition(".")[0] in ("loss", "reduction") and metric == LOSS:
+            why = "the losses of the trials could not be compared; set search.metric"
+            raise error(config, key, f"cannot be searched: {why}")
 
 
 def error(config: SearchConfig, key: str, message: str) -> ConfigError:
@@ -95,10 +106,17 @@ def singles(space: Space) -> list[JsonObject]:
 
 
 def corners(space: Space) -> list[JsonObject]:
-    """Return combinations of `ends`: all of them, or as many as are worth a check before Spark starts."""
+    """Return combinations of `ends`: all of them, or if they are many, combinations in which each pair of values of two
+    keys occurs."""
     every = ends(space)
-    products = (dict(zip(every, one, strict=True)) for one in itertools.product(*every.values()))
-    return list(itertools.islice(products, _MOST_CHECKED))
+    if math.prod(map(len, every.values())) <= _MOST_CHECKED:
+        return [dict(zip(every, one, strict=True)) for one in itertools.product(*every.values())]
+    first: JsonObject = {key: values[0] for key, values in every.items()}
+    return [
+        {**first, one: value, other: beside}
+        for one, other in itertools.combinations(every, 2)
+        for value, beside in itertools.product(every[one], every[other])
+    ]
 
 
 def base_values(config: SearchConfig) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import re
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -170,13 +170,21 @@ class _Watch:
 
 
 def await_executors(
-    sc: SparkContext, needed: int, what: Problem, patience: Patience, since: float | None = None
+    sc: SparkContext,
+    needed: int,
+    what: Problem,
+    patience: Patience,
+    since: float | None = None,
+    check: Callable[[], None] = lambda: None,
+    beside: Callable[[], int] = lambda: 0,
 ) -> float:
     """Wait until `needed` executors have registered. Log a line every ten seconds. Return for how many seconds all of
     them have been granted.
 
     what: the key that asks for the executors, and the need, such as `2 nodes need 3 executors`.
     since: executors lost before this time are not named. In seconds since 1970; None: LATELY_SECONDS before the wait.
+    check: called meanwhile. An error of `check` ends the wait.
+    beside: returns how many executors the caller's other work uses now. They do not count.
 
     Raise NoExecutors once a limit of `patience` has passed, with the numbers and the executors lost so far. Raise it
     at once if Spark's master has ended the application.
@@ -186,7 +194,8 @@ def await_executors(
     settings = dict(sc.getConf().getAll())
     with Manager(sc) as manager:
         while True:
-            seen = Seen(executors_of(sc), manager.granted)
+            check()
+            seen = Seen(executors_of(sc), manager.granted).without(beside())
             wait.look(seen, time.monotonic())
             if seen.executors >= needed:
                 return wait.seconds["start"]

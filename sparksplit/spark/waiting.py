@@ -44,6 +44,10 @@ class Seen:
     executors: int
     granted: int | None = None
 
+    def without(self, others: int) -> Seen:
+        """Return the numbers without the executors that other work uses."""
+        return Seen(max(0, self.executors - others), None if self.granted is None else max(0, self.granted - others))
+
     def has(self, needed: int) -> bool:
         """Whether `needed` executors are granted, running or not."""
         return max(self.executors, self.granted or 0) >= needed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -13,6 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_CHECK_SECONDS = 0.5
+"""Seconds between two calls of `check` while a run sleeps."""
+
+
 @dataclass(frozen=True)
 class InSession:
     """What a caller gives to each of several runs. The default is a run of its own.
@@ -20,12 +25,23 @@ class InSession:
     spark: the session, which lasts longer than the run. Another thread may have started it. None: the run gets a
         session by itself. With a session, the run skips the test rows.
     name: what the run's lines begin with.
-    check: called while the nodes run. It ends the run by raising an error.
+    check: called while the run waits and while its nodes run. It ends the run by raising an error.
+    beside: returns the number of executors that the caller's other runs use now.
+    run_name: the name of the run in MLflow. Empty: the name of its folder.
     """
 
     spark: SparkSession | None = None
     name: str = ""
     check: Callable[[], None] = lambda: None
+    beside: Callable[[], int] = lambda: 0
+    run_name: str = ""
+
+    def sleep(self, seconds: float) -> None:
+        """Sleep, but end the run as soon as `check` raises an error."""
+        while seconds > 0:
+            self.check()
+            time.sleep(min(seconds, _CHECK_SECONDS))
+            seconds -= _CHECK_SECONDS
 
     @contextmanager
     def session(self, own: Callable[[], AbstractContextManager[SparkSession]]) -> Iterator[SparkSession]:

@@ -141,7 +141,7 @@ class Run:
         if config.min_nodes is not None:
             shared = self.inputs.strategy.split.shared
             sc = self.spark.sparkContext
-            self.missing = Missing(config, sc, output.folder, config.feeders, not shared)
+            self.missing = Missing(config, sc, output.folder, config.feeders, not shared, self.within.check)
         self.from_number, self.prepared = checkpoints.number_of(checkpoint), time.monotonic() - self.began
         restarts = Restarts(config.max_restarts, self.from_number)
         how = "start" if checkpoint is None and not self.story.story else "resume"
@@ -263,7 +263,7 @@ class Run:
             raise failed
         what = f"restart {restarts.tries} of {restarts.most} from {checkpoint or 'the beginning'}"
         say(f"{failed}; {what}{in_seconds(pause)}")
-        time.sleep(pause)
+        self.within.sleep(pause)
         self.restarts += 1
         return checkpoint
 
@@ -377,7 +377,7 @@ class Run:
                 prefer=self.choosing.executors if self.choosing is not None else (),
                 beside_driver=self.beside_driver,
             ) as cluster:
-                cluster.start()
+                cluster.start(self.within.check, self.within.beside)
                 launched, self.failed = time.monotonic() - self.begun, None
                 rows = data.manifest.splits["train"]
                 trained_on = Entry(rows.rows, rows.checksum)

@@ -55,7 +55,7 @@ def train(
     subclass if the run fails. Files published before a failure stay, and the next call goes on from them.
     """
     is_tracked, active = tracking(config)
-    tracker = Tracker(config.output, active) if is_tracked else None
+    tracker = Tracker(config.output, active, within.run_name) if is_tracked else None
     try:
         record, output = _trained(config, options, frame, follow, callbacks, tracker, within)
         if config.export == "onnx":

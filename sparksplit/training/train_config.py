@@ -231,6 +231,7 @@ class TrainConfig(Training):
     refused = {  # noqa: RUF012
         "order": "is gone: nodes train once all rows have arrived; remove the key",
         "callbacks": "is for Python: sparksplit.train(..., callbacks=[...])",
+        "search": "is for `sparksplit search`, which reads this file",
     }
 
     output: Annotated[str, Mark(hashed=False, shared=True)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import mlflow
@@ -15,6 +16,7 @@ from sparksplit.comparison.compare import _Comparison, compare
 from sparksplit.comparison.compare_config import CompareConfig
 from sparksplit.comparison.comparison_record import DivergedRun
 from sparksplit.comparison.tracker import ComparisonTracker, metrics, tags_of_run
+from sparksplit.training.tracking import facts
 from tests.comparison.comparisons import compared
 from tests.comparison.records import compared_run, curve_of, metric_of, some_results
 from tests.comparison.tuning.test_interrupted import played
@@ -154,6 +156,19 @@ def test_a_diverged_run_has_failed_and_shows_its_keys(store, tmp_path):
     (run,) = (run for run in mlflow.search_runs(output_format="list") if run.info.run_name == "k")
     assert (run.info.status, run.data.params) == ("FAILED", {"optimizer.learning_rate": "9.0"})
     assert run.data.tags["sparksplit.error"] == "the loss is nan"
+
+
+def test_a_finished_run_that_counts_as_diverged_has_failed_in_the_end(store, tmp_path):
+    record = compared_run(key="k", history=curve_of("accuracy", [0.5]))
+    for name in ("results.json", "report.html"):
+        (tmp_path / name).touch()
+    one = ComparisonTracker("out", None)
+    results = some_results([], [], metric_of(), diverged=[replace(record, diverged="its accuracy is not finite")])
+    one._identity = facts.identity(results.config_hash, results.created)
+    one._sender.send(lambda: one._send_run(record, "compared"))  # it has finished, and nothing has judged it yet
+    one.finished(str(tmp_path), results, [])
+    (run,) = (run for run in mlflow.search_runs(output_format="list") if run.info.run_name == "k")
+    assert run.info.status == "FAILED" and run.data.tags["sparksplit.error"] == "its accuracy is not finite"
 
 
 def test_a_curve_has_the_names_of_train_and_no_value_that_is_not_finite():

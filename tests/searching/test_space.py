@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,24 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+import sparksplit
 from sparksplit.base.config import load, parse
 from sparksplit.base.errors import UsageError
 from sparksplit.dataset.arrays import from_arrays
+from sparksplit.searching import checked as checked_module
 from sparksplit.searching import space
 from sparksplit.searching.best import best_yaml
-from sparksplit.searching.checked import checked
+from sparksplit.searching.checked import check_around, checked
 from sparksplit.searching.search_config import Range, SearchConfig
 from sparksplit.searching.search_record import SearchRecord, Trial
 from sparksplit.training.train_config import TrainConfig
+
+BUILDER = """
+import keras
+
+def build(data):
+    return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(3)])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +67,14 @@ def config(data: Path, folder: Path, keys: str, **others: Any) -> SearchConfig:
         ("{optimizer: [{}, {name: adam}], optimizer.name: [sgd, adam]}", "belongs to optimizer, which is searched too"),
         ("{strategy: [single, batch], nodes: [1, 2]}", "nodes must be 1 with strategy: single (is 2)"),
         ("{batch_size: [1, 2], epochs: [1, 2]}", ""),
+        ("metric_weights: [true, false]", "cannot be searched: all trials must be measured alike"),
+        ("checkpoint.keep: [1, 2]", "search.keys.checkpoint.keep: cannot be searched: it does not change the model"),
+        ("tls: [true, false]", "search.keys.tls: cannot be searched: it does not change the model"),
+        ("{strategy: [batch, auto], nodes: [2, 3]}", "must not be auto in a search"),
+        (
+            "model.params.dropout: {low: 0, high: 1}",
+            "dropout: must be written with a decimal point, as {low: 0.0, high",
+        ),
     ],
 )
 def test_values_that_no_trial_could_have_are_refused(data: Path, tmp_path: Path, keys: str, line: str) -> None:
@@ -79,6 +97,77 @@ def test_more_trials_than_values_and_wrong_metrics_are_refused(data: Path, tmp_p
         with pytest.raises(UsageError) as error:
             checked(config(data, tmp_path, keys, search=section))
         assert line in str(error.value)
+
+
+def test_the_loss_of_another_reduction_cannot_decide(data: Path, tmp_path: Path) -> None:
+    keys = "reduction: [mean_with_sample_weight, sum_over_batch_size]"
+    assert checked(config(data, tmp_path, keys)).metric == "accuracy"
+    with pytest.raises(UsageError, match="reduction: cannot be searched: the losses of the trials could not be comp"):
+        checked(config(data, tmp_path, keys, search={"metric": "loss"}))
+
+
+def test_a_key_of_the_other_command_says_where_it_belongs(data: Path, tmp_path: Path) -> None:
+    found = config(data, tmp_path, "batch_size: [1, 2]").origin.file
+    with pytest.raises(UsageError, match=r"search.yaml:3: search: is for `sparksplit search`, which reads this file"):
+        load(TrainConfig, found)
+    with pytest.raises(UsageError, match="callbacks: is for train: the trials of a search have no callbacks of yours"):
+        sparksplit.search(str(data), f"{tmp_path}/out", keys={"batch_size": [1, 2]}, callbacks=[])
+    with pytest.raises(UsageError, match="search: give its keys as arguments, such as trials=20"):
+        sparksplit.search(str(data), f"{tmp_path}/out", keys={"batch_size": [1, 2]}, search={"trials": 2})
+
+
+def test_choices_are_as_json_gives_them_back() -> None:
+    def choices(*values: Any) -> Any:
+        section = {"keys": {"a": list(values)}, "trials": 2}
+        return parse(SearchConfig, {"data": "d", "output": "o", "search": section}).search.keys["a"]
+
+    assert choices((8,), (16, 8)) == [[8], [16, 8]]
+    found = choices(np.float32(0.5), np.int64(2))
+    assert found == [0.5, 2] and [type(value) for value in found] == [float, int]
+    with pytest.raises(UsageError, match=r"a: must have only texts, numbers, .* \(is \[<object"):
+        choices(object(), 1)
+    with pytest.raises(UsageError, match="a: has a value twice"):
+        choices((8,), [8])
+
+
+def test_all_pairs_of_values_are_checked_if_there_are_many_keys(data: Path, tmp_path: Path) -> None:
+    keys = {f"k{number}": list(range(3)) for number in range(8)}
+    pairs = {(one, other) for each in space.corners(keys) for one, other in itertools.combinations(each.items(), 2)}
+    assert len(pairs) == 9 * math.comb(8, 2)
+
+
+def test_the_metric_of_a_compiled_model_decides(data: Path, tmp_path: Path) -> None:
+    import keras
+
+    model = keras.Sequential([keras.layers.Input((4, 4)), keras.layers.Flatten(), keras.layers.Dense(3)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(loss=loss, metrics=["sparse_top_k_categorical_accuracy"])
+    model.save(tmp_path / "own.keras")
+    build = {"build": str(tmp_path / "own.keras")}
+    assert checked(config(data, tmp_path, "batch_size: [1, 2]", model=build)).metric == "loss"
+
+
+def test_data_and_files_of_all_choices_are_in_the_hash_and_compared_again(data: Path, tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.py").write_text(BUILDER)
+    keys = f"model.build: ['{tmp_path}/a.py:build', '{tmp_path}/b.py:build']"
+    known = checked(config(data, tmp_path, keys))
+    assert {f"{tmp_path}/a.py", f"{tmp_path}/b.py"} <= set(known.paths.values())
+    known.check_unchanged()
+    (tmp_path / "b.py").write_text(BUILDER + "# changed\n")
+    assert checked(known.config).hash != known.hash
+    with pytest.raises(UsageError, match=r"have changed since the search began \(model.build's file.*begin anew with"):
+        known.check_unchanged()
+
+
+def test_too_few_executors_are_known_before_spark_starts(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = checked(config(data, tmp_path, "nodes: [1, 3]", strategy="batch"))
+    settings = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.cores": "1"}
+    monkeypatch.setattr(checked_module, "known_settings", lambda: settings)
+    with pytest.raises(UsageError, match="3 nodes need 3 executors, and the settings allow 2"):
+        check_around(known)
 
 
 def test_validation_rows_are_needed(tmp_path: Path) -> None:

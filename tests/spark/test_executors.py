@@ -124,6 +124,20 @@ def test_executors_are_waited_for_with_a_line_now_and_then(monkeypatch, capsys):
     ]
 
 
+def test_executors_of_other_work_do_not_count_and_a_check_ends_the_wait(monkeypatch):
+    spark, used = Spark(monkeypatch, 3), [2, 2, 1]
+    executors.await_executors(spark, 2, TWO_NODES, Patience(), beside=lambda: used.pop(0))
+    assert used == [] and spark.clock == 1
+
+    def check():
+        if spark.clock >= 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        executors.await_executors(spark, 4, TWO_NODES, Patience(), check=check)
+    assert spark.clock == 3
+
+
 def test_executors_that_never_come_end_the_wait(monkeypatch):
     spark = Spark(monkeypatch, 0)
     expected = (

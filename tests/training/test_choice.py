@@ -20,6 +20,7 @@ from sparksplit.cluster import requirements
 from sparksplit.dataset.arrays import from_arrays
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import choice as choices
+from sparksplit.training import in_session
 from sparksplit.training import run as run_module
 from sparksplit.training import train as train_module
 from sparksplit.training.choice import LEAST, Choice, between, last_worth
@@ -169,7 +170,7 @@ def made(tmp_path, monkeypatch):
     """Makes a run of `auto` on 3 nodes, whose attempts call a function. choice: as a resume has read it."""
     output = Output(str(tmp_path / "run"), "hash", "train")
     monkeypatch.setattr(run_module, "threads", lambda *_: 1)
-    replaced(monkeypatch, run_module, "time", sleep=lambda _: None)
+    replaced(monkeypatch, in_session, "time", sleep=lambda _: None)
 
     def make(attempt, choice=None, **keys):
         config = parse(TrainConfig, {"data": "d", "output": "o", "nodes": 3, "strategy": "auto", **keys})

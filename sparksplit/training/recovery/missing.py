@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,7 @@ class Missing:
     folder: the run's folder.
     spare: executors that are needed in addition to the nodes' executors.
     whole_rounds: whether only the number of nodes that began a round can finish it.
+    check: called while the run waits for executors.
     """
 
     config: TrainConfig
@@ -43,6 +45,7 @@ class Missing:
     folder: str
     spare: int
     whole_rounds: bool
+    check: Callable[[], None] = lambda: None
     present: int = field(init=False)
     """Number of nodes in the present attempt."""
     _went_from: str | None = field(default=None, init=False)
@@ -63,7 +66,9 @@ class Missing:
         config, least = self.config, self._least
         self.present = config.processes
         if least < config.processes:
-            self.present = requirements.await_some(self.sc, config.processes, least, config.limits.patience, self.spare)
+            self.present = requirements.await_some(
+                self.sc, config.processes, least, config.limits.patience, self.spare, self.check
+            )
         return self.present
 
     def goes_from(self, checkpoint: str | None) -> None:

@@ -92,13 +92,16 @@ class Session:
             where = f"tags.`{facts.ID}` = '{identity}'"
             known = mlflow.search_runs(filter_string=where, output_format="list", max_results=1)
             found = next(iter(known), None)
-        self._is_new, self.complete, self._has_ended = found is None, False, False
+        self._is_new, self.complete = found is None, False
+        self._ended: tuple[str, int] | None = None
+        """(status, time) of a run that is complete and ended."""
         self._steps = dict[str, set[int]]()
         """The steps that the run has, by metric, as far as they are known."""
         if found is not None:
             self.complete = facts.COMPLETE in found.data.tags
-            self._has_ended = self.complete and found.info.status != "RUNNING"
-            if not self._has_ended:
+            if self.complete and found.info.status != "RUNNING":
+                self._ended = found.info.status, found.info.end_time
+            else:
                 mlflow.start_run(run_id=found.info.run_id, nested=True)
             self.run_id, self.params = found.info.run_id, dict(found.data.params)
         else:
@@ -158,11 +161,18 @@ class Session:
             self.client.log_text(self.run_id, text, name)
 
     def end(self, status: str) -> None:
-        """End the run with `status`: FINISHED, FAILED or KILLED. The caller's own active run goes on."""
+        """End the run with `status`: FINISHED, FAILED or KILLED. Correct the status of a run that has ended.
+
+        The caller's own active run goes on.
+        """
         import mlflow
 
-        if not (self._is_callers or self._has_ended):
+        if self._is_callers:
+            return
+        if self._ended is None:
             mlflow.end_run(status)
+        elif self._ended[0] != status:
+            self.client.set_terminated(self.run_id, status, self._ended[1])
 
 
 def _parts(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:

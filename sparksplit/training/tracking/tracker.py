@@ -124,9 +124,12 @@ class Sender:
 class BaseTracker:
     """What the trackers of `train` and `compare` share. No method raises an error of MLflow."""
 
-    def __init__(self, output: str, command: str, active: str | None = None, parent: str | None = None) -> None:
-        """command: what sends. active, parent: as for `Session`."""
+    def __init__(
+        self, output: str, command: str, active: str | None = None, parent: str | None = None, name: str = ""
+    ) -> None:
+        """command: what sends. active, parent: as for `Session`. name: of the MLflow run; empty: the output's name."""
         self._output, self._command, self._active, self._parent = output, command, active, parent
+        self._name = name or filesystem.name(output)
         self._sender = Sender(f"{command} goes on, and what is missing is sent at the end")
         self._identity, self._params = "", dict[str, str]()
         self._session: Session | None = None
@@ -154,7 +157,7 @@ class BaseTracker:
 
     def _open(self) -> Session:
         if self._session is None:
-            session = Session(self._identity, filesystem.name(self._output), self._active, self._parent)
+            session = Session(self._identity, self._name, self._active, self._parent)
             if not session.complete:
                 session.send_params(self._params)
             self._session = session
@@ -164,9 +167,9 @@ class BaseTracker:
 class Tracker(BaseTracker):
     """Sends one run of `train`."""
 
-    def __init__(self, output: str, active: str | None) -> None:
-        """active: the id of the caller's active MLflow run."""
-        super().__init__(output, "train", active=active)
+    def __init__(self, output: str, active: str | None, name: str = "") -> None:
+        """active: the id of the caller's active MLflow run. name: of a new MLflow run; empty: the output's name."""
+        super().__init__(output, "train", active=active, name=name)
 
     def began(self, config_hash: str, begun: str, config: TrainConfig) -> None:
         """Start the MLflow run, or continue it. A later call does nothing.

@@ -14,6 +14,7 @@ from sparksplit.base.errors import ConfigError, NodeFailed, NotStarted, Passing,
 from sparksplit.cluster import requirements
 from sparksplit.spark import executors
 from sparksplit.spark import jvm as limits
+from sparksplit.training import in_session
 from sparksplit.training import run as run_module
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
@@ -60,7 +61,7 @@ def there(monkeypatch):
     """How many executors there are, in a list."""
     found = [3]
     monkeypatch.setattr(executors, "executors_of", lambda sc: found[0])
-    monkeypatch.setattr(requirements, "await_some", lambda sc, nodes, least, patience, spare: found[0] - spare)
+    monkeypatch.setattr(requirements, "await_some", lambda sc, nodes, least, patience, spare, check: found[0] - spare)
     monkeypatch.setattr(missing, "LOOK_SECONDS", 0.0)
     return found
 
@@ -183,6 +184,7 @@ def test_a_node_that_is_back_and_is_lost_again_finds_the_count_begun_anew(tmp_pa
     monkeypatch.setattr(
         run_module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=lambda _: None)
     )
+    replaced(monkeypatch, in_session, "time", sleep=lambda _: None)
     monkeypatch.setattr(Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 4
 
@@ -203,7 +205,7 @@ def test_nodes_that_are_back_and_do_not_start_end_no_run(tmp_path, there, monkey
 
     monkeypatch.setattr(run_module, "threads", lambda *_: 1)
     monkeypatch.setattr(run_module, "checkpoint_of", lambda *_: "checkpoints/update-000000007")
-    replaced(monkeypatch, run_module, "time", sleep=lambda _: None)
+    replaced(monkeypatch, in_session, "time", sleep=lambda _: None)
     monkeypatch.setattr(Run, "_nodes", nodes)
     assert trained(tmp_path / "run")[0] == 1 + lost
 
