@@ -70,7 +70,7 @@ def test_what_fit_knows_is_refused_before_the_rows_are_prepared(frame: DataFrame
     work: dict[str, Any] = {"workDir": f"{tmp_path}/work"}
     with pytest.raises(ConfigError, match="early_stop: needs validation rows; set validation or"):
         SparkSplitClassifier(featuresCol="x", early_stop={"patience": 2}, **work).fit(frame)
-    with pytest.raises(ConfigError, match=r"model\.build: mlp needs one tensor .* model\.build: tabular"):
+    with pytest.raises(ConfigError, match=r'model\.build: mlp needs one tensor .*; use model="tabular"'):
         SparkSplitClassifier(featuresCol=["x", "city"], **work).fit(frame)
     assert not list((tmp_path / "work").glob("*/data"))
 

@@ -14,6 +14,7 @@ from sparksplit.base.errors import InputError, NodeFailed, NotStarted, Passing, 
 from sparksplit.rows.ledger import Entry
 from sparksplit.strategies import STRATEGIES
 from sparksplit.training import run as run_module
+from sparksplit.training.in_session import InSession
 from sparksplit.training.inputs import RunInputs
 from sparksplit.training.progress_record import Progress
 from sparksplit.training.recovery import attempts, restarts
@@ -118,6 +119,8 @@ def attempts_of(tmp_path, monkeypatch, failures, reached=lambda attempt: 7, told
             module, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0], sleep=pauses.append)
         )
 
+    monkeypatch.setattr(InSession, "sleep", lambda _, seconds: pauses.append(seconds))
+
     def attempt(_, payload):
         started.append(payload.checkpoint)
         if len(started) > len(failures):
@@ -182,7 +185,7 @@ def test_what_ends_a_run_that_had_been_restarted_well_is_not_the_restart(tmp_pat
         def __init__(self, *_, **keys):
             pass
 
-        __enter__ = start = lambda self: self
+        __enter__ = start = lambda self, *_: self
         __exit__ = lambda self, *_: None  # noqa: E731
 
         def run(self, meanwhile):
