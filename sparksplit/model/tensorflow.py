@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-_NOT_NEEDED = ("matplotlib", "pandas", "scipy", "sklearn")
+_NOT_NEEDED = ("IPython", "matplotlib", "pandas", "scipy", "sklearn")
 _GPUS = ("/dev/nvidiactl", "/dev/dxg")
 """Devices that a machine with a GPU has: of Linux, and of Linux in Windows."""
 
@@ -25,9 +25,9 @@ def import_tensorflow() -> Any:
     """Import TensorFlow with Keras, but without some libraries that Keras imports if they are installed. Return
     TensorFlow's module.
 
-    Keras uses the libraries for picture galleries, scikit-learn wrappers and pandas frames as inputs. These functions
-    stay off in this process. The libraries take half of the import's processor time. The user's functions can import
-    the libraries afterwards.
+    Keras uses the libraries for picture galleries, views in notebooks, scikit-learn wrappers and pandas frames as
+    inputs. These functions stay off in this process. The libraries take half of the import's processor time. The user's
+    functions can import the libraries afterwards.
 
     Do not call this function in the user's own process: during the call, no thread can import the libraries.
     """

@@ -20,7 +20,7 @@ import pytest
 from sparksplit.model.tensorflow import import_tensorflow
 tf = import_tensorflow()
 assert tf is sys.modules["tensorflow"] and "keras" in sys.modules
-assert not {"matplotlib", "pandas", "scipy", "sklearn"} & set(sys.modules)
+assert not {"IPython", "matplotlib", "pandas", "scipy", "sklearn"} & set(sys.modules)
 from sparksplit.dataset.joined import open_joined
 split = open_joined(sys.argv[1], verify=False).split("train")
 assert len(split.reader().read(0, 0).row_ids) == split.lane_rows[0] > 0
