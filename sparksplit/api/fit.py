@@ -118,8 +118,10 @@ def fit(
         "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
         **as_keys(keys),
     }
-    # `validation` is a key of `preprocess`, for a DataFrame of Spark.
-    has_validation = validation_data is not None or bool(validation_split or values.get("validation"))
+    # A DataFrame of Spark also has the keys of `preprocess`: `validation` and `cut` make validation rows.
+    has_validation = validation_data is not None or any(
+        (validation_split, values.get("validation"), of_spark and values.get("cut"))
+    )
     check_callbacks(listed, values, output=output, has_validation=has_validation)
     again = {key: values.pop(key) for key in ("resume", "restart") if key in values}
     history = keras.callbacks.History()

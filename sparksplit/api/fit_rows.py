@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,16 +169,25 @@ def _inputs(where: str, x: Any, target: Target) -> dict[str, Array]:
     arrays = {name: _array(places[name], array) for name, array in given.items()}
     for name, shape in zip(target.inputs if several else ["x"], target.input_shapes, strict=False):
         if not _fits(found := arrays[name].shape[1:], shape):
-            raise ConfigError(f"{places[name]}: has rows of shape {list(found)}, but the model takes {list(shape)}")
+            raise ConfigError(
+                f"{places[name]}: has rows of shape {list(found)}, but the model takes {list(shape)}; in keras.Input, "
+                "None is a size that may vary"
+            )
     return arrays
 
 
 def _fits(found: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
-    """Return whether a row's shape fits another, in which None is any size. Keras adds and removes last axes of 1."""
-    found, wanted = list(found), list(wanted)
-    for shape in (found, wanted):
-        while shape and shape[-1] == 1:
-            shape.pop()
+    """Return whether a row's shape fits another, in which None is any size. Keras adds and removes a last axis of 1."""
+    return any(_equal(one, other) for one in _with_and_without_one(found) for other in _with_and_without_one(wanted))
+
+
+def _with_and_without_one(shape: Sequence[int | None]) -> Iterator[Sequence[int | None]]:
+    yield shape
+    while shape and shape[-1] == 1:
+        yield (shape := shape[:-1])
+
+
+def _equal(found: Sequence[int | None], wanted: Sequence[int | None]) -> bool:
     pairs = zip(found, wanted, strict=False)
     return len(found) == len(wanted) and all(None in pair or pair[0] == pair[1] for pair in pairs)
 

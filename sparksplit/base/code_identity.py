@@ -170,7 +170,7 @@ class _Description:
         text = _text_of(function)
         try:
             modules = imported(text, function.__globals__.get("__package__"))
-        except OSError as error:
+        except (OSError, ImportError) as error:  # the latter from a zip file that has changed since its import
             raise UnknownValueError(f"{name} imports a module whose text cannot be read: {error}") from error
         return ["function", text, defaults, used, self.of(own, name), *([modules] if modules else [])]
 

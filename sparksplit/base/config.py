@@ -170,11 +170,20 @@ def merged(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Turn values with dotted keys into nested mappings."""
+    """Turn values with dotted keys into nested mappings, and NumPy's numbers into Python's."""
     whole: dict[str, Any] = {}
     for key, value in values.items():
-        whole = merged(whole, reduce(lambda inner, part: {part: inner}, reversed(key.split(".")), value))
+        whole = merged(whole, reduce(lambda inner, part: {part: inner}, reversed(key.split(".")), _plain(value)))
     return whole
+
+
+def _plain(value: Any) -> Any:
+    """Return `value` with Python's own numbers instead of NumPy's, at every depth."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
 
 
 def digest(values: Any) -> str:

@@ -45,8 +45,8 @@ class Launchers:
             for rank in range(nodes)
         ]
 
-    def start(self, channel: Channel, watch: Callable[[int], None]) -> None:
-        """Return at once. The launchers then call the driver's `channel`. watch: not used."""
+    def start(self, channel: Channel, watch: Callable[[int], None], wait: Callable[[], None]) -> None:
+        """Return at once. The launchers then call the driver's `channel`. watch, wait: not used."""
         for thread in self._threads:
             thread.start()
 

@@ -186,9 +186,14 @@ class NodeCluster:
             have = f"{registered} of {self._nodes} nodes have registered"
             lines.say(f"waiting for nodes: {have}, {now - deadline + limit:.0f} of {limit:g} s (start_timeout)")
 
+        def wait() -> None:
+            nonlocal deadline
+            check()
+            deadline = time.monotonic() + limit - granted
+
         try:
             self._looked = time.monotonic()
-            job.start(channel, watch)
+            job.start(channel, watch, wait)
             starting.close()
             reserved = time.monotonic()
             for kind in ("launcher", "node"):

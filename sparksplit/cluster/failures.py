@@ -18,7 +18,9 @@ class Failure(StrEnum):
     SILENT = "silent"
     """A process that still has its connection sends no heartbeats."""
     USAGE = "usage"
-    """The user's mistake."""
+    """The user's mistake in the configuration."""
+    INPUT = "input"
+    """A file or a folder that the node reads or writes is missing, damaged, or not what the configuration says."""
     DIVERGED = "diverged"
     """The loss is no longer a finite number."""
     CALLBACK = "callback"
@@ -68,7 +70,8 @@ FOLLOWS = {
     Failure.KILLED_FOR_MEMORY: Follows(0, memory=True),
     Failure.EXECUTOR_LOST: Follows(1, executor_lost=True),
     Failure.SILENT: Follows(2),
-    Failure.USAGE: Follows(3, may_pass=False),  # the bad row comes before the loss that it has spoilt
+    Failure.USAGE: Follows(3, may_pass=False),
+    Failure.INPUT: Follows(3, may_pass=False),  # the bad row comes before the loss that it has spoilt
     Failure.DIVERGED: Follows(4, may_pass=False),
     Failure.CALLBACK: Follows(4, may_pass=False),
     Failure.OWN: Follows(4, may_pass=False),

@@ -13,7 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from hdfs_io.errors import errno_of, may_pass
-from sparksplit.base.errors import CallbackFailed, Diverged, NodeFailed, PeerLost, SparksplitError, UsageError
+from sparksplit.base.errors import (
+    CallbackFailed,
+    Diverged,
+    InputError,
+    NodeFailed,
+    PeerLost,
+    SparksplitError,
+    UsageError,
+)
 from sparksplit.cluster import memory
 from sparksplit.cluster.channel.limits import BEAT, DEAD, ORPHAN, ORPHANED, SILENT
 from sparksplit.cluster.deadlines import Limits, hanging
@@ -59,8 +67,8 @@ class Fault:
 
     def error(self) -> SparksplitError:
         """Return the exception for the driver to raise."""
-        if self.failure is Failure.USAGE:
-            return UsageError(self.text)
+        if self.failure in (Failure.USAGE, Failure.INPUT):
+            return (InputError if self.failure is Failure.INPUT else UsageError)(self.text)
         where = f"node {self.rank} on {self.host}: " if self.rank is not None else ""
         # The driver has shown the user's traceback already, and the log has nothing else about it.
         text = where + self.text + bracketed("" if self.failure is Failure.CALLBACK else self.place)
@@ -87,7 +95,7 @@ def kind_and_text(error: BaseException) -> tuple[Failure, str]:
     """Return the kind and the one-line text of the error that ended a node's work."""
     text = " ".join(str(error).split())
     if isinstance(error, UsageError):
-        return Failure.USAGE, text
+        return Failure.INPUT if isinstance(error, InputError) else Failure.USAGE, text
     if isinstance(error, CallbackFailed):
         return Failure.CALLBACK, text
     link: BaseException | None = error
@@ -114,7 +122,7 @@ def kind_and_text(error: BaseException) -> tuple[Failure, str]:
 def before_start(error: Exception) -> tuple[Failure, str]:
     """Return the kind and the text of the error that kept a launcher from starting its node."""
     kind, text = kind_and_text(error)
-    if kind is Failure.USAGE:
+    if kind in (Failure.USAGE, Failure.INPUT):
         return kind, text
     return kind if kind in (Failure.PASSING, Failure.MEMORY) else Failure.OWN, f"before its start: {text}"
 

@@ -24,6 +24,7 @@ def level_of(line: str, failure: Failure, reported: bool) -> int:
     reported: whether the node itself reported the failure. The error's one line then explains a user's mistake, a loss
     that is not finite or a full disk, for example, and the output is only for --debug.
     """
-    if failure in (Failure.USAGE, Failure.DIVERGED, Failure.CALLBACK) or (failure is Failure.PASSING and reported):
+    told = (Failure.USAGE, Failure.INPUT, Failure.DIVERGED, Failure.CALLBACK)
+    if failure in told or (failure is Failure.PASSING and reported):
         return logging.DEBUG
     return logging.INFO if _OF_TENSORFLOW.match(line) or _OF_PYTHON.match(line) else logging.ERROR

@@ -166,7 +166,7 @@ class _Node:
         # Temporary files that libraries (such as TensorFlow's AutoGraph) leave behind are removed with the node's
         # folder.
         temporary = str(Path(start.local_dir).with_name(TEMPORARY))
-        environment = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PYTHONPATH": python_path(), "TMPDIR": temporary}
+        environment = {**os.environ, "PYTHONPATH": python_path(), "TMPDIR": temporary}
         environment.update(self._variables)
         with self._lock:
             if self._killed:

@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 POLL = 0.02
 """Seconds between two looks at the reservations."""
 
+WAIT = 0.5
+"""Seconds between two calls of `wait` while another job starts."""
+
 _one_start = threading.Lock()
 
 
@@ -72,14 +75,24 @@ class Job:
         self._status: dict[str, str] = {}
         self._cancelled = False
 
-    def start(self, channel: Channel, watch: Callable[[int], None]) -> None:
+    def start(self, channel: Channel, watch: Callable[[int], None], wait: Callable[[], None]) -> None:
         """Return when all nodes have reserved their places. TensorFlowOnSpark then calls the launchers.
 
         watch: called every POLL seconds with the number of nodes that have registered. An error of `watch` ends the
             start.
+        wait: called every WAIT seconds while nodes of another job start in this process. An error of `wait` ends the
+            wait.
         """
         modules = import_tensorflowonspark()
-        with _one_start, _replaced(modules.cluster, tf_status=self._status, reservation=_Server(channel, watch)):
+        while not _one_start.acquire(timeout=WAIT):
+            wait()
+        try:
+            self._run(modules, channel, watch)
+        finally:
+            _one_start.release()
+
+    def _run(self, modules: Any, channel: Channel, watch: Callable[[int], None]) -> None:
+        with _replaced(modules.cluster, tf_status=self._status, reservation=_Server(channel, watch)):
             modules.cluster.run(
                 _SparkContext(self._sc, self._group, self._arguments, self._executors),
                 map_fun,

@@ -67,8 +67,9 @@ def unknown_texts(features: Iterable[Feature], rows: int) -> Iterator[str]:
     for feature in features if rows >= LEAST else ():
         if isinstance(feature, Category) and feature.hash is None and not feature.vocabulary:
             yield (
-                f"{feature.column}: each text is in fewer training rows than `min_count` (default: 2), so all are "
-                "one unknown category. For free text, set its kind in `features` to text, which reads its words"
+                f"{feature.column}: each text is in fewer training rows than `min_count` (default: 2), or is missing, "
+                "so all are one unknown category. For free text, set its kind in `features` to text, which reads its "
+                "words"
             )
 
 

@@ -55,7 +55,7 @@ PREPARING = [
 ]
 """The keys of `preprocess` that are parameters too."""
 _SPELLINGS = {
-    r"^nodes(?=[ :])|(?<=\()nodes(?= is)": "numNodes",
+    r"^nodes(?=:| must)|(?<=\()nodes(?= is)": "numNodes",
     r"(?<=[ (])model\.build: (\w+)": r'model="\1"',
     r"(?<=[ (])strategy: (\w+)": r'strategy="\1"',
     r"(?<=[ (])input\.(\w+): (\d+)": r'input={"\1": \2}',
@@ -102,7 +102,7 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     )
 
     _varied: Mapping[str, Any] = MappingProxyType({})
-    """The parameters in which a copy differs from the object that the user made, as in a grid."""
+    """The parameters, with their values, in which a copy differs from the object that the user made, as in a grid."""
 
     @property
     def feature_columns(self) -> list[str]:
@@ -127,6 +127,8 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
             if value is not None:
                 kept = {} if name in values or not self.isSet(name) else _section(name, self.getOrDefault(name))
                 self._set(**{name: merged(kept, value) if kept else value})
+        if self._varied:  # what is set again since the copy is the user's own choice
+            self._varied = {name: value for name, value in self._varied.items() if name not in values}
         return self
 
     def _why_not(self, name: str) -> str:
@@ -173,8 +175,9 @@ class PredictionColumns(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         }
         that = super().copy({param: value for param, value in given.items() if "." not in param.name})
         own = {param.name: value for param, value in given.items() if param.parent == self.uid}
+        that = that.setParams(**dotted)
         that._varied = {**self._varied, **own}
-        return that.setParams(**dotted)
+        return that
 
     def setFeaturesCol(self, value: str | list[str]) -> Self:
         """Set `featuresCol`."""

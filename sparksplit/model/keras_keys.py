@@ -22,7 +22,8 @@ def as_keys(given: Mapping[str, Any]) -> dict[str, Any]:
     given: keys by their names, also dotted. `optimizer` may be a keras.optimizers.Optimizer, its `learning_rate` a
         schedule, `loss` a keras.losses.Loss or a function of Keras, and `metrics` may hold objects and functions.
 
-    Raise ConfigError for an object that has no key, and for an object of the user's own.
+    Raise ConfigError for an object that has no key, for an object of the user's own, and for a section that is a text
+    or a number while one of its keys is given too.
     """
     values = dict(given)
     try:
@@ -35,6 +36,10 @@ def as_keys(given: Mapping[str, Any]) -> dict[str, Any]:
             values["metrics"] = [
                 each if isinstance(each, str) else metric_key(_written(each, "metrics")) for each in metrics
             ]
+        for key in values:
+            section, dotted, _ = key.partition(".")
+            if dotted and not isinstance(whole := values.get(section), Mapping | None):
+                raise ConfigError(f"{section}: is {whole!r}, but {key} is given too; give {section} as a mapping")
         values = nested(values)
         optimizer = values.get("optimizer")
         if isinstance(optimizer, Mapping) and not isinstance(rate := optimizer.get("learning_rate"), _PLAIN):

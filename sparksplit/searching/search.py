@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hdfs_io import filesystem
 from hdfs_io.publish import OtherUnfinished, Output
-from sparksplit.base.errors import Diverged, NodeFailed, RunError, UsageError
+from sparksplit.base.errors import Diverged, InputError, NodeFailed, RunError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.base.progress import begun_with, say
 from sparksplit.searching.best import best_yaml
@@ -23,7 +23,7 @@ from sparksplit.searching.space import trial_config
 from sparksplit.spark.application import called
 from sparksplit.spark.executors import executors_of
 from sparksplit.spark.session import known_settings, spark_session
-from sparksplit.spark.settings.requirements import has_executors
+from sparksplit.spark.settings.requirements import NoExecutors, SettingError, has_executors
 from sparksplit.training.callbacks.given import Given
 from sparksplit.training.in_session import InSession
 from sparksplit.training.progress_record import read_history
@@ -201,9 +201,18 @@ class _Search:
         trial = next(each for each in self.record.trials if each.number == ended.number)
         if isinstance(error, Diverged) or (isinstance(error, NodeFailed) and error.memory):
             trial = replace(trial, state="failed", error=str(error))
-        elif isinstance(error, UsageError):
+        elif isinstance(error, OtherUnfinished):
+            raise UsageError(
+                f"trial {trial.number} has begun where nodes run otherwise (spark.master, executors); repeat the "
+                "command there, or begin anew with --overwrite"
+            ) from error
+        elif isinstance(error, UsageError) and not isinstance(error, InputError | SettingError):
             trial = self._refused(trial, error)
+        elif self.threads and any(isinstance(each, NoExecutors) for each in (error, getattr(error, "__cause__", None))):
+            say(f"trial {trial.number}: {error}; it goes on when another trial has ended")
+            return
         elif error is not None:
+            say(f"trial {trial.number} has ended the search")
             raise error
         else:
             assert ended.record is not None

@@ -163,6 +163,10 @@ def test_shapes_that_keras_takes_are_taken() -> None:
     assert fit_rows(pixels, np.ones((2, 28, 28, 1)), IMAGES).classes == 3
     assert fit_rows(Y, Y, Target(SPARSE.loss, (3,), ["in"], [(1,)])).classes == 3
     assert fit_rows(X, Y, Target(SPARSE.loss, (3,), ["in"], [(None,)])).classes == 3
+    one = np.ones((10, 1))
+    assert fit_rows(one, Y, Target(SPARSE.loss, (3,), ["in"], [(None,)])).classes == 3
+    assert fit_rows(np.ones((10, 7, 1)), Y, Target(SPARSE.loss, (3,), ["in"], [(None, None)])).classes == 3
+    assert fit_rows(one, one, Target(SPARSE.loss, (None, 3), ["in"], [(None,)])).classes == 3
     assert fit_rows(X, np.ones((10, 2, 3)), Target("categorical_crossentropy", (None, 3), ["in"])).classes is None
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pydantic
 import pytest
 import yaml
@@ -290,6 +291,8 @@ def test_dotted_keys_and_sections_go_together_and_the_later_one_wins() -> None:
     }  # fmt: skip
     assert section == {"name": "adam", "learning_rate": 0.1}
     assert nested({"nodes": 2, "nodes.virtual": 4}) == {"nodes": {"virtual": 4}}
+    of_numpy = nested({"epochs": np.int64(3), "optimizer": {"learning_rate": np.float32(0.5)}, "x": [np.int8(1)]})
+    assert json.dumps(of_numpy) == '{"epochs": 3, "optimizer": {"learning_rate": 0.5}, "x": [1]}'
 
 
 def test_required_keys_and_errors_of_a_nested_validator(write: Callable[[str], str]) -> None:

@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from sparksplit.base.errors import ConfigError, Diverged, NodeFailed, Passing, PeerLost, RunError, UsageError
+from sparksplit.base.errors import (
+    ConfigError,
+    Diverged,
+    InputError,
+    NodeFailed,
+    Passing,
+    PeerLost,
+    RunError,
+    UsageError,
+)
 from sparksplit.cluster.channel.limits import ORPHANED
 from sparksplit.cluster.failures import FOLLOWS, Failure
 from sparksplit.cluster.faults import Fault, culprit, driver_at_fault, kind_and_text
@@ -245,6 +254,7 @@ class UnavailableError(Exception):
         (ValueError("a\n b"), Failure.OWN, "ValueError: a b"),
         (KeyError(), Failure.OWN, "KeyError"),
         (ConfigError("conf/x.yaml:3: wrong"), Failure.USAGE, "conf/x.yaml:3: wrong"),
+        (InputError("data/part-1: row 3 holds nan"), Failure.INPUT, "data/part-1: row 3 holds nan"),
         (RunError("the ring broke"), Failure.OWN, "the ring broke"),
         (Diverged("epoch 1, step 3: the loss is nan"), Failure.DIVERGED, "epoch 1, step 3: the loss is nan"),
         (RunError("epoch 1, step 3: the loss is nan"), Failure.OWN, None),
@@ -306,7 +316,7 @@ def test_an_error_of_its_own_would_come_again(kind: str, may_pass: bool) -> None
 
 def test_the_table_says_what_follows_from_every_kind() -> None:
     assert set(FOLLOWS) == set(Failure)
-    final = {Failure.USAGE, Failure.CALLBACK, Failure.DIVERGED, Failure.OWN, Failure.PIPE}
+    final = {Failure.USAGE, Failure.INPUT, Failure.CALLBACK, Failure.DIVERGED, Failure.OWN, Failure.PIPE}
     assert {failure for failure in Failure if not FOLLOWS[failure].may_pass} == final
     memory = {Failure.MEMORY, Failure.KILLED_FOR_MEMORY}
     assert {failure for failure in Failure if FOLLOWS[failure].memory} == memory
@@ -323,6 +333,7 @@ def test_a_users_mistake_is_one_in_the_end() -> None:
     usage = Fault(Failure.USAGE, NOW, 1, "host1", "model: wrong").error()
     assert type(usage) is UsageError
     assert str(usage) == "model: wrong"
+    assert type(Fault(Failure.INPUT, NOW, 1, "host1", "data: damaged").error()) is InputError
 
 
 def test_a_full_disk_in_tensorflows_words_is_not_memory():

@@ -196,6 +196,15 @@ def test_tensorflows_port_is_one_of_the_configured_and_free_once_the_node_starts
             channel.close()
 
 
+def test_a_start_waits_for_its_turn_and_can_be_ended_meanwhile() -> None:
+    def wait() -> None:
+        raise KeyboardInterrupt
+
+    job: Any = tensorflowonspark.Job(None, "a", 1, {})  # type: ignore[arg-type]
+    with tensorflowonspark._one_start, pytest.raises(KeyboardInterrupt):
+        job.start(None, None, wait)
+
+
 class _Task:
     """What Spark tells a task of itself."""
 

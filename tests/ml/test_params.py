@@ -53,7 +53,7 @@ def test_a_model_may_be_an_object_or_a_function() -> None:
     def build(data: Any) -> Any: ...
 
     for model in (build, object(), {"build": build, "params": {"width": 3}}):
-        assert SparkSplitRegressor(model=model).training()[0]["model"] is model
+        assert SparkSplitRegressor(model=model).training()[0]["model"] == model
 
 
 @pytest.mark.parametrize(
@@ -148,6 +148,7 @@ def test_an_estimator_and_its_model_say_what_they_are() -> None:
         ("'a': is null (input.missing: mean fills)", """'a': is null (input={"missing": "mean"} fills)"""),
         ("20 bad rows; input.max_bad_rows: 0)", """20 bad rows; input={"max_bad_rows": 0})"""),
         ("[]; use model.build: tabular", '[]; use model="tabular"'),
+        ("nodes 0 and 1 wait for each other", "nodes 0 and 1 wait for each other"),
         ("strategy: must be one of single", "strategy: must be one of single"),
         ("model.build: mlp needs one tensor", "model.build: mlp needs one tensor"),
     ],
@@ -172,6 +173,7 @@ def test_a_copy_knows_how_it_differs_from_the_users_estimator() -> None:
     one = SparkSplitClassifier(epochs=3)
     other = one.copy({one.getParam("optimizer.learning_rate"): 0.1, one.epochs: 4, SparkSplitClassifier().epochs: 5})
     assert other.copy()._varied == {"optimizer.learning_rate": 0.1, "epochs": 4} and not one._varied
+    assert other.copy().setParams(epochs=9)._varied == {"optimizer.learning_rate": 0.1}
 
 
 def test_setters_of_columns() -> None:

@@ -73,3 +73,10 @@ def test_a_dotted_key_changes_an_object():
 def test_an_object_without_a_key(values, message):
     with pytest.raises(ConfigError, match=message):
         as_keys(values)
+
+
+def test_a_section_that_is_a_text_has_no_keys():
+    for given in ({"optimizer": "adam", "optimizer.momentum": 0.5}, {"optimizer.momentum": 0.5, "optimizer": "adam"}):
+        with pytest.raises(ConfigError, match=r"optimizer: is 'adam', but optimizer\.momentum is given too; give"):
+            as_keys(given)
+    assert as_keys({"optimizer": None, "optimizer.momentum": np.float32(0.5)}) == {"optimizer": {"momentum": 0.5}}

@@ -31,7 +31,8 @@ class Prints(io.TextIOBase):
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Take what the block prints to stdout."""
-        self._beneath = sys.stdout
+        if sys.stdout is not self:
+            self._beneath = sys.stdout
         try:
             with redirect_stdout(self):
                 yield
@@ -44,6 +45,14 @@ class Prints(io.TextIOBase):
         self._beneath.write(text)
         self._add(text)
         return len(text)
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what else the stdout before has, such as `buffer`. What is written there is in node 0's log alone."""
+        return getattr(vars(self)["_beneath"], name)
 
     def flush(self) -> None:
         """Flush the stdout before."""

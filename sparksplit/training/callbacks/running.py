@@ -124,9 +124,9 @@ class Running:
     def _load(self) -> None:
         self._callbacks = self._sent.load()
         self._model.optimizer, self._model.stop_training = self._seen, False
-        for callback in self._callbacks:
-            callback.set_params({"verbose": 0, "epochs": self._epochs, "steps": None})
-            callback.set_model(self._model)
+        for name, callback in zip(self._sent.names, self._callbacks, strict=True):
+            _tried(name, "set_params", callback.set_params, {"verbose": 0, "epochs": self._epochs, "steps": None})
+            _tried(name, "set_model", callback.set_model, self._model)
 
     def _call(self, hook: str, *arguments: Any, only_observers: bool = False) -> int:
         """Call a hook of all callbacks. Return 1 + the place of the callback that ends the run; 0 if none does.

@@ -40,8 +40,8 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
     The hashes are the command's own and, with `options.resume`, the hashes of this configuration with other numbers of
     nodes. The hash knows no rows of a DataFrame. So only `options.resume` can say that the rows are the same.
 
-    Raise OutputInUse if another command is still filling the output with another run. Raise UsageError if another run
-    would lose its checkpoints.
+    Raise OutputInUse if another command is still filling the output with another run. Raise OtherUnfinished, a
+    UsageError, if another run would lose its checkpoints.
     """
     if options.restart:
         return None
@@ -58,7 +58,7 @@ def going_on(output: Output, inputs: RunInputs, options: Options) -> set[str] | 
     except OtherUnfinished as error:
         if checkpoints.latest(output.path) is None:
             return None
-        raise UsageError(f"{error}; {_what_to_do(error, inputs, options)}") from error
+        raise OtherUnfinished(f"{error}; {_what_to_do(error, inputs, options)}", error.config_hash) from error
     return hashes
 
 

@@ -153,6 +153,8 @@ class BaseTracker:
     def _finish(self, act: Callable[[], object], seconds: float) -> None:
         """Send everything that is missing with `act`, and wait for it: at most two minutes, and `seconds` for files."""
         later = f"the same {self._command} command sends what is missing of this run later"
+        if self._command == "search":
+            later = "what is missing of this trial is not sent later, because a search removes the files of most trials"
         self._sender.send_last(act, _LONGEST + seconds, later, alone=True)
 
     def _open(self) -> Session:
@@ -168,8 +170,9 @@ class Tracker(BaseTracker):
     """Sends one run of `train`."""
 
     def __init__(self, output: str, active: str | None, name: str = "") -> None:
-        """active: the id of the caller's active MLflow run. name: of a new MLflow run; empty: the output's name."""
-        super().__init__(output, "train", active=active, name=name)
+        """active: the id of the caller's active MLflow run. name: of a trial's new MLflow run; empty: the run is no
+        trial, and an MLflow run gets the output's name."""
+        super().__init__(output, "search" if name else "train", active=active, name=name)
 
     def began(self, config_hash: str, begun: str, config: TrainConfig) -> None:
         """Start the MLflow run, or continue it. A later call does nothing.

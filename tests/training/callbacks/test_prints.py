@@ -22,6 +22,17 @@ def test_lines_reach_the_stdout_before_and_the_reports(capsys):
     assert sys.stdout is not prints
 
 
+def test_what_else_programs_do_with_stdout_works(capfd):
+    prints = Prints()
+    with prints.taken():
+        sys.stdout.buffer.write(b"bytes\n")
+        sys.stdout.buffer.flush()
+        assert sys.stdout.writable() and not hasattr(sys.stdout, "colour")
+        with prints.taken():  # as where a redirection of the user's outlives a hook
+            print("inner")
+    assert capfd.readouterr().out == "bytes\ninner\n" and prints.reported == [1, ["inner"]]
+
+
 @given(st.lists(st.integers(0, 2 * MOST)))
 def test_reports_give_each_line_once_or_say_how_many_are_left_out(counts):
     prints, seen, shown, printed = Prints(), 0, 0, 0

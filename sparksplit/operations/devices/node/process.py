@@ -48,7 +48,7 @@ def main() -> int:
             if not isinstance(error, UsageError):
                 traceback.print_exc(file=ERR)
             kind, text = kind_and_text(error)
-            tell("usage" if kind is Failure.USAGE else "failed", text)
+            tell("usage" if kind in (Failure.USAGE, Failure.INPUT) else "failed", text)
             return 1
     return 0
 
