@@ -20,7 +20,7 @@ from sparksplit.api.fit_rows import FitRows, fit_rows
 from sparksplit.api.frames import prepare_for, to_prepare
 from sparksplit.api.functions import check_before, spark_frame, train, with_model
 from sparksplit.base.config import digest
-from sparksplit.base.errors import ConfigError, InputError, UsageError
+from sparksplit.base.errors import ConfigError, InputError, SparksplitError, UsageError
 from sparksplit.base.options import Options
 from sparksplit.base.own_folders import temporary_folder
 from sparksplit.base.progress import say
@@ -200,12 +200,20 @@ def _folder(output: str | None) -> Iterator[str]:
     try:
         yield folder
     except BaseException as error:
-        if isinstance(error, UsageError) or latest(folder) is None:
+        if isinstance(error, UsageError) or not _has_checkpoint(folder):
             shutil.rmtree(base, ignore_errors=True)
         else:
             say(f"the run is kept in {folder}: the same call with output={folder!r} goes on from there")
         raise
     shutil.rmtree(base, ignore_errors=True)
+
+
+def _has_checkpoint(folder: str) -> bool:
+    """Return whether a run has a checkpoint, or may have one because its folder cannot be read."""
+    try:
+        return latest(folder) is not None
+    except SparksplitError:
+        return True
 
 
 def _check_one_machine() -> None:

@@ -36,7 +36,8 @@ def check_callbacks(
         problem = _REFUSED.get(kind) or (_NEED_OUTPUT.get(kind) if output is None else None)
         if problem is not None:
             raise ConfigError(f"{name}: {problem}")
-        if kind in _WATCHING and not has_validation and str(callback.monitor).startswith("val_"):
+        watches = kind in _WATCHING and getattr(callback, "save_best_only", True)
+        if watches and not has_validation and str(callback.monitor).startswith("val_"):
             raise ConfigError(f"{name}: watches {callback.monitor}, so give validation_split or validation_data")
     for key in ("early_stop", "keep_best"):
         if keys.get(key) not in (None, False) and not has_validation:

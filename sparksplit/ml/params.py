@@ -56,7 +56,7 @@ PREPARING = [
 """The keys of `preprocess` that are parameters too."""
 _SPELLINGS = {
     r"^nodes(?=:| must)|(?<=\()nodes(?= is)": "numNodes",
-    r"(?<=[ (])model\.build: (\w+)": r'model="\1"',
+    r"(?<=[ (])model\.build: (\w[\w./:-]*\w)": r'model="\1"',
     r"(?<=[ (])strategy: (\w+)": r'strategy="\1"',
     r"(?<=[ (])input\.(\w+): (\d+)": r'input={"\1": \2}',
     r"(?<=[ (])input\.(\w+): ([a-z]+)": r'input={"\1": "\2"}',

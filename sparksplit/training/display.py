@@ -27,7 +27,7 @@ class RunDisplay:
 
     epochs_said: the last epoch that needs no line any more.
     said: called with each epoch that gets a line.
-    name: the name of the run, if others train at the same time.
+    name: the name of the run, if others train at the same time. The caller begins the lines of `say` with it.
     prints: whether to show what callbacks print. False where stderr shows the stdout of the nodes anyway.
     """
 
@@ -108,7 +108,7 @@ class RunDisplay:
                 self._show_feeding()
             if self._feeding is None:
                 what = _DOING.get(state.get("phase") or "", "load TensorFlow and the data")
-                self._lines.say(f"{self._prefix}the nodes {what}, {now - self._began:.0f} s")
+                self._lines.say(f"the nodes {what}, {now - self._began:.0f} s")
             return
         if self._feeding is not None:
             assert self.rows_to_feed is not None
@@ -121,7 +121,7 @@ class RunDisplay:
             record = EpochRecord.from_json(values, "node 0")
             if record.epoch > self._epochs_said:
                 self._epochs_said = record.epoch
-                say(self._prefix + _epoch_line(record, state["epochs"]))
+                say(_epoch_line(record, state["epochs"]))
                 if self._said is not None:
                     self._said(record)
         if self._is_due(now):
@@ -131,7 +131,7 @@ class RunDisplay:
         """Show what callbacks have printed on node 0 since its last report, and the error of a callback."""
         if self._prints and "printed" in state:
             for line in new_lines(state["printed"], self._printed):
-                show(line)
+                show(self._prefix + line)
             self._printed = state["printed"][0]
         if state.get("traceback") and not self._traceback_shown:
             self._traceback_shown = True

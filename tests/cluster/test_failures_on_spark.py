@@ -150,7 +150,9 @@ def test_a_job_that_is_killed_in_sparks_pages_is_not_started_again(spark: SparkS
 
     sufferers.act(kill)
     error = fail(spark, sufferers, {"echo": True}, Cancelled)
-    assert re.match(r"someone has cancelled the nodes' Spark job: Job \d+ cancelled", str(error))
+    assert re.match(
+        r"someone has cancelled the nodes' Spark job: (\[SPARK_JOB_CANCELLED\] )?Job \d+ cancelled", str(error)
+    )
 
 
 def test_a_hanging_node_is_named_after_the_stall_timeout(

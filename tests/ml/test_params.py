@@ -149,6 +149,7 @@ def test_an_estimator_and_its_model_say_what_they_are() -> None:
         ("20 bad rows; input.max_bad_rows: 0)", """20 bad rows; input={"max_bad_rows": 0})"""),
         ("[]; use model.build: tabular", '[]; use model="tabular"'),
         ("nodes 0 and 1 wait for each other", "nodes 0 and 1 wait for each other"),
+        ("y has 3 classes (model.build: a.b:c)", 'y has 3 classes (model="a.b:c")'),
         ("strategy: must be one of single", "strategy: must be one of single"),
         ("model.build: mlp needs one tensor", "model.build: mlp needs one tensor"),
     ],
