@@ -108,7 +108,7 @@ class Sender:
             with limited():
                 act()
         except Exception as error:  # whatever the server, the network or MLflow raises
-            if self._failed == float("-inf"):
+            if self._failed == float("-inf") and not self._is_left:
                 say(f"MLflow: {reason(error)}; {self._goes_on}")
             self._failed = time.monotonic()
 
