@@ -69,8 +69,11 @@ def source_of(function: Any) -> str:
 
     Raise UnknownValueError if Python does not have the source, as of a function typed into `python -c`.
     """
+    code = function.__code__
     try:
-        text = inspect.getsource(function.__code__)
+        if code.co_filename == "<string>":  # of exec, too: Python 3.13 would return the text of `python -c` for it
+            raise OSError(code.co_filename)
+        text = inspect.getsource(code)
     except (OSError, TypeError):
         raise UnknownValueError(
             f"{_called(function)} has no source text; define it in a notebook cell or in a file"

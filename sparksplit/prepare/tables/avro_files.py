@@ -32,7 +32,7 @@ def rows(spark: SparkSession, config: InputConfig, found: Found) -> RawFrame:
 
     Raise ConfigError if Spark lacks its package for Avro. Raise InputError if a column has different types.
     """
-    if not _has_class(spark, "org.apache.spark.sql.avro.AvroFileFormat"):
+    if not _has_class(spark, "org.apache.spark.sql.v2.avro.AvroDataSourceV2"):
         error: ConfigError = config.error(
             "format",
             f"avro needs a package that this Spark does not have; add --packages {avro_package(spark.version)}",
