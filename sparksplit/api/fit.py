@@ -118,7 +118,7 @@ def fit(
         "metrics": compiled.metrics or [],  # no metrics: none, and not the default of `train`
         **as_keys(keys),
     }
-    # A DataFrame of Spark also has the keys of `preprocess`: `validation` and `cut` make validation rows.
+    # Of a DataFrame of Spark, the keys `validation` and `cut` may make validation rows. `train` counts them later.
     has_validation = validation_data is not None or any(
         (validation_split, values.get("validation"), of_spark and values.get("cut"))
     )
